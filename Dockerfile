@@ -1,0 +1,106 @@
+# syntax=docker/dockerfile:1
+#
+#   docker build -t npucall-server:cpu .
+#   docker build -t npucall-server:npu --target npu .
+#   docker build -t npucall-test --target test .
+#
+# tests/end_to_end/test_container_files.py runs the RUN lines of this file without an engine, with
+# /src, /wheels and /opt/npucall moved to a temporary folder. Keep to these three paths.
+
+# Wheels of NumPy and grpcio belong to one Python minor version, so this one holds for every stage,
+# the CANN image included.
+ARG PYTHON_VERSION=3.11
+
+# The CANN image needs Python 3.11 or newer: take a tag that ends in -py3.11 (or -py3.12, with
+# PYTHON_VERSION=3.12), of the chip series of the host, e.g. 910b for Atlas A2, a3 for Atlas A3.
+ARG CANN_IMAGE=ascendai/cann:8.5.0-910b-ubuntu22.04-py3.11
+
+
+FROM python:${PYTHON_VERSION}-slim AS wheels
+WORKDIR /src
+COPY constraints.txt ./
+COPY proto proto/
+COPY server server/
+COPY client client/
+# The only step that needs an index. PIP_CONSTRAINT, unlike -c, pins the build backend as well.
+# Binary wheels only: what is compiled here may not load on the older glibc of a CANN image.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    PIP_CONSTRAINT=constraints.txt pip wheel --only-binary=:all: --wheel-dir=/wheels \
+    ./proto ./server './client[cli,testing]' hypothesis
+
+
+FROM ${CANN_IMAGE} AS npu
+ARG PYTHON_VERSION
+# hadolint ignore=DL3002
+USER 0
+RUN python3 -c "import sys; found = '%d.%d' % sys.version_info[:2]; \
+    found == '${PYTHON_VERSION}' or sys.exit(f'CANN_IMAGE has Python {found}, not ${PYTHON_VERSION}')"
+# A virtual environment, since the image has a NumPy and a protobuf of CANN's own.
+RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
+    python3 -m venv /opt/npucall \
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels npucall-server
+# The group of the device nodes (HwHiAiUser, mode 0660) is not made here: what counts is its number
+# on the host, which an image cannot know. It is given at the start, as compose does:
+#   docker run --group-add "$(stat -c %g /dev/davinci_manager)" ...
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
+# From CANN 9 on the script is /usr/local/Ascend/cann/set_env.sh.
+ARG CANN_SET_ENV=/usr/local/Ascend/ascend-toolkit/set_env.sh
+# The driver's folders are empty until the host's are mounted; not every set_env.sh adds them.
+# PYTHONPATH is emptied for `health`, which does not pass through the entry point; see there.
+ENV CANN_SET_ENV=${CANN_SET_ENV} \
+    LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64/common:/usr/local/Ascend/driver/lib64/driver:${LD_LIBRARY_PATH} \
+    PATH=/opt/npucall/bin:${PATH} \
+    PYTHONPATH= \
+    HOME=/tmp \
+    NPUCALL_DEVICE=cann:0 \
+    NPUCALL_LISTEN=0.0.0.0:50051 \
+    NPUCALL_INSECURE_BIND=true
+USER 10001:10001
+EXPOSE 50051
+# Opening a device takes far longer than starting Python.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
+    CMD ["npucall-server", "health", "127.0.0.1:50051"]
+# 69 is the exit code for missing libraries. -I: CANN puts its own Python packages on PYTHONPATH,
+# before ours; they stay visible to what CANN starts, and out of the server.
+ENTRYPOINT ["/bin/bash", "-c", "source \"$CANN_SET_ENV\" || exit 69; exec /opt/npucall/bin/python -I -m npucall_server \"$@\"", "npucall-server"]
+CMD ["serve"]
+
+
+FROM python:${PYTHON_VERSION}-slim AS test
+WORKDIR /src
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
+RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
+    python3 -m venv /opt/npucall \
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels \
+    'npucall-client[cli,testing]' hypothesis
+COPY pyproject.toml ./
+COPY tests tests/
+# Hypothesis keeps its examples where a read-only file system lets it.
+ENV PATH=/opt/npucall/bin:${PATH} \
+    HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis \
+    PYTHONDONTWRITEBYTECODE=1 \
+    NPUCALL_TARGET=cpu:50051
+USER 10001:10001
+# The conformance suite is the part of the tests that can judge a server elsewhere.
+ENTRYPOINT ["pytest", "-p", "no:cacheprovider"]
+CMD ["tests/conformance"]
+
+
+# Last, so that it is what `docker build .` makes.
+FROM python:${PYTHON_VERSION}-slim AS cpu
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
+RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
+    python3 -m venv /opt/npucall \
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels npucall-server
+# Any address inside the container; who reaches it is decided by the port's publishing. There is no
+# TLS, hence the consent to an insecure bind.
+ENV PATH=/opt/npucall/bin:${PATH} \
+    NPUCALL_DEVICE=cpu \
+    NPUCALL_LISTEN=0.0.0.0:50051 \
+    NPUCALL_INSECURE_BIND=true
+USER 10001:10001
+EXPOSE 50051
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+    CMD ["npucall-server", "health", "127.0.0.1:50051"]
+ENTRYPOINT ["npucall-server"]
+CMD ["serve"]

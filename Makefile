@@ -1,0 +1,147 @@
+# Needs make and Python 3.11 or newer, nothing else. What is installed stands in .venv and is
+# installed again when a pyproject.toml or constraints.txt changes: empty files .venv/.NAME remember
+# the last time.
+#
+# Tools and packages come from plain pip, so that any mirror or cache that pip is set up for works.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := -m pip --disable-pip-version-check --quiet
+MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml
+
+# Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
+GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
+
+.DELETE_ON_ERROR:
+.PHONY: help setup torch demo check format lint types imports contract containers test test-oldest \
+	test-long coverage bench proto proto-check docs docs-check clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+# --- Environments ---------------------------------------------------------------------------------
+
+setup: .venv/.setup  ## server and client with their commands, in .venv
+torch: .venv/.torch  ## adds PyTorch, which some tests compare with
+
+.venv/.setup: constraints.txt $(MEMBERS)
+	$(call venv,.venv)
+	$(BIN)/python $(PIP) install -c constraints.txt hatchling editables
+	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation \
+		-e ./proto -e ./server -e './client[cli,testing]'
+	@touch $@
+
+.venv/.dev: .venv/.setup requirements-dev.txt
+	$(BIN)/python $(PIP) install -c constraints.txt -r requirements-dev.txt
+	@touch $@
+
+.venv/.torch: .venv/.setup
+	$(BIN)/python $(PIP) install -c constraints.txt torch
+	@touch $@
+
+# Without the server, whose health checking needs a newer protobuf.
+.venv-oldest/.setup: constraints-oldest.txt proto/pyproject.toml client/pyproject.toml
+	$(call venv,.venv-oldest)
+	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt hatchling editables pytest hypothesis
+	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt --no-build-isolation \
+		-e ./proto -e ./client
+	@touch $@
+
+.venv-generate/.setup: Makefile
+	@$(PYTHON) -c '$(generator_runs)' || { \
+		echo "grpcio-tools 1.62 has wheels for Python 3.11 and 3.12 only: make PYTHON=python3.12 proto" >&2; \
+		exit 1; }
+	$(call venv,.venv-generate)
+	.venv-generate/bin/python $(PIP) install $(GENERATOR)
+	@touch $@
+
+# An environment that exists is kept, for it may have PyTorch.
+define venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "npucall needs Python 3.11 or newer, and \
+	$(PYTHON) is %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2] or 0)'
+test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+endef
+
+# --- Try ------------------------------------------------------------------------------------------
+
+demo: setup  ## the user's job from end to end, under a minute
+	$(BIN)/python examples/demo.py
+
+# --- Check and test -------------------------------------------------------------------------------
+
+check: lint types imports contract containers docs-check  ## everything that reads the code without running it
+
+format: .venv/.dev  ## formats the code, mends what can be mended
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: .venv/.dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: .venv/.dev
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+imports: .venv/.dev
+	$(BIN)/lint-imports
+
+contract: .venv/.dev proto-check
+	$(BIN)/buf lint proto
+	$(BIN)/buf breaking proto --against proto/released/npucall.v1.binpb
+
+containers: .venv/.dev
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+test: check  ## check, then every test that needs no device and little time
+	$(BIN)/python -m pytest
+
+test-long: .venv/.dev  ## the tests that take long
+	$(BIN)/python -m pytest -m long
+
+# Warnings are errors here too; pyproject.toml says it to pytest.
+test-oldest: .venv-oldest/.setup  ## contract and client on the oldest supported versions (Python 3.11)
+	.venv-oldest/bin/python -m pytest tests/proto tests/client
+
+coverage: .venv/.dev  ## which lines and branches the tests miss
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+bench: .venv/.dev  ## measures; prints ratios to a yardstick of the same run
+	$(BIN)/python benchmarks/run.py
+
+# --- Generated ------------------------------------------------------------------------------------
+
+# Messages come from every file, service classes from *_service.proto alone. The generator finds its
+# plug-in for stubs on PATH.
+define generate
+cd proto && PATH="$(CURDIR)/.venv-generate/bin:$$PATH" && \
+	python -m grpc_tools.protoc -I. --python_out="$(1)" --mypy_out=quiet:"$(1)" npucall/v1/*.proto && \
+	python -m grpc_tools.protoc -I. --grpc_python_out="$(1)" npucall/v1/*_service.proto
+endef
+generator_runs := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))
+
+proto: .venv-generate/.setup  ## writes the Python of the .proto files (Python 3.11 or 3.12)
+	rm -f proto/npucall/v1/*_pb2*.py*
+	$(call generate,$(CURDIR)/proto)
+
+# On a newer Python the generator cannot run; that must not keep anybody from `make test`.
+proto-check:  ## is the Python of the .proto files up to date?
+	@if $(PYTHON) -c '$(generator_runs)'; then $(MAKE) --no-print-directory proto-compare; \
+	else echo "proto-check: skipped, the generator runs on Python 3.11 and 3.12 only"; fi
+
+.PHONY: proto-compare
+proto-compare: .venv-generate/.setup
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && ($(call generate,$$fresh)) && \
+	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" \
+	|| { echo "proto/npucall/v1 is out of date: make proto" >&2; exit 1; }
+
+docs: setup  ## writes the generated pages
+	$(BIN)/python docs/generate.py
+
+docs-check: setup  ## are the generated pages up to date?
+	$(BIN)/python docs/generate.py --check
+
+clean:  ## removes the environments and what tools leave behind
+	rm -rf .venv .venv-oldest .venv-generate .coverage htmlcov .hypothesis .*_cache */dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,16 @@
+"""Calls operators of Ascend NPUs, or of the CPU reference: arrays in, arrays out.
+
+::
+
+    import npucall_client
+    from npucall.operators.kl_div_backward import kl_div_backward
+
+    with npucall_client.connect("127.0.0.1:50051") as client:
+        gradient = client.run(kl_div_backward, grad_output, self=student, target=teacher)
+
+``connect("local:")`` computes in this process, without a server.
+"""
+
+from npucall_client.client import Client, Plan, Result, connect
+
+__all__ = ["Client", "Plan", "Result", "connect"]

@@ -1,0 +1,146 @@
+"""What callers hold for a tensor <-> NumPy arrays <-> how it travels. Pure."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from npucall.dtypes import BY_NUMPY
+from npucall.errors import DTypeError, TensorLayoutError
+from npucall.tensors import view
+
+if TYPE_CHECKING:
+    from npucall.dtypes import AnyArray
+    from npucall.tensors import Buffer, Shape, TensorSpec
+
+# Types of torch that NumPy does not have itself, and the integers of torch of the same size.
+_TORCH_ONLY = {
+    "torch.bfloat16": (ml_dtypes.bfloat16, "int16"),
+    "torch.float8_e5m2": (ml_dtypes.float8_e5m2, "uint8"),
+    "torch.float8_e4m3fn": (ml_dtypes.float8_e4m3fn, "uint8"),
+    "torch.float8_e8m0fnu": (ml_dtypes.float8_e8m0fnu, "uint8"),
+}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How a tensor travels."""
+
+    dtype: np.dtype[Any]
+    shape: Shape
+    strides: Shape | None
+    """In elements; None: row-major without gaps."""
+    storage_shape: Shape | None
+    storage: Buffer
+
+
+def as_array(name: str, value: Any) -> AnyArray:
+    """A NumPy array of the same memory, of an array or a CPU tensor of another library.
+
+    Raises TypeError for what is no array, DTypeError for elements that cannot travel.
+    """
+    if isinstance(value, np.ndarray):
+        array: AnyArray = value
+    elif hasattr(value, "detach"):
+        array = _from_torch(name, value)
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+    else:
+        raise TypeError(
+            f"{name}: expected an array, found {type(value).__name__}; "
+            "numpy.asarray(..., numpy.float32) makes one"
+        )
+    if array.dtype in BY_NUMPY:
+        return array
+    native = array.dtype.newbyteorder("=")
+    if native in BY_NUMPY:
+        return array.astype(native)
+    known = ", ".join(str(dtype) for dtype in BY_NUMPY)
+    raise DTypeError(f"{name}: expected a dtype among {known}, found {array.dtype}", parameter=name)
+
+
+def as_target(name: str, value: Any) -> AnyArray:
+    """The caller's own array, or torch tensor as an array of the same memory, to write to.
+
+    Raises TypeError for what cannot be written in place.
+    """
+    if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+        array = as_array(name, value)
+        if array.flags.writeable and (array is value or not isinstance(value, np.ndarray)):
+            return array
+    raise TypeError(
+        f"{name}: expected a NumPy array of native byte order or a torch tensor that can be "
+        f"written, found {type(value).__name__}"
+    )
+
+
+def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
+    """How an array travels: row-major ones as they are, others with their strides where that is
+    no more than their elements, else gathered.
+
+    ``keep_layout``: with strides, whatever lies between the elements.
+    """
+    if array.flags.c_contiguous:
+        return Sent(array.dtype, array.shape, None, None, _bytes(array))
+    strides = _strides(array)
+    if strides is not None:
+        reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+        if keep_layout or reach <= array.size:
+            return Sent(array.dtype, array.shape, strides, (reach,), _bytes(_memory(array, reach)))
+    if keep_layout:
+        raise TensorLayoutError(
+            f"{name}: expected strides of 0 or more whole elements, found {array.strides} bytes; "
+            "keep_layout=False gathers such an array",
+            parameter=name,
+        )
+    return Sent(array.dtype, array.shape, None, None, _bytes(np.ascontiguousarray(array)))
+
+
+def receive(spec: TensorSpec, storage: Buffer) -> AnyArray:
+    """The elements in an array of its own memory.
+
+    Received bytes cannot be written, and would keep the whole message: those are copied.
+    """
+    array = view(spec, storage)
+    return array if array.flags.writeable else array.copy()
+
+
+def write(target: AnyArray, spec: TensorSpec, storage: Buffer, *, keep_layout: bool) -> None:
+    """Scatters dense elements into the caller's array; ``keep_layout``: its gaps too, as they
+    came back."""
+    if keep_layout and target.size:
+        memory = _memory(target, spec.storage_elements)
+        memory[...] = np.frombuffer(storage, spec.dtype.numpy)
+    else:
+        np.copyto(target, view(spec, storage))
+
+
+def _strides(array: AnyArray) -> Shape | None:
+    """Strides in elements, or None where they are negative, or no whole elements."""
+    if array.size == 0 or any(s < 0 or s % array.itemsize for s in array.strides):
+        return None
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def _memory(array: AnyArray, elements: int) -> AnyArray:
+    """All memory from an array's first element on, as far as the array reaches."""
+    return np.lib.stride_tricks.as_strided(array, (elements,), (array.itemsize,))
+
+
+def _bytes(array: AnyArray) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+def _from_torch(name: str, tensor: Any) -> AnyArray:
+    """A NumPy array of a torch CPU tensor's memory; torch itself is not imported."""
+    if tensor.device.type != "cpu":
+        raise TypeError(f"{name}: expected a tensor in CPU memory, found one on {tensor.device}")
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if str(tensor.dtype) not in _TORCH_ONLY:
+        return np.asarray(tensor.numpy())
+    dtype, integers = _TORCH_ONLY[str(tensor.dtype)]
+    bits = tensor.view(getattr(sys.modules["torch"], integers))
+    return np.asarray(bits.numpy()).view(dtype)

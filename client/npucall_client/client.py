@@ -1,0 +1,320 @@
+"""``connect`` and ``Client``: what a user of npucall sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
+
+from npucall.operators import CATALOGUE
+from npucall.operators.spec import Operator
+from npucall.replies import decode_reply, decode_timings
+
+from npucall_client import arguments
+from npucall_client.channel import ChannelTransport
+from npucall_client.local import LocalTransport
+from npucall_client.settings import LOCAL, ClientSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from npucall.dtypes import AnyArray, DType
+    from npucall.framing import Response
+    from npucall.replies import Reply, ServerIdentity, Timings
+    from npucall.tensors import TensorSpec
+    from npucall.v1 import operator_service_pb2 as pb
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def connect(
+    target: str | None = None,
+    *,
+    timeout: float | None = None,
+    connect_timeout: float | None = None,
+    variant: str | None = None,
+    soc: str | None = None,
+) -> Client:
+    """Connects to a server, and closes again as a context manager.
+
+    target: ``HOST:PORT`` or ``unix:PATH`` of a server; ``local:`` computes in this process. If not
+        given NPUCALL_TARGET counts, otherwise 127.0.0.1:50051.
+    timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
+    connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
+        10).
+    variant: the variant of operators called by name that have several (NPUCALL_VARIANT, else the
+        server's own default).
+    soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
+
+    Raises ServerUnreachableError if nothing answers in time, ValueError for a setting that cannot
+    be.
+    """
+    settings = ClientSettings.of(
+        target=target, timeout=timeout, connect_timeout=connect_timeout, variant=variant, soc=soc
+    )
+    if settings.target == LOCAL:
+        return Client(LocalTransport(settings.soc), settings)
+    if soc is not None:
+        raise ValueError(
+            f"soc: expected none beside target {settings.target}, found {soc}; the server has its "
+            "own, only local: takes one"
+        )
+    return Client(ChannelTransport(settings.target, settings.connect_timeout), settings)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The full answer to a call."""
+
+    outputs: Mapping[str, AnyArray]
+    """The output arrays by name."""
+    value: Any
+    """What ``run`` answers: the only output, or a named tuple of several."""
+    variant: str
+    """The variant that ran; empty for an operator that has only one."""
+    kernel_dtype: DType | None
+    """What the operator computed and rounded in, where the device tells."""
+    timings: Timings
+    """Where the server's time went."""
+    total_ns: int
+    """Nanoseconds from arrays to arrays; what ``timings`` leave over is wire and client."""
+    warnings: tuple[str, ...]
+    """What you should know though the call was valid."""
+    server: ServerIdentity
+    """Who answered."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What running a call would need and give."""
+
+    outputs: Mapping[str, TensorSpec]
+    """The specs of the outputs by name."""
+    workspace_bytes: int
+    """Device memory besides the tensors."""
+    variant: str
+    """The variant that would run."""
+    kernel_dtype: DType | None
+    """What the operator would compute and round in."""
+    warnings: tuple[str, ...]
+    """What you should know though the call is valid."""
+    server: ServerIdentity
+    """Who answered."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What goes with a call besides its arguments."""
+
+    timeout: float
+    variant: str
+    outputs: Mapping[str, Any]
+    request_id: str
+    keep_layout: bool
+
+
+class Transport(Protocol):
+    """Where calls are computed: a server, or this process."""
+
+    def execute(self, request: arguments.Request, timeout: float, request_id: str) -> Response:
+        """Runs a call."""
+
+    def plan(
+        self, request: arguments.Request, timeout: float, request_id: str
+    ) -> pb.PlanResponse:
+        """Checks a call."""
+
+    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+        """Lists the operators."""
+
+    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+        """Describes one operator."""
+
+    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+        """Describes the server."""
+
+    def close(self) -> None:
+        """Gives back what it holds."""
+
+
+class Client:
+    """Calls operators. Safe to use from several threads. Made by ``connect``."""
+
+    def __init__(
+        self, transport: Transport, settings: ClientSettings, options: Options | None = None
+    ) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._options = options or Options(settings.timeout, settings.variant, {}, "", False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection. Calls under way in other threads raise CancelledError."""
+        self._transport.close()
+
+    @overload
+    def run(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def run(  # noqa: PLR0913
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Any: ...
+    def run(self, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Runs an operator: arrays in, an array out; a named tuple of arrays if it has several.
+
+        With an operator object the call is typed by the operator's own signature, and that object's
+        variant runs. With a name it also takes ``variant``, ``outputs`` and ``timeout`` (see
+        ``options``) and reaches operators that only the server knows; those take their arguments by
+        name.
+
+        Tensors are NumPy arrays of any memory order, or CPU tensors of torch; None is a null
+        pointer. Results are NumPy arrays in memory of their own.
+
+        Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
+        ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
+        """
+        return self.execute(operator, *args, **kwargs).value
+
+    @overload
+    def execute(
+        self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Result: ...
+    @overload
+    def execute(  # noqa: PLR0913
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Result: ...
+    def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
+        """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
+        start = perf_counter_ns()
+        client = self._with_options_of(operator, kwargs)
+        request = client._bind(operator, args, kwargs)
+        options = client._options
+        response = self._transport.execute(request, options.timeout, options.request_id)
+        reply = arguments.decode_reply(response.reply)
+        outputs = arguments.unpack(request, reply, response.storage)
+        return Result(
+            outputs,
+            arguments.value_of(request.operator, outputs),
+            reply.variant,
+            reply.kernel_dtype,
+            decode_timings(response.timings),
+            perf_counter_ns() - start,
+            reply.warnings,
+            reply.server,
+        )
+
+    @overload
+    def plan(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Plan: ...
+    @overload
+    def plan(  # noqa: PLR0913
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Plan: ...
+    def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
+        """Checks a call as ``run`` would, without sending or computing data."""
+        client = self._with_options_of(operator, kwargs)
+        request = client._bind(operator, args, kwargs)
+        options = client._options
+        response = self._transport.plan(request, options.timeout, options.request_id)
+        reply = decode_reply(response.reply.SerializeToString())
+        return Plan(
+            reply.outputs,
+            response.workspace_bytes,
+            reply.variant,
+            reply.kernel_dtype,
+            reply.warnings,
+            reply.server,
+        )
+
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        keep_layout: bool | None = None,
+    ) -> Client:
+        """A client of the same connection that calls with these options.
+
+        timeout: seconds until a call fails, retries included.
+        variant: the variant of operators called by name that have several.
+        outputs: arrays (or torch tensors) of your own to write outputs to, by name; of any strides,
+            gaps stay untouched. They are validated, never resized, and choose the output's dtype.
+            None as a value is a null pointer.
+        request_id: your own name for calls, in the server's log and in errors.
+        keep_layout: send arrays with their strides and gaps, and outputs too, so that the device
+            itself reads and writes through the strides; otherwise what is not dense is gathered.
+        """
+        given = {
+            "timeout": timeout,
+            "variant": variant,
+            "outputs": outputs,
+            "request_id": request_id,
+            "keep_layout": keep_layout,
+        }
+        named = {key: value for key, value in given.items() if value is not None}
+        return Client(self._transport, self._settings, replace(self._options, **named))
+
+    def operators(self) -> list[pb.OperatorInfo]:
+        """What the server lists, as messages of the contract (``npucall/v1``)."""
+        return self._transport.operators(self._options.timeout)
+
+    def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
+        """One operator of the server. Raises OperatorUnknownError."""
+        return self._transport.operator(name, variant, self._options.timeout)
+
+    def server_info(self) -> pb.GetServerInfoResponse:
+        """What the server is and allows, as a message of the contract."""
+        return self._transport.server_info(self._options.timeout)
+
+    def _with_options_of(self, operator: Any, kwargs: dict[str, Any]) -> Client:
+        """Takes the options that a call by name has among its arguments out of them."""
+        if isinstance(operator, Operator):
+            return self
+        names = ("variant", "outputs", "timeout")
+        return self.options(**{key: kwargs.pop(key) for key in names if key in kwargs})
+
+    def _bind(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        options = self._options
+        if isinstance(operator, Operator):
+            declared, variant = operator, operator.variant
+        elif same_name := CATALOGUE.of_name(operator):
+            # Variants take the same arguments, since they share a C prototype: any will do to bind.
+            declared, variant = same_name[0], options.variant if same_name[0].variant else ""
+        else:
+            declared, variant = operator, options.variant
+        return arguments.bind(
+            declared, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
+        )

@@ -1,0 +1,107 @@
+"""``local:``: the operators' rules and formulas in this process, without a server."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from functools import lru_cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from npucall import evaluate
+from npucall.calls import PreparedCalls
+from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.framing import Response
+from npucall.listing import describe
+from npucall.operators import CATALOGUE
+from npucall.products import product_of
+from npucall.replies import ServerIdentity, Timings, encode_reply, encode_timings
+from npucall.tensors import MAX_RANK
+from npucall.v1 import operator_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+
+    from npucall_client.arguments import Request
+
+_DEFAULT_VARIANT = "documented"
+
+
+class LocalTransport:
+    """Answers as a CPU reference server of that SoC would."""
+
+    def __init__(self, soc: str) -> None:
+        self._product = product_of(soc)
+        self._identity = ServerIdentity(secrets.token_hex(6), "local", soc)
+        self._started = time.monotonic()
+        self._calls = PreparedCalls(CATALOGUE, self._product, _DEFAULT_VARIANT)
+        self._reply = lru_cache(1024)(lambda call: encode_reply(call, self._identity))
+
+    def execute(self, request: Request, timeout: float, request_id: str) -> Response:
+        """Computes in the calling thread. There is no deadline: nothing else could end it."""
+        del timeout, request_id
+        start = time.perf_counter_ns()
+        prepared = self._prepared(request)
+        storages = prepared.storages(list(request.storage.values()))
+        checked = time.perf_counter_ns()
+        outputs = _run(prepared, storages)
+        timings = Timings(check_ns=checked - start, run_ns=time.perf_counter_ns() - checked)
+        views = [memoryview(output) for output in outputs]
+        return Response(self._reply(prepared), encode_timings(timings), views)
+
+    def plan(self, request: Request, timeout: float, request_id: str) -> pb.PlanResponse:
+        """Checks a call; there is no workspace."""
+        del timeout, request_id
+        start = time.perf_counter_ns()
+        prepared = self._prepared(request)
+        spent = time.perf_counter_ns() - start
+        reply = pb.Reply.FromString(self._reply(prepared))
+        return pb.PlanResponse(reply=reply, timings=pb.Timings(check_ns=spent))
+
+    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+        """Every declared operator."""
+        del timeout
+        return [describe(operator, self._product) for operator in CATALOGUE]
+
+    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+        """One declared operator."""
+        del timeout
+        return describe(CATALOGUE.find(name, variant, _DEFAULT_VARIANT), self._product)
+
+    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+        """This process. Its limits are those of the machine."""
+        del timeout
+        identity = self._identity
+        return pb.GetServerInfoResponse(
+            server=pb.ServerIdentity(
+                instance=identity.instance, device=identity.device, soc=identity.soc
+            ),
+            product=self._product.soc,
+            default_variant=_DEFAULT_VARIANT,
+            version=version("npucall"),
+            limits=pb.Limits(max_rank=MAX_RANK),
+            uptime_seconds=time.monotonic() - self._started,
+        )
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _prepared(self, request: Request) -> Prepared:
+        try:
+            return self._calls.of(request.call)
+        except NpucallError as error:
+            error.details.setdefault("soc", self._identity.soc)
+            raise
+
+
+def _run(prepared: Prepared, storages: Mapping[str, Buffer]) -> list[Buffer]:
+    try:
+        return evaluate.run(prepared, storages)
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            f"memory: expected {prepared.bytes_in_flight} bytes for this call, found less",
+            phase="run",
+        ) from error

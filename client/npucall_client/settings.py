@@ -1,0 +1,52 @@
+"""Every setting of the client: from the arguments of ``connect``, else from NPUCALL_* variables.
+
+The only module of the client that reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from typing import Annotated, Any
+
+from npucall.products import DEFAULT_SOC
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+LOCAL = "local:"
+"""The target that computes in this process."""
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How a client reaches its server, and what it asks for if a call does not say."""
+
+    target: str = "127.0.0.1:50051"
+    """HOST:PORT or unix:PATH of a server, or ``local:``. NPUCALL_TARGET."""
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
+    connect_timeout: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
+    variant: str = ""
+    """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""
+    soc: str = DEFAULT_SOC
+    """For ``local:`` only: the SoC whose rules hold. NPUCALL_SOC."""
+
+    @classmethod
+    def of(cls, **given: Any) -> ClientSettings:
+        """The settings given, None standing for not given; the rest from the environment.
+
+        Raises pydantic.ValidationError, a ValueError, for a value that cannot be.
+        """
+        named = {key: value for key, value in given.items() if value is not None}
+        environment = {
+            field.name: os.environ[variable]
+            for field in fields(cls)
+            if (variable := f"NPUCALL_{field.name.upper()}") in os.environ
+        }
+        return cls(**{**environment, **named})
+
+
+def target_of_environment() -> str | None:
+    """NPUCALL_TARGET, or None where it is not set."""
+    return os.environ.get("NPUCALL_TARGET")

@@ -1,0 +1,93 @@
+"""For tests of programs that use npucall: a pytest fixture, and a server for a while.
+
+In a ``conftest.py``: ``pytest_plugins = ["npucall_client.testing"]``. Then a test that takes
+``npucall_server`` gets the target of a CPU reference server that runs for the session; where
+NPUCALL_TARGET is set it gets that, and nothing is started. Needs the extra ``testing``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall_client.settings import target_of_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 45.0
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    """A server in a process of its own."""
+
+    target: str
+    """What ``connect`` takes."""
+    process: subprocess.Popen[bytes]
+    log: Path
+    """Its standard error: one JSON object a line."""
+
+    def stop(self) -> int:
+        """Asks it to drain and answers its exit code."""
+        self.process.terminate()
+        return self.process.wait(_STOP_SECONDS)
+
+
+@contextmanager
+def running_server(*flags: str, listen: str = "127.0.0.1:0") -> Iterator[ServerProcess]:
+    """Starts ``npucall-server`` with these flags, waits until it answers, stops it at the end.
+
+    Raises RuntimeError, with what it said, if it ends or does not answer in 30 s.
+    """
+    with tempfile.TemporaryDirectory(prefix="npucall-") as folder:
+        ready, log = Path(folder, "ready"), Path(folder, "log")
+        command = [sys.executable, "-m", "npucall_server", "--listen", listen]
+        with log.open("wb") as output:
+            process = subprocess.Popen(  # noqa: S603  # our own server
+                [*command, "--ready-file", str(ready), *flags], stderr=output
+            )
+        try:
+            _wait_for(ready, process, log)
+            server = ServerProcess(ready.read_text(), process, log)
+            yield server
+            if process.poll() is None:
+                server.stop()
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def npucall_server_flags() -> tuple[str, ...]:
+    """Flags of the server that ``npucall_server`` starts; override it to change them."""
+    return ()
+
+
+@pytest.fixture(scope="session")
+def npucall_server(npucall_server_flags: tuple[str, ...]) -> Iterator[str]:
+    """The target of a server: that of NPUCALL_TARGET, else one that runs for the session."""
+    given = target_of_environment()
+    if given is not None:
+        yield given
+        return
+    with running_server(*npucall_server_flags) as server:
+        yield server.target
+
+
+def _wait_for(ready: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while not ready.exists():
+        if process.poll() is not None or time.monotonic() > end:
+            raise RuntimeError(f"npucall-server did not start: {log.read_text().strip()}")
+        time.sleep(_POLL_SECONDS)

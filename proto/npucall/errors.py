@@ -1,0 +1,219 @@
+"""What can go wrong: one class for each reason, raised alike by server and client.
+
+Every class says which gRPC status it travels with. ``status`` turns errors into
+``google.rpc.Status`` and back.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+from grpc import StatusCode
+
+
+class AclnnStatus(IntEnum):
+    """The aclnn statuses that have a name of their own."""
+
+    ACLNN_SUCCESS = 0
+    ACLNN_ERR_PARAM_NULLPTR = 161001
+    ACLNN_ERR_PARAM_INVALID = 161002
+    ACLNN_ERR_RUNTIME_ERROR = 361001
+    ACLNN_ERR_INNER = 561000
+    ACLNN_ERR_INNER_INFERSHAPE_ERROR = 561001
+    ACLNN_ERR_INNER_TILING_ERROR = 561002
+    ACLNN_ERR_INNER_FIND_KERNEL_ERROR = 561003
+    ACLNN_ERR_INNER_CREATE_EXECUTOR = 561101
+    ACLNN_ERR_INNER_NOT_TRANS_EXECUTOR = 561102
+    ACLNN_ERR_INNER_NULLPTR = 561103
+    ACLNN_ERR_INNER_WRONG_ATTR_INFO_SIZE = 561104
+    ACLNN_ERR_INNER_KEY_CONFLICT = 561105
+    ACLNN_ERR_INNER_INVALID_IMPL_MODE = 561106
+    ACLNN_ERR_INNER_OPP_PATH_NOT_FOUND = 561107
+
+
+PARAM_NULLPTR = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
+PARAM_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
+
+
+class NpucallError(Exception):
+    """Base of all errors of npucall.
+
+    ``str(error)`` is one sentence for a person; the attributes are for programs.
+    """
+
+    code: ClassVar[StatusCode] = StatusCode.UNKNOWN
+    reason: ClassVar[str] = "UNKNOWN"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        parameter: str | tuple[str, ...] = (),
+        aclnn_status: int | None = None,
+        retry_after: float | None = None,
+        **details: str,
+    ) -> None:
+        super().__init__(message)
+        self.parameters = (parameter,) if isinstance(parameter, str) else parameter
+        """The parameters to blame, the first one in doubt."""
+        self.aclnn_status = aclnn_status
+        """The number that CANN's first phase gives for this, or None."""
+        self.retry_after = retry_after
+        """Seconds after which the same call may succeed, or None."""
+        self.details = details
+        """Facts as strings: operator, variant, phase, soc, limit, setting, request_id,
+        driver_message; each where it is known."""
+
+    @property
+    def parameter(self) -> str | None:
+        """The parameter to blame, or None."""
+        return self.parameters[0] if self.parameters else None
+
+    @property
+    def aclnn_name(self) -> str | None:
+        """Name of the aclnn status, or None."""
+        try:
+            return None if self.aclnn_status is None else AclnnStatus(self.aclnn_status).name
+        except ValueError:
+            return None
+
+
+class OperatorUnknownError(NpucallError):
+    """No operator has that name, or none of that name has that variant. See ListOperators."""
+
+    code, reason = StatusCode.NOT_FOUND, "OPERATOR_UNKNOWN"
+
+
+class OperatorUnavailableError(NpucallError):
+    """The operator is known, but this server cannot run it. Use another server."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "OPERATOR_UNAVAILABLE"
+
+
+class VariantUnavailableError(OperatorUnavailableError):
+    """The variant is known, but the device has another one. Use that, or another server."""
+
+    reason = "VARIANT_UNAVAILABLE"
+
+
+class MessageError(NpucallError):
+    """The request cannot be read, or breaks the structure that the contract describes."""
+
+    code, reason = StatusCode.INVALID_ARGUMENT, "MESSAGE_MALFORMED"
+
+
+class TensorLayoutError(NpucallError):
+    """Shape, strides, offset, storage and number of bytes of a tensor do not fit together."""
+
+    code, reason = StatusCode.INVALID_ARGUMENT, "TENSOR_LAYOUT"
+
+
+class ArgumentUnknownError(NpucallError):
+    """The operator has no parameter of that name."""
+
+    code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_UNKNOWN"
+
+
+class ArgumentMissingError(NpucallError):
+    """A required argument is absent: a null pointer for the C function."""
+
+    code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_MISSING"
+
+
+class ArgumentError(NpucallError):
+    """An argument breaks a rule of the operator; its subclasses say which kind of rule."""
+
+    code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_INVALID"
+
+
+class DTypeError(ArgumentError):
+    """An element type that the operator, the product or the wire does not take."""
+
+    reason = "DTYPE_UNSUPPORTED"
+
+
+class ShapeError(ArgumentError):
+    """Shapes that do not fit the operator or each other."""
+
+    reason = "SHAPE_MISMATCH"
+
+
+class FormatError(ArgumentError):
+    """A tensor format that the operator refuses."""
+
+    reason = "FORMAT_UNSUPPORTED"
+
+
+class AttributeValueError(ArgumentError):
+    """A value that an attribute cannot have."""
+
+    reason = "ATTRIBUTE_INVALID"
+
+
+class TooLargeError(NpucallError):
+    """More than a limit of the server will ever allow. Split the call, or raise the setting."""
+
+    code, reason = StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE"
+
+
+class QueueFullError(NpucallError):
+    """The server is busy. Repeat the call after ``retry_after`` seconds."""
+
+    code, reason = StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"
+
+
+class DeadlineError(NpucallError):
+    """The deadline of the call, or the server's own limit on a call's time, ended first."""
+
+    code, reason = StatusCode.DEADLINE_EXCEEDED, "DEADLINE"
+
+
+class CancelledError(NpucallError):
+    """The caller cancelled the call, or went away."""
+
+    code, reason = StatusCode.CANCELLED, "CANCELLED"
+
+
+class DrainingError(NpucallError):
+    """The server is going down and takes no new calls. Repeat the call."""
+
+    code, reason = StatusCode.UNAVAILABLE, "DRAINING"
+
+
+class DeviceError(NpucallError):
+    """The device failed on this call. Do not repeat it unchanged."""
+
+    code, reason = StatusCode.INTERNAL, "DEVICE_ERROR"
+
+
+class OutOfMemoryError(DeviceError):
+    """The device has no memory for this call now. Make it smaller, or repeat it later."""
+
+    code, reason = StatusCode.RESOURCE_EXHAUSTED, "DEVICE_MEMORY"
+
+
+class DeviceLostError(DeviceError):
+    """Another call broke the device; the server restarts. Repeat the call."""
+
+    code, reason = StatusCode.UNAVAILABLE, "DEVICE_LOST"
+
+
+class InternalError(NpucallError):
+    """A bug. The server's log has the traceback beside the request id."""
+
+    code, reason = StatusCode.INTERNAL, "INTERNAL"
+
+
+class ServerUnreachableError(NpucallError):
+    """Made by the client: nothing answers at the target. Start the server, or mend the target."""
+
+    code, reason = StatusCode.UNAVAILABLE, "SERVER_UNREACHABLE"
+
+
+def _family(base: type[NpucallError]) -> list[type[NpucallError]]:
+    return [base] + [error for child in base.__subclasses__() for error in _family(child)]
+
+
+BY_REASON = {error.reason: error for error in _family(NpucallError)}
+"""Every class by its reason."""

@@ -1,0 +1,93 @@
+"""A call while its rules run: its arguments, and the shapes and dtypes found so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.operators.spec import Attribute, Input, Output
+from npucall.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.calls import Call
+    from npucall.dtypes import DType
+    from npucall.operators.catalogue import Catalogue
+    from npucall.products import Product
+    from npucall.tensors import Shape
+
+
+class Draft:
+    """What rules look at and add to.
+
+    An output that the call does not mention has no spec of its own: rules pass over it, since what
+    the operator derives obeys them.
+    """
+
+    def __init__(self, call: Call, product: Product, catalogue: Catalogue) -> None:
+        self.operator = call.operator
+        self.product = product
+        self.catalogue = catalogue
+        self.found_shapes: dict[str, Shape] = {}
+        self.found_dtypes: dict[str, DType] = {}
+        self.warnings: list[tuple[str, str]] = []
+        self._arguments = call.arguments
+
+    def absent(self, name: str) -> bool:
+        """Whether an argument is a null pointer for the C call."""
+        mentioned = not isinstance(self.operator.by_name[name], Output) or name in self._arguments
+        return mentioned and self._arguments.get(name) is None
+
+    def tensor(self, name: str) -> TensorSpec | None:
+        """The spec that the call gives for a tensor, or None."""
+        value = self._arguments.get(name)
+        return value if isinstance(value, TensorSpec) else None
+
+    def tensors(self, names: tuple[str, ...]) -> Iterator[tuple[str, TensorSpec]]:
+        """Those of the tensors that the call gives, by name."""
+        for name in names:
+            if (spec := self.tensor(name)) is not None:
+                yield name, spec
+
+    def attribute(self, name: str) -> int | bool:
+        """The value of an attribute, its default if the call does not mention it."""
+        parameter = self.operator.by_name[name]
+        if not isinstance(parameter, Attribute):
+            raise TypeError(f"{name} is not an attribute")
+        value = self._arguments.get(name, self.operator.default(parameter))
+        if not isinstance(value, int):
+            raise TypeError(f"{name} has no value")  # prepare refuses it before any rule
+        return value
+
+    def shape(self, name: str) -> Shape:
+        """Shape of a given tensor, or the one that a rule finds under that name."""
+        if (spec := self.tensor(name)) is not None:
+            return spec.shape
+        if name not in self.found_shapes:
+            self._find(name)
+        return self.found_shapes[name]
+
+    def dtype(self, name: str) -> DType:
+        """Dtype of a given tensor, or the one that a rule finds under that name."""
+        if (spec := self.tensor(name)) is not None:
+            return spec.dtype
+        if name not in self.found_dtypes:
+            self._find(name)
+        return self.found_dtypes[name]
+
+    def derive(self, output: Output) -> TensorSpec:
+        """What the operator makes of an output that the call does not mention."""
+        return TensorSpec(self.dtype(output.dtype), self.shape(output.shape), name=output.name)
+
+    def shapes(self) -> dict[str, Shape]:
+        """Every shape that is known: of the inputs as passed, and what rules found."""
+        inputs = tuple(p.name for p in self.operator.parameters if isinstance(p, Input))
+        return {name: spec.shape for name, spec in self.tensors(inputs)} | self.found_shapes
+
+    def _find(self, name: str) -> None:
+        """Runs the rule that finds ``name``, which may stand behind an exit already taken."""
+        for rule in self.operator.checks:
+            if rule.finds == name:
+                rule.check(self)
+                return
+        raise LookupError(f"{self.operator.name} has no rule that finds {name!r}")

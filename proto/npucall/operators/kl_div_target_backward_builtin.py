@@ -1,0 +1,62 @@
+"""Gradient of the Kullback-Leibler divergence with respect to its target, CANN's own."""
+
+import numpy as np
+
+from npucall.dtypes import FLOAT, FLOATS, AnyArray, Array
+from npucall.operators import _kl_div_target as shared
+from npucall.operators import rules
+from npucall.operators.numerics import KL_REDUCTIONS, kl_factor
+from npucall.operators.spec import Whole, elementwise, operator
+from npucall.products import A2, A3, ASCEND_950
+
+
+@operator(
+    shared.NAME,
+    *shared.parameters(KL_REDUCTIONS, shape="target"),
+    variant="builtin",
+    products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS},
+    checks=(
+        rules.present(*shared.TENSORS),
+        rules.castable("self", to="grad_target"),
+        rules.supported(*shared.TENSORS),
+        rules.same_dtype("grad_target", as_="target"),
+        rules.rank_at_most(8, *shared.TENSORS),
+        rules.broadcast("self", "target", into="common"),
+        rules.expandable("grad_output", to="common", meaning="what self and target broadcast to"),
+        rules.same_shape("grad_target", "target"),
+        rules.public_format(*shared.TENSORS),
+        rules.warn_unless("reduction", 0, 1, 2, 3, meaning="the device scales as for none"),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.always(FLOAT),
+    over=elementwise("common", sum_to="target"),
+    source="ops-nn loss/kl_div_target_loss_grad",
+)
+def kl_div_target_backward_builtin(
+    whole: Whole,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    reduction: int = 1,
+    log_target: bool = False,
+) -> AnyArray:
+    """Gradient of ``kl_div(self, target)`` with respect to ``target``, as CANN computes it.
+
+    With ``g = grad_output * factor``, ``t = target`` and ``s = self``::
+
+        grad_target = sum of  (g * ln t - g * s) + (g * t) / t
+        grad_target = sum of  g * (t - s) * e^t + g * e^t                 if log_target
+
+    over the axes along which ``target`` was stretched. ``factor`` is 1 / element count (mean) or
+    1 / first extent (batchmean) of the shape that ``self`` and ``target`` broadcast to, otherwise
+    1. NaN where ``target`` is 0 or negative, as in torch. ``grad_target`` has shape and dtype of
+    ``target``. On Ascend 950 the device takes the extents of ``self`` alone; this does not.
+
+    Differs from torch where ``grad_output`` is 0 and ``target`` negative (torch 0, here NaN), and
+    in the divisor of batchmean, for which torch takes ``self.size(0)``.
+    """
+    gradient = grad_output * kl_factor(whole, reduction, "common")
+    if log_target:
+        weight = np.exp(target)
+        return gradient * (target - self) * weight + gradient * weight  # type: ignore[no-any-return]
+    return (gradient * np.log(target) - gradient * self) + (gradient * target) / target  # type: ignore[no-any-return]

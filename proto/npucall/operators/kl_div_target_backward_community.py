@@ -1,0 +1,40 @@
+"""Gradient of the Kullback-Leibler divergence with respect to its target, community kernel."""
+
+from npucall.dtypes import FLOATS, AnyArray, Array
+from npucall.operators import _kl_div_target as shared
+from npucall.operators import rules
+from npucall.operators.numerics import MEAN
+from npucall.operators.spec import Whole, elementwise, operator
+from npucall.products import A2
+
+
+@operator(
+    shared.NAME,
+    *shared.parameters("1 mean; any other value does not scale", shape="common"),
+    variant="community",
+    products={A2: FLOATS},
+    checks=shared.community_checks(),
+    kernel_dtype=rules.float16_if_all(*shared.INPUTS),
+    over=elementwise("common", widen=False),
+    source="community custom operator kl_div_target_backward",
+)
+def kl_div_target_backward_community(
+    whole: Whole,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    reduction: int = 1,
+    log_target: bool = False,
+) -> AnyArray:
+    """Gradient of ``kl_div(self, target)`` with respect to ``target``, as that kernel computes.
+
+    ::
+
+        grad_target = grad_output * (ln(target) + 1 - self), 0 where target is 0
+        grad_target = grad_output * (target + 1 - self) * exp(target)   if log_target
+
+    divided for mean by the element count of the shape that the three inputs broadcast to.
+    Otherwise as the variant ``documented``, except that any format is accepted.
+    """
+    factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
+    return shared.masked_gradient(grad_output, self, target, factor, log_target=log_target)

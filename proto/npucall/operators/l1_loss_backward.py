@@ -1,0 +1,68 @@
+"""Gradient of the mean absolute error with respect to its input."""
+
+import numpy as np
+
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators import rules
+from npucall.operators.numerics import MEAN
+from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+
+INPUTS = ("grad_output", "self", "target")
+
+
+@operator(
+    "aclnnL1LossBackward",
+    Input("grad_output", "gradient of the loss with respect to the forward result"),
+    Input("self", "predictions"),
+    Input("target", "labels"),
+    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
+    Output("grad_input", "gradient with respect to self", shape="common", dtype="promoted"),
+    products={
+        A2: FLOATS,
+        A3: FLOATS,
+        ASCEND_950: FLOATS,
+        ASCEND_910: HALF_AND_SINGLE,
+        ASCEND_310P: HALF_AND_SINGLE,
+    },
+    legacy={ASCEND_310B: HALF_AND_SINGLE},
+    checks=(
+        rules.present(*INPUTS, "grad_input"),
+        rules.one_of("reduction", 0, 1, 2),
+        rules.promoted(*INPUTS, into="promoted"),
+        rules.castable("promoted", to="grad_input"),
+        rules.supported("promoted", blames=INPUTS),
+        rules.rank_at_most(8, "self", "target", "grad_output", "grad_input"),
+        rules.broadcast("self", "grad_output", "target", into="common"),
+        rules.same_shape("grad_input", "common", "what the inputs broadcast to"),
+        rules.succeed_if_empty(*INPUTS),
+    ),
+    kernel_dtype=rules.dtype_found("promoted"),
+    over=elementwise("common"),
+    source="founding document S5; ops-nn page aclnnL1LossBackward",
+)
+def l1_loss_backward(
+    whole: Whole,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    reduction: int = 1,
+) -> AnyArray:
+    """Gradient of ``l1_loss(self, target)`` with respect to ``self``.
+
+    ::
+
+        grad_input = sign(self - target) * grad_output * factor
+
+    ``sign`` is 0 where both are equal, equal infinities among them, and where either is NaN.
+    ``factor`` is 1 / element count of the shape that all three inputs broadcast to (mean),
+    otherwise 1. Inputs are converted to their promoted dtype, then compared; an integer input
+    beside a float is accepted. ``grad_input`` has the broadcast shape: nothing is summed, so the
+    caller reduces where ``self`` was smaller.
+
+    Differs from torch, which sums over the axes along which ``self`` was stretched, and whose mean
+    does not count an enlargement by ``grad_output``.
+    """
+    sign = np.subtract(self > target, self < target, dtype=np.float32)
+    factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
+    return sign * (grad_output * factor)  # type: ignore[no-any-return]

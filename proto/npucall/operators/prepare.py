@@ -1,0 +1,178 @@
+"""A call and a product become a prepared call, or an error. Nothing else goes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import FLOAT
+from npucall.errors import AttributeValueError, NpucallError, TensorLayoutError
+from npucall.operators.draft import Draft
+from npucall.operators.rules import EndOfChecks
+from npucall.operators.spec import Attribute, Input, Operator, Output, Whole
+from npucall.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.calls import Call
+    from npucall.dtypes import DType
+    from npucall.operators.catalogue import Catalogue
+    from npucall.products import Product
+    from npucall.tensors import Buffer
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A call that has passed every rule, its shapes, dtypes and outputs resolved."""
+
+    operator: Operator[Any, Any]
+    product: Product
+    inputs: Mapping[str, TensorSpec]
+    """The inputs that the call gives."""
+    outputs: Mapping[str, TensorSpec]
+    """The outputs as they come back: dense, unless the call sends their storage."""
+    attributes: Mapping[str, int | bool]
+    stored: tuple[str, ...]
+    """The tensors whose storage travels with the call, in that order."""
+    kernel_dtype: DType
+    whole: Whole
+    warnings: tuple[tuple[str, str], ...]
+    done: bool
+    """The rules ended the call: nothing is computed, the outputs are zeros."""
+
+    @cached_property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """Bytes of each storage that travels with the call."""
+        specs = {**self.inputs, **self.outputs}
+        return tuple(specs[name].storage_bytes for name in self.stored)
+
+    @cached_property
+    def bytes_in_flight(self) -> int:
+        """Bytes of the storages that come with the call and go with its reply."""
+        replied = sum(spec.storage_bytes for spec in self.outputs.values())
+        return sum(self.stored_bytes) + replied
+
+    @cached_property
+    def largest(self) -> tuple[str, int]:
+        """What has the most bytes, and how many: a tensor, or the shape that they broadcast to.
+
+        A device makes strided tensors dense and stretches them, so this much must fit.
+        """
+        sizes = {name: spec.bytes for name, spec in (self.inputs | self.outputs).items()}
+        if not self.done:
+            space = self.whole.shapes[self.operator.over.space]
+            sizes[f"the shape {space} of the computation"] = prod(space) * FLOAT.itemsize
+        return max(sizes.items(), key=lambda item: item[1])
+
+    def storages(self, sent: Sequence[Buffer]) -> dict[str, Buffer]:
+        """The storages by name.
+
+        Raises TensorLayoutError where their number or a length differs from what the specs say.
+        """
+        if tuple(map(len, sent)) != self.stored_bytes:
+            self._refuse(sent)
+        return dict(zip(self.stored, sent, strict=True))
+
+    def _refuse(self, sent: Sequence[Buffer]) -> None:
+        if len(sent) != len(self.stored):
+            raise TensorLayoutError(
+                f"storage: expected {len(self.stored)} ({', '.join(self.stored) or 'none'}), "
+                f"found {len(sent)}"
+            )
+        for name, expected, found in zip(self.stored, self.stored_bytes, sent, strict=True):
+            if len(found) != expected:
+                raise TensorLayoutError(
+                    f"{name}: expected {expected} bytes of storage, found {len(found)}",
+                    parameter=name,
+                )
+
+
+def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
+    """Checks layout, then the operator's rules in order, and resolves the outputs.
+
+    Raises the error of the first thing that is wrong, its ``details`` naming operator and SoC.
+    """
+    try:
+        return _prepare(call, product, catalogue)
+    except NpucallError as error:
+        error.details.setdefault("operator", call.operator.name)
+        error.details.setdefault("phase", "prepare")
+        if call.operator.variant:
+            error.details.setdefault("variant", call.operator.variant)
+        raise
+
+
+def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
+    _check_layout(call)
+    draft = Draft(call, product, catalogue)
+    done = False
+    for rule in call.operator.checks:
+        try:
+            rule.check(draft)
+        except EndOfChecks:
+            done = True
+            break
+    operator = call.operator
+    outputs = {output.name: _resolve(draft, output, call) for output in operator.outputs}
+    kernel_dtype = operator.kernel_dtype(draft)
+    return Prepared(
+        operator=operator,
+        product=product,
+        inputs=dict(draft.tensors(tuple(p.name for p in operator.inputs))),
+        outputs=outputs,
+        attributes={p.name: draft.attribute(p.name) for p in operator.attributes},
+        stored=call.stored,
+        kernel_dtype=kernel_dtype,
+        whole=Whole(draft.shapes(), _formula_dtype(operator, kernel_dtype)),
+        warnings=tuple(draft.warnings),
+        done=done,
+    )
+
+
+def _resolve(draft: Draft, output: Output, call: Call) -> TensorSpec:
+    given = draft.tensor(output.name)
+    if given is None:
+        return draft.derive(output)
+    return given if output.name in call.stored else given.dense()
+
+
+def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType) -> np.dtype[Any]:
+    return FLOAT.numpy if operator.over.widen else kernel_dtype.numpy
+
+
+def _check_layout(call: Call) -> None:
+    """What the C function cannot be asked: these errors have no aclnn status."""
+    for name, value in call.arguments.items():
+        parameter = call.operator.by_name[name]
+        if isinstance(parameter, Attribute) and value is None:
+            raise AttributeValueError(
+                f"{name}: expected a value, found none; its C type {parameter.c_type} has no null",
+                parameter=name,
+            )
+        if isinstance(parameter, Output) and isinstance(value, TensorSpec):
+            _check_output(name, value)
+        if isinstance(parameter, Input) and value is not None:
+            _check_sent(parameter, call.stored)
+
+
+def _check_output(name: str, spec: TensorSpec) -> None:
+    if spec.overlaps_itself():
+        raise TensorLayoutError(
+            f"{name}: expected an output whose elements do not share memory, found shape "
+            f"{spec.shape} with strides {spec.strides}",
+            parameter=name,
+        )
+
+
+def _check_sent(parameter: Input, stored: tuple[str, ...]) -> None:
+    if parameter.read and parameter.name not in stored:
+        raise TensorLayoutError(
+            f"{parameter.name}: expected its storage, since the operator reads its values; "
+            "found `stored` not set",
+            parameter=parameter.name,
+        )

@@ -1,0 +1,287 @@
+"""The vocabulary of checks. An operator lists them in the order in which the device applies them.
+
+A rule raises an error, lets the call pass, or ends the checks: then the call is done, and its
+outputs are zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npucall.dtypes import FLOAT, FLOAT16, can_cast, promote
+from npucall.errors import (
+    PARAM_INVALID,
+    PARAM_NULLPTR,
+    ArgumentMissingError,
+    AttributeValueError,
+    DTypeError,
+    FormatError,
+    ShapeError,
+)
+from npucall.operators.spec import c_name
+from npucall.tensors import broadcast as broadcast_shape
+
+if TYPE_CHECKING:
+    from npucall.dtypes import DType
+    from npucall.operators.draft import Draft
+
+
+class EndOfChecks(Exception):  # noqa: N818  # it is no error: the call succeeds here
+    """Raised by a rule that ends the checks."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named check."""
+
+    description: str
+    blames: tuple[str, ...]
+    """Parameters that an error may blame."""
+    status: int
+    """The aclnn status of its errors; 0 for a rule that raises none."""
+    check: Callable[[Draft], None]
+    finds: str | None = None
+    """The name under which it leaves a shape or dtype for others."""
+
+
+def present(*names: str) -> Rule:
+    """None of them is absent; the first that is gives 161001."""
+
+    def check(draft: Draft) -> None:
+        for name in names:
+            if draft.absent(name):
+                raise ArgumentMissingError(
+                    f"{name}: expected a tensor, found none (a null {c_name(name)})",
+                    parameter=name,
+                    aclnn_status=PARAM_NULLPTR,
+                )
+
+    return Rule(f"{_list(names)} must not be null", names, PARAM_NULLPTR, check)
+
+
+def supported(*names: str, blames: tuple[str, ...] = ()) -> Rule:
+    """Their dtypes are in the operator's list for the product.
+
+    A name may also be that of a dtype that a rule found; ``blames`` then says whose fault it is.
+    """
+
+    def check(draft: Draft) -> None:
+        allowed = draft.operator.dtypes_on(draft.product)
+        for name in names:
+            known = draft.tensor(name) is not None or name not in draft.operator.by_name
+            if known and draft.dtype(name) not in allowed:
+                raise DTypeError(
+                    f"{name}: expected {_expected(draft)}, found {draft.dtype(name)}",
+                    parameter=blames or name,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    return Rule(
+        f"dtype of {_list(names)} is one that the product takes", blames or names, PARAM_INVALID,
+        check,
+    )  # fmt: skip
+
+
+def castable(name: str, *, to: str, blames: tuple[str, ...] = ()) -> Rule:
+    """The dtype of ``name`` can be cast to that of the output ``to``."""
+
+    def check(draft: Draft) -> None:
+        for _, target in draft.tensors((to,)):
+            if not can_cast(draft.dtype(name), target.dtype):
+                raise DTypeError(
+                    f"{to}: expected a dtype that {draft.dtype(name)} ({name}) can be cast to, "
+                    f"found {target.dtype}",
+                    parameter=to,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    return Rule(f"{name} can be cast to the dtype of {to}", blames or (to,), PARAM_INVALID, check)
+
+
+def promoted(*names: str, into: str) -> Rule:
+    """The dtypes promote, one after the other, to one type; found as ``into``."""
+
+    def check(draft: Draft) -> None:
+        result = draft.dtype(names[0])
+        for index, name in enumerate(names[1:], start=1):
+            common = promote(result, draft.dtype(name))
+            if common is None:
+                raise DTypeError(
+                    f"{_list(names[: index + 1])}: expected dtypes that promote to one, "
+                    f"found {result} and {draft.dtype(name)}",
+                    parameter=names[: index + 1],
+                    aclnn_status=PARAM_INVALID,
+                )
+            result = common
+        draft.found_dtypes[into] = result
+
+    return Rule(f"dtypes of {_list(names)} promote to one", names, PARAM_INVALID, check, into)
+
+
+def same_dtype(*names: str, as_: str) -> Rule:
+    """Their dtypes are that of ``as_``; the first that differs is to blame."""
+
+    def check(draft: Draft) -> None:
+        for name, spec in draft.tensors(names):
+            if spec.dtype is not draft.dtype(as_):
+                raise DTypeError(
+                    f"{name}: expected {draft.dtype(as_)}, the dtype of {as_}, found {spec.dtype}",
+                    parameter=name,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    return Rule(f"dtype of {_list(names)} is that of {as_}", names, PARAM_INVALID, check)
+
+
+def rank_at_most(limit: int, *names: str) -> Rule:
+    """None of them has more than ``limit`` dimensions."""
+
+    def check(draft: Draft) -> None:
+        for name, spec in draft.tensors(names):
+            if len(spec.shape) > limit:
+                raise ShapeError(
+                    f"{name}: expected at most {limit} dimensions, found {len(spec.shape)}",
+                    parameter=name,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    return Rule(f"{_list(names)} have at most {limit} dimensions", names, PARAM_INVALID, check)
+
+
+def broadcast(*names: str, into: str) -> Rule:
+    """They broadcast, one after the other, to one shape; found as ``into``."""
+
+    def check(draft: Draft) -> None:
+        result = draft.shape(names[0])
+        for index, name in enumerate(names[1:], start=1):
+            common = broadcast_shape(result, draft.shape(name))
+            if common is None:
+                raise ShapeError(
+                    f"{_list(names[: index + 1])}: expected shapes that broadcast to one, "
+                    f"found {' and '.join(str(draft.shape(n)) for n in names[: index + 1])}",
+                    parameter=names[: index + 1],
+                    aclnn_status=PARAM_INVALID,
+                )
+            result = common
+        draft.found_shapes[into] = result
+
+    return Rule(f"{_list(names)} broadcast to one shape", names, PARAM_INVALID, check, into)
+
+
+def expandable(name: str, *, to: str, meaning: str) -> Rule:
+    """``name`` broadcasts to the shape found as ``to`` (``meaning`` for people), not beyond it."""
+
+    def check(draft: Draft) -> None:
+        shape, target = draft.shape(name), draft.shape(to)
+        if broadcast_shape(shape, target) != target:
+            raise ShapeError(
+                f"{name}: expected a shape that broadcasts to {target}, {meaning}, without "
+                f"enlarging it, found {shape}",
+                parameter=name,
+                aclnn_status=PARAM_INVALID,
+            )
+
+    return Rule(f"{name} broadcasts to {meaning}", (name,), PARAM_INVALID, check)
+
+
+def same_shape(output: str, like: str, meaning: str = "") -> Rule:
+    """``output`` has exactly the shape ``like``, rank included."""
+
+    def check(draft: Draft) -> None:
+        for _, spec in draft.tensors((output,)):
+            if spec.shape != draft.shape(like):
+                raise ShapeError(
+                    f"{output}: expected shape {draft.shape(like)}, {meaning or f'that of {like}'},"
+                    f" found {spec.shape}",
+                    parameter=output,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    text = f"shape of {output} is {meaning or f'that of {like}'}"
+    return Rule(text, (output,), PARAM_INVALID, check)
+
+
+def one_of(name: str, *values: int) -> Rule:
+    """The attribute has one of these values."""
+
+    def check(draft: Draft) -> None:
+        if draft.attribute(name) not in values:
+            raise AttributeValueError(
+                f"{name}: expected one of {values}, found {draft.attribute(name)}",
+                parameter=name,
+                aclnn_status=PARAM_INVALID,
+            )
+
+    return Rule(f"{name} is one of {_list(tuple(map(str, values)))}", (name,), PARAM_INVALID, check)
+
+
+def public_format(*names: str) -> Rule:
+    """None of them is in a private format of the device."""
+
+    def check(draft: Draft) -> None:
+        for name, spec in draft.tensors(names):
+            if spec.format.private:
+                raise FormatError(
+                    f"{name}: expected a public format such as ND, found {spec.format.name}, which "
+                    "is private to the device",
+                    parameter=name,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    return Rule(f"{_list(names)} are not in a private format", names, PARAM_INVALID, check)
+
+
+def succeed_if_empty(*names: str) -> Rule:
+    """If one of them has no elements the call is done; its outputs are zeros."""
+
+    def check(draft: Draft) -> None:
+        if any(spec.elements == 0 for _, spec in draft.tensors(names)):
+            raise EndOfChecks
+
+    return Rule(f"if {_list(names, 'or')} is empty, the call is done", (), 0, check)
+
+
+def warn_unless(name: str, *values: int, meaning: str) -> Rule:
+    """Another value is allowed, and worth a warning that says what it means."""
+
+    def check(draft: Draft) -> None:
+        value = draft.attribute(name)
+        if value not in values:
+            draft.warnings.append((name, f"{name}: {value} is not one of {values}; {meaning}"))
+
+    return Rule(f"warning unless {name} is one of {_list(tuple(map(str, values)))}", (), 0, check)
+
+
+def float16_if_all(*names: str) -> Callable[[Draft], DType]:
+    """Kernel dtype: FLOAT16 if all of them are, otherwise FLOAT."""
+
+    def kernel_dtype(draft: Draft) -> DType:
+        return FLOAT16 if all(draft.dtype(name) is FLOAT16 for name in names) else FLOAT
+
+    return kernel_dtype
+
+
+def always(dtype: DType) -> Callable[[Draft], DType]:
+    """Kernel dtype: this one, whatever the inputs are."""
+    return lambda _: dtype
+
+
+def dtype_found(name: str) -> Callable[[Draft], DType]:
+    """Kernel dtype: the one that a rule found under that name."""
+    return lambda draft: draft.dtype(name)
+
+
+def _expected(draft: Draft) -> str:
+    """What ``supported`` expected, or why the product takes nothing at all."""
+    allowed = draft.operator.dtypes_on(draft.product)
+    if allowed:
+        return f"{_list(tuple(map(str, allowed)), 'or')} on {draft.product}"
+    variants = draft.catalogue.variants_on(draft.operator.name, draft.product)
+    here = f"; it has the variant {_list(variants, 'or')}" if variants else ""
+    return f"a product that has {draft.operator.title}, which {draft.product} has not{here}"
+
+
+def _list(words: tuple[str, ...], joint: str = "and") -> str:
+    return f" {joint} ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

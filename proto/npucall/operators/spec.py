@@ -1,0 +1,243 @@
+"""How an operator is declared: parameters in C order, products, checks in order, formula.
+
+An operator file holds one function under ``@operator(...)``. Everything that npucall knows of the
+operator is derived from that one declaration.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from npucall.dtypes import DType
+    from npucall.operators.draft import Draft
+    from npucall.operators.rules import Rule
+    from npucall.products import Product
+    from npucall.tensors import Shape
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Value: TypeAlias = "int | bool"
+"""What an attribute can be."""
+
+
+class Kind(Enum):
+    """The types of attributes, each with its exact C type."""
+
+    INT64 = "int64_t"
+    BOOL = "bool"
+
+    @property
+    def python(self) -> type[Value]:
+        """The Python type of its values."""
+        return bool if self is Kind.BOOL else int
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor that the operator reads. ``read=False``: only its shape and dtype matter."""
+
+    name: str
+    description: str
+    read: bool = True
+    c_type: str = field(default="const aclTensor*", init=False)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that the operator writes.
+
+    ``shape`` and ``dtype`` name what a call that does not mention it gets: those of an input, or
+    what a rule found under that name.
+    """
+
+    name: str
+    description: str
+    shape: str
+    dtype: str
+    c_type: str = field(default="aclTensor*", init=False)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A number or a switch. Its default is the one in the formula's signature."""
+
+    name: str
+    kind: Kind
+    description: str
+
+    @property
+    def c_type(self) -> str:
+        """The type in the C prototype."""
+        return self.kind.value
+
+
+Parameter: TypeAlias = Input | Output | Attribute
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """The formula works element by element on ``space``, a shape that the rules found.
+
+    ``sum_to`` names an input: results are summed over the axes along which it was stretched.
+    ``widen=False``: the formula gets the kernel dtype itself, where a kernel rounds every step;
+    otherwise float32.
+    """
+
+    space: str
+    sum_to: str | None = None
+    widen: bool = True
+
+
+elementwise = Elementwise
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Facts of the whole call for a formula that sees only a block of it."""
+
+    shapes: Mapping[str, Shape]
+    """Shapes of the tensors as passed, and those that the rules found."""
+    dtype: np.dtype[Any]
+    """What the formula computes in; factors come in it."""
+
+    def count(self, name: str) -> int:
+        """Number of elements of a shape."""
+        return prod(self.shapes[name])
+
+    def first(self, name: str) -> int:
+        """First extent of a shape; 1 for rank 0."""
+        return next(iter(self.shapes[name]), 1)
+
+    def reciprocal(self, divisor: int) -> np.generic:
+        """``1 / divisor`` in double, rounded to float32, then to the formula's dtype.
+
+        For a divisor of 0, which only a call without elements has, 1.
+        """
+        factor = np.float64(1 / (divisor or 1))
+        if self.dtype == np.float64:
+            return factor
+        return self.dtype.type(np.float32(factor))
+
+
+@dataclass(frozen=True, eq=False)
+class Operator(Generic[P, R]):
+    """A declared operator. ``P`` and ``R`` are its typed signature, for ``Client.run``."""
+
+    name: str
+    variant: str
+    parameters: tuple[Parameter, ...]
+    products: Mapping[Product, tuple[DType, ...]]
+    """Products of the documents, with the types that the operator takes there."""
+    legacy: Mapping[Product, tuple[DType, ...]]
+    """Products that the software accepts and current documents do not list."""
+    checks: tuple[Rule, ...]
+    kernel_dtype: Callable[[Draft], DType]
+    over: Elementwise
+    source: str
+    formula: Callable[Concatenate[Whole, P], R]
+
+    def __post_init__(self) -> None:
+        declared = [p.name for p in self.parameters if not isinstance(p, Output)]
+        if declared != list(self.signature.parameters):
+            raise TypeError(
+                f"{self.name}: parameters {declared} are declared, "
+                f"but the formula takes {list(self.signature.parameters)} behind whole"
+            )
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The formula's signature without ``whole``: inputs and attributes in C order."""
+        signature = inspect.signature(self.formula)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Parameter]:
+        """Parameters by name."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """The inputs in C order."""
+        return tuple(p for p in self.parameters if isinstance(p, Input))
+
+    @cached_property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs in C order."""
+        return tuple(p for p in self.parameters if isinstance(p, Output))
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The attributes in C order."""
+        return tuple(p for p in self.parameters if isinstance(p, Attribute))
+
+    def default(self, attribute: Attribute) -> Value:
+        """What an attribute is if a call does not mention it."""
+        value: Value = self.signature.parameters[attribute.name].default
+        return value
+
+    def dtypes_on(self, product: Product) -> tuple[DType, ...]:
+        """The types that the operator takes on a product; empty if it is not there."""
+        return self.products.get(product) or self.legacy.get(product, ())
+
+    @property
+    def title(self) -> str:
+        """Name and variant for a message."""
+        return f"{self.name} ({self.variant})" if self.variant else self.name
+
+    @property
+    def description(self) -> str:
+        """The docstring: formula and peculiarities."""
+        return inspect.getdoc(self.formula) or ""
+
+    @property
+    def summary(self) -> str:
+        """Its first line."""
+        return self.description.partition("\n")[0]
+
+    @property
+    def prototype(self) -> str:
+        """C declaration of phase one."""
+        own = [f"{p.c_type} {c_name(p.name)}" for p in self.parameters]
+        listed = ", ".join([*own, "uint64_t* workspaceSize", "aclOpExecutor** executor"])
+        return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
+
+
+def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
+    name: str,
+    *parameters: Parameter,
+    products: Mapping[Product, tuple[DType, ...]],
+    checks: tuple[Rule, ...],
+    kernel_dtype: Callable[[Draft], DType],
+    over: Elementwise,
+    source: str,
+    variant: str = "",
+    legacy: Mapping[Product, tuple[DType, ...]] | None = None,
+) -> Callable[[Callable[Concatenate[Whole, P], R]], Operator[P, R]]:
+    """Declares an operator; stands above its formula.
+
+    Raises TypeError, at import, where parameters and the formula's signature differ.
+    """
+
+    def declare(formula: Callable[Concatenate[Whole, P], R]) -> Operator[P, R]:
+        return Operator(
+            name, variant, parameters, products, legacy or {}, checks, kernel_dtype, over, source,
+            formula,
+        )  # fmt: skip
+
+    return declare
+
+
+def c_name(name: str) -> str:
+    """The C spelling of a parameter: grad_output becomes gradOutput."""
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)

@@ -1,0 +1,116 @@
+"""What a server answers, apart from the outputs' bytes: a reply, its timings, and their bytes."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npucall.calls import decode_tensor, encode_tensor
+from npucall.dtypes import BY_WIRE
+from npucall.v1 import operator_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.dtypes import DType
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import TensorSpec
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Where a server's time went, in nanoseconds."""
+
+    decode_ns: int = 0
+    """Finding call and storage in the message."""
+    check_ns: int = 0
+    """Checking the call; short if the same call was checked before."""
+    queue_ns: int = 0
+    """Waiting for the device."""
+    run_ns: int = 0
+    """Running on the device."""
+    encode_ns: int = 0
+    """Putting the response together."""
+
+
+@dataclass(frozen=True)
+class ServerIdentity:
+    """Names a server process."""
+
+    instance: str
+    """Random name of the process; another one after each restart."""
+    device: str
+    """``cpu`` or ``cann:0``; ``local`` for a client that computes itself."""
+    soc: str
+    """The SoC whose rules hold."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a call resolved to."""
+
+    variant: str
+    """The variant that ran; empty for an operator that has only one."""
+    kernel_dtype: DType | None
+    """What the operator computes and rounds in, where the device tells."""
+    outputs: Mapping[str, TensorSpec]
+    """The outputs, in the operator's order."""
+    stored: tuple[str, ...]
+    """Outputs whose storage follows."""
+    warnings: tuple[str, ...]
+    """What the caller should know though the call is valid."""
+    server: ServerIdentity
+
+
+def encode_reply(call: Prepared, server: ServerIdentity) -> bytes:
+    """The bytes of the reply to a call; every output's storage follows it."""
+    outputs = [
+        pb.Argument(name=name, stored=True, tensor=encode_tensor(spec))
+        for name, spec in call.outputs.items()
+    ]
+    warnings = [pb.Warning(parameter=name, message=text) for name, text in call.warnings]
+    return pb.Reply(
+        variant=call.operator.variant,
+        kernel_dtype=call.kernel_dtype.wire,  # type: ignore[arg-type]
+        outputs=outputs,
+        warnings=warnings,
+        server=pb.ServerIdentity(instance=server.instance, device=server.device, soc=server.soc),
+    ).SerializeToString()
+
+
+def decode_reply(data: bytes) -> Reply:
+    """The reply in its bytes."""
+    message = pb.Reply.FromString(data)
+    return Reply(
+        variant=message.variant,
+        kernel_dtype=BY_WIRE.get(message.kernel_dtype),
+        outputs={a.name: decode_tensor(a.name, a.tensor) for a in message.outputs},
+        stored=tuple(argument.name for argument in message.outputs if argument.stored),
+        warnings=tuple(warning.message for warning in message.warnings),
+        server=decode_identity(message.server),
+    )
+
+
+def decode_identity(message: pb.ServerIdentity) -> ServerIdentity:
+    """The identity in its message."""
+    return ServerIdentity(message.instance, message.device, message.soc)
+
+
+_TIMINGS = struct.Struct("<" + "BQ" * 5)
+
+
+def encode_timings(timings: Timings) -> bytes:
+    """The bytes of ``npucall.v1.Timings``: five fixed64 fields, each behind its tag."""
+    return _TIMINGS.pack(
+        0x09, timings.decode_ns, 0x11, timings.check_ns, 0x19, timings.queue_ns,
+        0x21, timings.run_ns, 0x29, timings.encode_ns,
+    )  # fmt: skip
+
+
+def decode_timings(data: bytes) -> Timings:
+    """The timings in their bytes."""
+    message = pb.Timings.FromString(data)
+    return Timings(
+        message.decode_ns, message.check_ns, message.queue_ns, message.run_ns, message.encode_ns
+    )

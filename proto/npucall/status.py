@@ -1,0 +1,113 @@
+"""An error <-> ``google.rpc.Status``, as it travels in the trailer ``grpc-status-details-bin``."""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+
+from npucall.errors import (
+    BY_REASON,
+    CancelledError,
+    DeadlineError,
+    InternalError,
+    NpucallError,
+    ServerUnreachableError,
+    TooLargeError,
+)
+
+TRAILER = "grpc-status-details-bin"
+REQUEST_ID = "npucall-request-id"
+"""Metadata key by which a caller names a call."""
+
+_DOMAIN = "npucall"
+_MAX_DRIVER_BYTES = 2048
+_MAX_MESSAGE_BYTES = 2048
+"""Trailers have a soft limit of 8 KiB; the whole text stands in the server's log."""
+_CODES = {code.value[0]: code for code in StatusCode}
+
+
+def to_status(error: NpucallError) -> Status:
+    """The error as ``google.rpc.Status``: code, sentence, and details for programs."""
+    message = cut(str(error), _MAX_MESSAGE_BYTES)
+    status = Status(code=error.code.value[0], message=message)
+    info = ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=_metadata(error))
+    status.details.add().Pack(info)
+    if error.parameters:
+        violations = [
+            BadRequest.FieldViolation(field=name, description=message) for name in error.parameters
+        ]
+        status.details.add().Pack(BadRequest(field_violations=violations))
+    if error.retry_after is not None:
+        delay = Duration()
+        delay.FromNanoseconds(int(error.retry_after * 1e9))
+        status.details.add().Pack(RetryInfo(retry_delay=delay))
+    return status
+
+
+def from_status(code: StatusCode, message: str, trailer: bytes | None) -> NpucallError:
+    """The error that a server raised, from what arrived of it.
+
+    Without a trailer of npucall's (gRPC itself, or a proxy, answered) the code decides.
+    """
+    try:
+        status = Status.FromString(trailer or b"")
+    except DecodeError:
+        status = Status()
+    info, violations, retry = ErrorInfo(), BadRequest(), RetryInfo()
+    for detail in status.details:
+        for part in info, violations, retry:
+            detail.Unpack(part)
+    if info.domain != _DOMAIN:
+        return _of_code(code, message)
+    details = dict(info.metadata)
+    aclnn_status = details.pop("aclnn_status", None)
+    details.pop("aclnn_name", None)
+    details.pop("parameter", None)
+    delay = retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None
+    kind = BY_REASON.get(info.reason)
+    if kind is None:  # a newer server: the closest that this client knows
+        kind = type(_of_code(code, message))
+    return kind(
+        status.message,
+        parameter=tuple(violation.field for violation in violations.field_violations),
+        aclnn_status=int(aclnn_status) if aclnn_status else None,
+        retry_after=delay,
+        **details,
+    )
+
+
+def cut(text: str, limit: int) -> str:
+    """The beginning of a text that fits into ``limit`` bytes of UTF-8, cut between characters."""
+    return text.encode()[:limit].decode(errors="ignore")
+
+
+def _metadata(error: NpucallError) -> dict[str, str]:
+    metadata = {key: cut(value, _MAX_DRIVER_BYTES) for key, value in error.details.items()}
+    if error.aclnn_status is not None:
+        metadata["aclnn_status"] = str(int(error.aclnn_status))
+        metadata["aclnn_name"] = error.aclnn_name or ""
+    if error.parameter is not None:
+        metadata["parameter"] = error.parameter
+    return metadata
+
+
+_BY_CODE = {
+    StatusCode.UNAVAILABLE: ServerUnreachableError,
+    StatusCode.DEADLINE_EXCEEDED: DeadlineError,
+    StatusCode.CANCELLED: CancelledError,
+    StatusCode.RESOURCE_EXHAUSTED: TooLargeError,
+    StatusCode.INTERNAL: InternalError,
+}
+"""What gRPC itself means by its codes: nothing answers, a message over a limit, and so on."""
+
+
+def _of_code(code: StatusCode, message: str) -> NpucallError:
+    kind = _BY_CODE.get(code)
+    if kind is not None:
+        return kind(message)
+    error = NpucallError(f"{code.name}: {message}")
+    error.code = code  # type: ignore[misc]  # an answer that no npucall server gives
+    return error

@@ -1,0 +1,1 @@
+"""The server: one process that runs operators on one device."""

@@ -1,0 +1,107 @@
+"""The command ``npucall-server``: serves until SIGTERM, or asks a server for its health."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import traceback
+from typing import NoReturn
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pydantic import ValidationError
+from pydantic_settings import CliApp, SettingsError
+
+from npucall_server.app import BindError, Server
+from npucall_server.devices import NoDeviceError, open_device
+from npucall_server.exits import ExitCode
+from npucall_server.log import Log
+from npucall_server.settings import ServerSettings
+
+_HEALTH_SECONDS = 5.0
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared, not bound
+
+
+def main() -> NoReturn:
+    """Runs the command of ``sys.argv`` and exits with a code of ``ExitCode``."""
+    command, *arguments = sys.argv[1:] or ["serve"]
+    if command == "health":
+        sys.exit(check_health(arguments))
+    sys.exit(serve(arguments if command == "serve" else sys.argv[1:]))
+
+
+def serve(arguments: list[str]) -> ExitCode:
+    """Serves until SIGTERM or SIGINT, then drains."""
+    try:
+        settings = CliApp.run(ServerSettings, cli_args=arguments)
+    except (ValidationError, SettingsError, OSError, ValueError) as error:
+        return _fail(ExitCode.SETTINGS, _sentences(error))
+    if settings.print_settings:
+        sys.stdout.write(settings.as_toml())
+        return ExitCode.DRAINED
+    log = Log(settings.log_calls, settings.slow_call)
+    try:
+        server = Server(settings, open_device(settings.device, settings.soc), log)
+    except NoDeviceError as error:
+        return _fail(ExitCode.NO_DEVICE, str(error))
+    except BindError as error:
+        return _fail(ExitCode.CANNOT_BIND, str(error))
+    except Exception:
+        log.event("bug", traceback=traceback.format_exc())
+        return ExitCode.BUG
+    asked_to_stop = threading.Event()
+    for number in signal.SIGTERM, signal.SIGINT:
+        signal.signal(number, lambda *_: asked_to_stop.set())
+    server.start()
+    asked_to_stop.wait()
+    return ExitCode.DRAINED if server.drain() else ExitCode.DRAIN_TIMEOUT
+
+
+def check_health(arguments: list[str]) -> int:
+    """Asks the server at a target (default: the ``listen`` setting); 0 if it serves."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        sys.stdout.write(
+            "usage: npucall-server health [TARGET]\n\nExits with 0 if the server at TARGET "
+            "(HOST:PORT or unix:PATH; default: what NPUCALL_LISTEN or the settings say) serves, "
+            "with 1 if not.\n"
+        )
+        return 0
+    target = arguments[0] if arguments else _own_address()
+    with grpc.insecure_channel(target) as channel:
+        try:
+            request = health_pb2.HealthCheckRequest()
+            response = health_pb2_grpc.HealthStub(channel).Check(request, timeout=_HEALTH_SECONDS)
+        except grpc.RpcError as error:
+            sys.stderr.write(f"{target}: no answer ({error.code().name}: {error.details()})\n")
+            return 1
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
+    sys.stdout.write(f"{target}: {name}\n")
+    return 0 if response.status == health_pb2.HealthCheckResponse.SERVING else 1
+
+
+def _own_address() -> str:
+    listen = CliApp.run(ServerSettings, cli_args=[]).listen
+    host, _, port = listen.rpartition(":")
+    return f"{_ANY_ADDRESS.get(host, host)}:{port}"
+
+
+def _sentences(error: Exception) -> str:
+    """What is wrong with the settings, a line each."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    lines = []
+    for fault in error.errors():
+        place = ".".join(map(str, fault["loc"]))
+        message = fault["msg"].removeprefix("Value error, ")
+        lines.append(message if message.startswith(f"{place}:") or not place else f"{place}: {message}")
+    return "\n".join(lines)
+
+
+def _fail(code: ExitCode, message: str) -> ExitCode:
+    sys.stderr.write(f"npucall-server: {message}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Puts device, executor and services together, binds the address, and drains."""
+
+from __future__ import annotations
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from npucall.operators import CATALOGUE
+from npucall.replies import ServerIdentity
+
+from npucall_server.executor import Executor, Limits
+from npucall_server.handling import Handling
+from npucall_server.services import operators
+
+if TYPE_CHECKING:
+    from npucall_server.devices.base import Device
+    from npucall_server.log import Log
+    from npucall_server.settings import ServerSettings
+
+# Threads besides those of calls that wait or run, so that refusals, health and info are answered
+# when the queue is full: gRPC's own thread pool is a queue without bound or refusal.
+_SPARE_THREADS = 8
+_LAST_ANSWERS_SECONDS = 2.0
+
+
+class BindError(Exception):
+    """The address cannot be bound."""
+
+
+class Server:
+    """A server on one device, from binding to draining."""
+
+    def __init__(self, settings: ServerSettings, device: Device, log: Log) -> None:
+        self._settings = settings
+        self._log = log
+        limits = Limits(settings.queue_length, settings.memory_limit, settings.call_timeout)
+        self._executor = Executor(device, limits)
+        identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
+        self._health = health.HealthServicer(experimental_non_blocking=True)
+        self._grpc = self._build(device, identity)
+        self.address = self._bind()
+
+    def start(self) -> None:
+        """Serves from here on; then writes the ready file."""
+        self._grpc.start()
+        for name in "", operators.NAME:
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        device, settings = self._executor.device, self._settings
+        self._log.event("serving", address=self.address, device=device.name, soc=device.soc)
+        if settings.insecure_bind:
+            self._log.event(
+                "warning",
+                message=f"{self.address} is open to whoever reaches it: nothing is encrypted",
+            )
+        if settings.ready_file is not None:
+            draft = settings.ready_file.with_name(settings.ready_file.name + ".part")
+            draft.write_text(self.address)
+            draft.replace(settings.ready_file)
+
+    def drain(self) -> bool:
+        """Reports NOT_SERVING, refuses new calls, finishes those admitted.
+
+        Answers whether all were finished within ``drain_timeout``; the others are cut.
+        """
+        self._log.event("draining", calls=self._executor.calls_in_flight)
+        self._health.enter_graceful_shutdown()
+        self._executor.drain()
+        finished = self._executor.wait_idle(self._settings.drain_timeout)
+        self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
+        if self._settings.ready_file is not None:
+            self._settings.ready_file.unlink(missing_ok=True)
+        self._log.event("stopped", finished=finished)
+        return finished
+
+    def _build(self, device: Device, identity: ServerIdentity) -> grpc.Server:
+        settings = self._settings
+        workers = settings.queue_length + device.lanes + _SPARE_THREADS
+        server = grpc.server(
+            ThreadPoolExecutor(workers, "npucall-call"),
+            options=[
+                ("grpc.max_receive_message_length", int(settings.max_message_bytes)),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),  # a second server on the address must fail
+            ],
+        )
+        service = operators.OperatorService(self._executor, CATALOGUE, settings, identity)
+        handling = Handling(identity, self._log)
+        methods = service.methods()
+        server.add_generic_rpc_handlers((handling.service(operators.NAME, methods),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (operators.NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+        return server
+
+    def _bind(self) -> str:
+        listen = self._settings.listen
+        try:
+            port = self._grpc.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise BindError(f"listen: expected a free address, found {listen}: {error}") from error
+        if listen.startswith("unix:"):
+            return listen
+        return f"{listen.rpartition(':')[0]}:{port}"

@@ -1,0 +1,263 @@
+"""Admission and turns in front of a device: bounded, first come first served."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+from npucall.errors import (
+    CancelledError,
+    DeadlineError,
+    DrainingError,
+    OutOfMemoryError,
+    QueueFullError,
+    TooLargeError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+
+    from npucall_server.devices.base import Device
+
+_DRAIN_RETRY_SECONDS = 1.0
+_RETRY_BOUNDS = (0.05, 5.0)
+
+
+class Caller(Protocol):
+    """Who waits for a call; ``grpc.ServicerContext`` is one."""
+
+    def time_remaining(self) -> float | None:
+        """Seconds to the caller's deadline; None or infinity without one."""
+
+    def is_active(self) -> bool:
+        """Whether the caller still waits."""
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Calls back when the caller no longer waits; False if that is already so."""
+
+
+class Limits(NamedTuple):
+    """What an executor allows; each is a setting of the server."""
+
+    queue_length: int
+    memory_limit: int
+    call_timeout: float
+
+
+class Result(NamedTuple):
+    """What a call gave: a storage for each output, and how long it waited and ran."""
+
+    outputs: list[Buffer]
+    queue_ns: int
+    run_ns: int
+
+
+class Executor:
+    """Runs calls on a device, within limits."""
+
+    def __init__(self, device: Device, limits: Limits) -> None:
+        self.device = device
+        self.limits = limits
+        self.calls_in_flight = 0
+        self.bytes_in_flight = 0
+        self._turns = Turns(device.lanes)
+        self._idle = threading.Condition()
+        self._draining = False
+        self._usual_seconds = 0.0
+
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], caller: Caller) -> Result:
+        """Runs a call in the calling thread, once the device has a turn for it.
+
+        Raises TooLargeError, QueueFullError, DrainingError, DeadlineError, CancelledError, and what
+        the device raises.
+        """
+        with self._admitted(call):
+            turn = _Turn(self._turns, caller, self.limits.call_timeout)
+            start = time.perf_counter_ns()
+            try:
+                outputs = self.device.run(call, storages, turn)
+            except MemoryError as error:
+                raise OutOfMemoryError(
+                    f"memory: expected {call.bytes_in_flight} bytes for this call, found less; "
+                    "a lower memory_limit makes the server refuse before it comes to this",
+                    phase="run",
+                    setting="memory_limit",
+                ) from error
+            spent = time.perf_counter_ns() - start
+        self._usual_seconds += (spent / 1e9 - self._usual_seconds) / 16
+        return Result(outputs, turn.waited_ns, spent - turn.waited_ns)
+
+    def plan(self, call: Prepared) -> int:
+        """Bytes of workspace that a call needs. Raises TooLargeError where ``run`` would."""
+        self._check_size(call)
+        return self.device.plan(call)
+
+    def drain(self) -> None:
+        """From now on new calls raise DrainingError; those admitted go on."""
+        self._draining = True
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Waits until no call is left; False if that took too long."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self.calls_in_flight, seconds)
+
+    @contextmanager
+    def _admitted(self, call: Prepared) -> Iterator[None]:
+        self._check_size(call)
+        size = call.bytes_in_flight
+        with self._idle:
+            self._admit(size)
+            self.calls_in_flight += 1
+            self.bytes_in_flight += size
+        try:
+            yield
+        finally:
+            with self._idle:
+                self.calls_in_flight -= 1
+                self.bytes_in_flight -= size
+                self._idle.notify_all()
+
+    def _check_size(self, call: Prepared) -> None:
+        limit = self.limits.memory_limit
+        name, size = max(
+            call.largest, ("request and response", call.bytes_in_flight), key=lambda item: item[1]
+        )
+        if size > limit:
+            raise TooLargeError(
+                f"{name}: expected at most {limit} bytes (setting memory_limit), found {size}",
+                limit=str(limit),
+                setting="memory_limit",
+            )
+
+    def _admit(self, size: int) -> None:
+        if self._draining:
+            raise DrainingError(
+                "server: it is going down and takes no new calls", retry_after=_DRAIN_RETRY_SECONDS
+            )
+        if self.calls_in_flight >= self.limits.queue_length + self.device.lanes:
+            raise self._full("queue_length", self.limits.queue_length, "calls wait")
+        if self.bytes_in_flight + size > self.limits.memory_limit:
+            raise self._full("memory_limit", self.limits.memory_limit, "bytes are in flight")
+
+    def _full(self, setting: str, limit: int, what: str) -> QueueFullError:
+        """The refusal; its delay is what the calls now here usually take."""
+        shortest, longest = _RETRY_BOUNDS
+        delay = self._usual_seconds * self.calls_in_flight / self.device.lanes
+        return QueueFullError(
+            f"server: expected a free place, found that as many {what} as {setting} = {limit} "
+            "allows; repeat the call later",
+            retry_after=min(max(delay, shortest), longest),
+            limit=str(limit),
+            setting=setting,
+        )
+
+
+class Turns:
+    """A fixed number of turns, given to those who wait in the order in which they came."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._lock = threading.Lock()
+        self._waiting: deque[_Turn] = deque()
+
+    def take(self, turn: _Turn) -> bool:
+        """Gives a turn now, or puts the taker at the end of the queue and answers False."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            self._waiting.append(turn)
+            return False
+
+    def give_back(self) -> None:
+        """Hands the turn to the next one who waits."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().grant()
+            else:
+                self._free += 1
+
+    def give_up(self, turn: _Turn) -> None:
+        """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return
+        self.give_back()
+
+
+class _Turn:
+    """The turns of one call, one after the other: ``with turn(): ...``."""
+
+    def __init__(self, turns: Turns, caller: Caller, call_timeout: float) -> None:
+        remaining = caller.time_remaining()
+        self._own_limit = remaining is None or call_timeout < remaining
+        self._seconds = call_timeout if self._own_limit or remaining is None else remaining
+        self._end = time.monotonic() + self._seconds
+        self._turns = turns
+        self._caller = caller
+        self._wake = threading.Event()
+        self._granted = False
+        self._told = False
+        self.waited_ns = 0
+
+    def __call__(self) -> Self:
+        return self
+
+    def __enter__(self) -> None:
+        self._check()
+        if not self._turns.take(self):
+            self._wait()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._turns.give_back()
+
+    def grant(self) -> None:
+        """Called by ``Turns`` when the turn has come."""
+        self._granted = True
+        self._wake.set()
+
+    def _wait(self) -> None:
+        start = time.perf_counter_ns()
+        if not self._told:
+            self._told = True
+            self._caller.add_callback(self._wake.set)
+        try:
+            while not self._granted:
+                self._check()
+                self._wake.wait(self._end - time.monotonic())
+                self._wake.clear()
+        except (DeadlineError, CancelledError):
+            self._turns.give_up(self)
+            raise
+        finally:
+            self.waited_ns += time.perf_counter_ns() - start
+        self._granted = False
+
+    def _check(self) -> None:
+        """Raises DeadlineError or CancelledError if nobody waits for the call any more."""
+        if time.monotonic() >= self._end:
+            raise self._late()
+        if not self._caller.is_active():
+            raise CancelledError("call: cancelled by the caller, or the caller went away")
+
+    def _late(self) -> DeadlineError:
+        if self._own_limit:
+            return DeadlineError(
+                f"call: expected less than {self._seconds:g} s, the server's call_timeout",
+                limit=f"{self._seconds:g}",
+                setting="call_timeout",
+            )
+        return DeadlineError(f"call: its deadline ended after {self._seconds:.3g} s on the server")

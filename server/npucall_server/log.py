@@ -1,0 +1,64 @@
+"""The log: one JSON object a line on standard error; a line for each call, formatted by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from npucall_server.handling import Record
+
+_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Log:
+    """Writes events and calls. ``calls`` says which calls get a line."""
+
+    def __init__(
+        self,
+        calls: Literal["all", "errors", "slow"] = "all",
+        slow_seconds: float = 1.0,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._calls = calls
+        self._slow_ns = slow_seconds * 1e9
+        self._stream = stream or sys.stderr
+
+    def event(self, event: str, **facts: str | float) -> None:
+        """Something that happened to the server."""
+        self._write(_text({"time": _now(), "event": event, **facts}))
+
+    def call(self, record: Record) -> None:
+        """A call that was answered."""
+        failed = record.reason != "OK"
+        slow = self._calls == "slow" and record.total_ns >= self._slow_ns
+        if not (failed or slow or self._calls == "all"):
+            return
+        line = (
+            f'{{"time": "{_now()}", "event": "call", "method": "{record.method}", '
+            f'"request_id": {_text(record.request_id)}, "peer": {_text(record.peer)}, '
+            f'"operator": {_text(record.operator)}, "variant": {_text(record.variant)}, '
+            f'"reason": "{record.reason}", "request_bytes": {record.request_bytes}, '
+            f'"response_bytes": {record.response_bytes}, "total_ns": {record.total_ns}, '
+            f'"decode_ns": {record.decode_ns}, "check_ns": {record.check_ns}, '
+            f'"queue_ns": {record.queue_ns}, "run_ns": {record.run_ns}, '
+            f'"encode_ns": {record.encode_ns}'
+        )
+        if failed:
+            line += f', "message": {_text(record.message)}'
+        if record.traceback:
+            line += f', "traceback": {_text(record.traceback)}'
+        self._write(line + "}")
+
+    def _write(self, line: str) -> None:
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            pass  # whoever read the log is gone; the calls are still worth answering
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,152 @@
+"""``npucall.v1.OperatorService``: Execute, Plan and the listings."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+from npucall.calls import PreparedCalls
+from npucall.errors import MessageError
+from npucall.framing import join_response, split_request
+from npucall.listing import describe
+from npucall.replies import Timings, encode_reply, encode_timings
+from npucall.tensors import MAX_RANK
+from npucall.v1 import operator_service_pb2 as pb
+
+if TYPE_CHECKING:
+    import grpc
+    from npucall.operators.catalogue import Catalogue
+    from npucall.operators.prepare import Prepared
+    from npucall.replies import ServerIdentity
+
+    from npucall_server.executor import Executor
+    from npucall_server.handling import Method, Record
+    from npucall_server.settings import ServerSettings
+
+NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
+_KEPT_REPLIES = 1024
+
+M = TypeVar("M", bound=Message)
+
+
+class OperatorService:
+    """The methods, from bytes to bytes."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        catalogue: Catalogue,
+        settings: ServerSettings,
+        identity: ServerIdentity,
+    ) -> None:
+        self._executor = executor
+        self._catalogue = catalogue
+        self._settings = settings
+        self._identity = identity
+        self._started = time.monotonic()
+        self._calls = PreparedCalls(catalogue, executor.device.product, settings.variant)
+        self._reply = lru_cache(_KEPT_REPLIES)(lambda call: encode_reply(call, identity))
+
+    def methods(self) -> dict[str, Method]:
+        """The methods by the names that the proto gives them."""
+        return {
+            "Execute": self.execute,
+            "Plan": self.plan,
+            "ListOperators": self.list_operators,
+            "GetOperator": self.get_operator,
+            "GetServerInfo": self.get_server_info,
+        }
+
+    def execute(self, request: bytes, record: Record, context: grpc.ServicerContext) -> bytes:
+        """Runs one call."""
+        start = time.perf_counter_ns()
+        call, storage = split_request(request)
+        decoded = time.perf_counter_ns()
+        record.decode_ns = decoded - start
+        prepared = self._prepared(call, record)
+        storages = prepared.storages(storage)
+        record.check_ns = time.perf_counter_ns() - decoded
+        outputs, record.queue_ns, record.run_ns = self._executor.run(prepared, storages, context)
+        ran = time.perf_counter_ns()
+        reply = self._reply(prepared)
+        record.encode_ns = time.perf_counter_ns() - ran
+        return join_response(reply, _timings(record), outputs)
+
+    def plan(self, request: bytes, record: Record, _: grpc.ServicerContext) -> bytes:
+        """Checks one call without its data."""
+        start = time.perf_counter_ns()
+        call = _parse(pb.PlanRequest, request).call.SerializeToString()
+        decoded = time.perf_counter_ns()
+        prepared = self._prepared(call, record)
+        record.decode_ns = decoded - start
+        record.check_ns = time.perf_counter_ns() - decoded
+        workspace_bytes = self._executor.plan(prepared)
+        return pb.PlanResponse(
+            reply=pb.Reply.FromString(self._reply(prepared)),
+            timings=pb.Timings.FromString(_timings(record)),
+            workspace_bytes=workspace_bytes,
+        ).SerializeToString()
+
+    def list_operators(self, request: bytes, _: Record, __: grpc.ServicerContext) -> bytes:
+        """Every operator."""
+        _parse(pb.ListOperatorsRequest, request)
+        product = self._executor.device.product
+        operators = [describe(operator, product) for operator in self._catalogue]
+        return pb.ListOperatorsResponse(operators=operators).SerializeToString()
+
+    def get_operator(self, request: bytes, record: Record, _: grpc.ServicerContext) -> bytes:
+        """One operator."""
+        wanted = _parse(pb.GetOperatorRequest, request)
+        record.operator, record.variant = wanted.operator, wanted.variant
+        operator = self._catalogue.find(wanted.operator, wanted.variant, self._settings.variant)
+        info = describe(operator, self._executor.device.product)
+        return pb.GetOperatorResponse(operator=info).SerializeToString()
+
+    def get_server_info(self, request: bytes, _: Record, __: grpc.ServicerContext) -> bytes:
+        """What this server is and allows."""
+        _parse(pb.GetServerInfoRequest, request)
+        executor, settings, identity = self._executor, self._settings, self._identity
+        return pb.GetServerInfoResponse(
+            server=pb.ServerIdentity(
+                instance=identity.instance, device=identity.device, soc=identity.soc
+            ),
+            product=executor.device.product.soc,
+            default_variant=settings.variant,
+            version=version("npucall-server"),
+            limits=pb.Limits(
+                max_message_bytes=settings.max_message_bytes,
+                memory_limit=settings.memory_limit,
+                queue_length=settings.queue_length,
+                call_timeout_seconds=settings.call_timeout,
+                max_rank=MAX_RANK,
+            ),
+            calls_in_flight=executor.calls_in_flight,
+            bytes_in_flight=executor.bytes_in_flight,
+            uptime_seconds=time.monotonic() - self._started,
+        ).SerializeToString()
+
+    def _prepared(self, call: bytes, record: Record) -> Prepared:
+        prepared = self._calls.of(call)
+        record.operator = prepared.operator.name
+        record.variant = prepared.operator.variant
+        return prepared
+
+
+def _timings(record: Record) -> bytes:
+    return encode_timings(
+        Timings(
+            record.decode_ns, record.check_ns, record.queue_ns, record.run_ns, record.encode_ns
+        )
+    )
+
+
+def _parse(kind: type[M], data: bytes) -> M:
+    try:
+        message: Any = kind.FromString(data)
+    except DecodeError as error:
+        raise MessageError(f"request: expected a serialised {kind.__name__}") from error
+    parsed: M = message
+    return parsed

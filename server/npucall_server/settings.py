@@ -1,0 +1,171 @@
+"""Every setting of the server: from the command line, the environment, a TOML file, in this order.
+
+The only module of the server that reads the environment.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from npucall.operators import CATALOGUE
+from npucall.products import DEFAULT_SOC, product_of
+from pydantic import AfterValidator, ByteSize, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def half_of_memory() -> ByteSize:
+    """Half of the memory that the machine has, or that its control group allows, in bytes."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if _CGROUP_LIMIT.exists() and (limit := _CGROUP_LIMIT.read_text().strip()).isdecimal():
+        total = min(total, int(limit))
+    return ByteSize(total // 2)
+
+
+def _known_soc(soc: str) -> str:
+    try:
+        product_of(soc)
+    except Exception as error:
+        raise ValueError(error) from None
+    return soc
+
+
+def _known_variant(variant: str) -> str:
+    if variant not in CATALOGUE.variants():
+        raise ValueError(f"expected one of {', '.join(CATALOGUE.variants())}")
+    return variant
+
+
+class ServerSettings(BaseSettings):
+    """Serves operators of Ascend NPUs over gRPC, from one device.
+
+    Every setting is a flag, an environment variable NPUCALL_<NAME>, or a line of the TOML file that
+    --config names; the first of these that is there counts. Other commands: `npucall-server health
+    [TARGET]` asks a running server whether it serves.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="NPUCALL_",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_prog_name="npucall-server",
+        extra="forbid",
+        frozen=True,
+    )
+
+    config: Path | None = Field(None, description="TOML file of settings.")
+    device: str = Field(
+        "cpu",
+        pattern=r"^(cpu|cann:\d+)$",
+        description="What runs the calls: cpu, the reference; cann:N, an NPU.",
+    )
+    soc: Annotated[str, AfterValidator(_known_soc)] = Field(
+        DEFAULT_SOC, description="The SoC whose rules hold on cpu, for example Ascend910_9391."
+    )
+    variant: Annotated[str, AfterValidator(_known_variant)] = Field(
+        "documented",
+        description="The variant that runs if a call names none and its operator has several: "
+        f"{', '.join(CATALOGUE.variants())}.",
+    )
+    listen: str = Field(
+        "127.0.0.1:50051",
+        description="Address: HOST:PORT, port 0 for any free one, or unix:PATH. Anything but "
+        "loopback needs --insecure-bind.",
+    )
+    insecure_bind: bool = Field(
+        False,
+        description="Listen beyond loopback although nothing is encrypted and nobody has to "
+        "prove who they are.",
+    )
+    ready_file: Path | None = Field(
+        None, description="File to write the address to, once the server answers."
+    )
+    queue_length: int = Field(
+        64, ge=0, le=1000, description="Calls that may wait for the device; more are refused."
+    )
+    memory_limit: ByteSize = Field(
+        default_factory=half_of_memory,
+        gt=0,
+        description="Bytes of requests and responses that may wait or run at a time, and the most "
+        "that one tensor may hold; for example 8GiB. Default: half of the memory.",
+    )
+    max_message_bytes: ByteSize = Field(
+        ByteSize(2**31 - 1),
+        gt=0,
+        le=2**31 - 1,
+        description="Largest request in bytes, for example 64MiB; gRPC's own limit is 2 GiB.",
+    )
+    call_timeout: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds after which the server ends a call, whatever its deadline is.",
+    )
+    drain_timeout: float = Field(
+        30.0, ge=0, description="Seconds that running calls get to finish after SIGTERM."
+    )
+    log_calls: Literal["all", "errors", "slow"] = Field(
+        "all", description="Which calls get a log line; slow: errors and those over --slow-call."
+    )
+    slow_call: float = Field(1.0, ge=0, description="Seconds from which a call counts as slow.")
+    print_settings: bool = Field(False, description="Print the settings as TOML and exit.")
+
+    @model_validator(mode="after")
+    def _bind_on_purpose(self) -> ServerSettings:
+        if not self.insecure_bind and not is_loopback(self.listen):
+            raise ValueError(
+                f"listen: expected a loopback address, found {self.listen}; nothing is encrypted, "
+                "so another one needs insecure_bind (--insecure-bind)"
+            )
+        return self
+
+    def as_toml(self) -> str:
+        """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
+        left_out = {"config", "print_settings"}
+        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
+        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then environment, then the file that one of these names."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, _ConfigFile(settings_cls)
+
+
+class _ConfigFile(TomlConfigSettingsSource):
+    """The TOML file that ``config`` names, once the sources before it have been read."""
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls, toml_file=None)
+
+    def __call__(self) -> dict[str, object]:
+        path = self.current_state.get("config")
+        return self._read_file(Path(path)) if path else {}
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,387 @@
+"""The container files and the systemd unit: read, and run as far as that goes without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from ruamel.yaml import YAML
+
+from npucall_server.exits import ExitCode
+from npucall_server.settings import ServerSettings
+
+ROOT = Path(__file__).parents[2]
+TOOLS = Path(sys.executable).parent
+COMPOSE_FILES = ["docker-compose.yml", "deploy/compose.host8.yml"]
+PORT = "50051"
+SERVERS = ["cpu", "npu"]
+
+# What needs a mount namespace, by systemd.exec(5). The Ascend driver takes it for a container.
+MOUNT_NAMESPACE = re.compile(
+    r"Private(Tmp|Devices|Mounts|IPC)|Protect(System|Home|Proc|Kernel\w+|ControlGroups)|ProcSubset"
+    r"|DynamicUser|Root(Directory|Image)|Bind(ReadOnly)?Paths|(ReadOnly|ReadWrite|Inaccessible|Exec"
+    r"|NoExec)Paths|TemporaryFileSystem|MountAPIVFS|LoadCredential|SetCredential"
+)
+
+
+class Instruction(NamedTuple):
+    keyword: str
+    value: str
+
+
+def read_stages() -> dict[str, list[Instruction]]:
+    """The Dockerfile's stages by name, in its order; instructions before the first are under ""."""
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    stages: dict[str, list[Instruction]] = {"": []}
+    for line in filter(None, re.sub(r"\\\n\s*", "", text).splitlines()):
+        instruction = Instruction(*line.split(maxsplit=1))
+        if instruction.keyword == "FROM":
+            stages[instruction.value.split()[-1]] = []
+        stages[list(stages)[-1]].append(instruction)
+    return stages
+
+
+def read_unit() -> list[tuple[str, str]]:
+    text = (ROOT / "deploy/npucall-server@.service").read_text()
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    settings = (line.partition("=") for line in lines if not line.startswith("#"))
+    return [(key, value) for key, equals, value in settings if equals]
+
+
+def read_services(file: str) -> dict[str, Any]:
+    services: dict[str, Any] = YAML(typ="safe").load(ROOT / file)["services"]
+    return services
+
+
+STAGES = read_stages()
+UNIT = read_unit()
+SERVICES = {
+    f"{Path(file).stem}:{name}": service
+    for file in COMPOSE_FILES
+    for name, service in read_services(file).items()
+}
+SERVER_SERVICES = {key: service for key, service in SERVICES.items() if "healthcheck" in service}
+NPU_SERVICES = {key: service for key, service in SERVER_SERVICES.items() if "devices" in service}
+
+
+def values(stage: str, keyword: str) -> list[str]:
+    return [instruction.value for instruction in STAGES[stage] if instruction.keyword == keyword]
+
+
+def unit(key: str) -> list[str]:
+    return [value for name, value in UNIT if name == key]
+
+
+def environment(stage: str) -> dict[str, str]:
+    words = (word for value in values(stage, "ENV") for word in shlex.split(value))
+    return dict(word.split("=", 1) for word in words)
+
+
+def copied(stage: str) -> list[str]:
+    return [source for value in values(stage, "COPY") for source in value.split()[:-1]]
+
+
+def seconds(text: str) -> float:
+    return float(text.removesuffix("s"))
+
+
+def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_hadolint_finds_nothing() -> None:
+    result = run(TOOLS / "hadolint", ROOT / "Dockerfile")
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("file", COMPOSE_FILES)
+def test_a_compose_file_satisfies_the_schema(file: str) -> None:
+    schema = ["--builtin-schema", "vendor.compose-spec"]
+    result = run(sys.executable, "-m", "check_jsonschema", *schema, ROOT / file)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("file", COMPOSE_FILES)
+def test_compose_accepts_its_file(file: str) -> None:
+    if run("sh", "-c", "docker compose version").returncode != 0:
+        pytest.skip("docker compose is not installed")
+    result = run("docker", "compose", "-f", file, "--profile", "*", "config", "--quiet", cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_systemd_accepts_the_unit() -> None:
+    path = ROOT / "deploy/npucall-server@.service"
+    result = run("systemd-analyze", "verify", "--man=no", path)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_stage_that_is_built_by_default_is_cpu() -> None:
+    assert list(STAGES)[-1] == "cpu"
+
+
+@pytest.mark.parametrize("stage", [*SERVERS, "test"])
+def test_a_stage_ends_as_a_user_that_is_not_root(stage: str) -> None:
+    user, group = values(stage, "USER")[-1].split(":")
+    assert int(user) > 0
+    assert int(group) > 0
+
+
+@pytest.mark.parametrize("stage", SERVERS)
+def test_a_server_answers_for_its_health_by_its_own_command(stage: str) -> None:
+    (check,) = values(stage, "HEALTHCHECK")
+    assert json.loads(check.split("CMD ")[1])[:2] == ["npucall-server", "health"]
+
+
+@pytest.mark.parametrize("service", SERVER_SERVICES.values(), ids=SERVER_SERVICES)
+def test_compose_repeats_the_health_check_of_the_image(service: dict[str, Any]) -> None:
+    (check,) = values(service["image"].split(":")[1], "HEALTHCHECK")
+    options, command = check.split("CMD ")
+    in_compose = dict(service["healthcheck"])
+    assert in_compose.pop("test") == ["CMD", *json.loads(command)]
+    in_image = dict(option.removeprefix("--").split("=") for option in options.split())
+    assert {key: str(value) for key, value in in_compose.items()} == {
+        key.replace("-", "_"): value for key, value in in_image.items()
+    }
+
+
+@pytest.mark.parametrize("service", SERVER_SERVICES.values(), ids=SERVER_SERVICES)
+def test_compose_leaves_more_time_to_stop_than_draining_takes(service: dict[str, Any]) -> None:
+    drain_timeout = ServerSettings.model_fields["drain_timeout"].default
+    assert seconds(service["stop_grace_period"]) > drain_timeout
+
+
+def test_systemd_leaves_more_time_to_stop_than_draining_takes() -> None:
+    drain_timeout = ServerSettings.model_fields["drain_timeout"].default
+    assert seconds(unit("TimeoutStopSec")[-1]) > drain_timeout
+
+
+def test_systemd_restarts_after_the_exit_codes_that_are_worth_it() -> None:
+    failures = {code for code in ExitCode if code != 0}  # on-failure leaves 0 alone by itself
+    assert unit("Restart") == ["on-failure"]
+    kept_down = {int(code) for code in unit("RestartPreventExitStatus")[-1].split()}
+    assert kept_down == {int(code) for code in failures if not code.restart}
+
+
+def test_a_server_without_libraries_ends_with_a_code_that_is_not_restarted() -> None:
+    assert not ExitCode(69).restart  # the number stands in the Dockerfile and in the unit
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_a_stage_copies_is_there_and_not_ignored(stage: str) -> None:
+    let_through = (ROOT / ".dockerignore").read_text().splitlines()
+    for source in copied(stage):
+        assert (ROOT / source).exists(), source
+        assert f"!{source}" in let_through
+
+
+@pytest.mark.parametrize("stage", SERVERS)
+def test_an_image_listens_where_it_says_and_asks_its_health_there(stage: str) -> None:
+    assert values(stage, "EXPOSE") == [PORT]
+    assert environment(stage)["NPUCALL_LISTEN"] == f"0.0.0.0:{PORT}"
+    assert f"127.0.0.1:{PORT}" in values(stage, "HEALTHCHECK")[0]
+
+
+@pytest.mark.parametrize("service", SERVER_SERVICES.values(), ids=SERVER_SERVICES)
+def test_compose_publishes_the_image_s_port_on_loopback_alone(service: dict[str, Any]) -> None:
+    (published,) = service["ports"]
+    address, _, port = published.split(":")
+    assert (address, port) == ("127.0.0.1", PORT)
+
+
+def test_the_test_runner_finds_the_cpu_service() -> None:
+    assert SERVICES["docker-compose:test"]["environment"] == {"NPUCALL_TARGET": f"cpu:{PORT}"}
+    assert environment("test")["NPUCALL_TARGET"] == f"cpu:{PORT}"
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_a_service_can_neither_write_to_its_image_nor_gain_rights(service: dict[str, Any]) -> None:
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service  # the driver would take it for the host, and number so
+
+
+@pytest.mark.parametrize("service", NPU_SERVICES.values(), ids=NPU_SERVICES)
+def test_the_driver_is_the_host_s_and_cannot_be_changed(service: dict[str, Any]) -> None:
+    for mount in service["volumes"]:
+        assert mount["source"] == mount["target"]
+        assert mount["read_only"]
+
+
+def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_its_own() -> None:
+    its_own = {"devices", "ports", "profiles", "build"}
+    one, *eight = [
+        {key: value for key, value in service.items() if key not in its_own}
+        for service in NPU_SERVICES.values()
+    ]
+    assert eight == [one] * 8
+    of_eight = read_services("deploy/compose.host8.yml").values()
+    assert [service["devices"][0] for service in of_eight] == [
+        f"/dev/davinci{index}" for index in range(8)
+    ]
+    assert len({service["ports"][0] for service in of_eight}) == len(of_eight)
+    assert {tuple(service["devices"][1:]) for service in NPU_SERVICES.values()} == {
+        ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+    }
+
+
+def test_the_unit_allows_the_devices_that_compose_gives() -> None:
+    given = read_services("deploy/compose.host8.yml")["npu0"]["devices"]
+    assert [allowed.replace("%i", "0") for allowed in unit("DeviceAllow")] == [
+        f"{device} rw" for device in given
+    ]
+
+
+def test_the_unit_makes_no_mount_namespace() -> None:
+    assert [key for key, _ in UNIT if MOUNT_NAMESPACE.fullmatch(key)] == []
+
+
+def test_every_npucall_variable_is_a_setting_of_the_server() -> None:
+    """A misspelt one would be ignored, or refused, at the first start on somebody's host."""
+    text = (ROOT / "deploy/npucall-server@.service").read_text()
+    text += (ROOT / "deploy/README.md").read_text()
+    text += " ".join(variable for stage in SERVERS for variable in environment(stage))
+    used = {name.lower() for name in re.findall(r"NPUCALL_([A-Z_]+[A-Z])", text)}
+    assert used - set(ServerSettings.model_fields) == set()
+
+
+def unit_command(tmp_path: Path) -> list[str]:
+    """ExecStart of instance 3 after systemd's substitutions, with a stub for the server."""
+    (command,) = unit("ExecStart")
+    command = command.replace("%i", "3").replace("$$", "$")
+    return shlex.split(command.replace("/opt/npucall/bin/python", str(stub_server(tmp_path))))
+
+
+def image_command(tmp_path: Path) -> list[str]:
+    entry = json.loads(values("npu", "ENTRYPOINT")[0]) + json.loads(values("npu", "CMD")[0])
+    stub = str(stub_server(tmp_path))
+    return [word.replace("/opt/npucall/bin/python", stub) for word in entry]
+
+
+def stub_server(tmp_path: Path) -> Path:
+    stub = tmp_path / "python"
+    stub.write_text('#!/bin/sh\necho "$NPUCALL_DEVICE $NPUCALL_LISTEN $CANN $*"\n')
+    stub.chmod(0o755)
+    return stub
+
+
+@pytest.mark.parametrize("command", [unit_command, image_command])
+def test_without_cann_the_command_says_that_libraries_are_missing(
+    command: Any, tmp_path: Path
+) -> None:
+    result = run(*command(tmp_path), env={"CANN_SET_ENV": str(tmp_path / "none")})
+    assert result.returncode == 69
+
+
+def test_instance_3_serves_device_3_on_the_fourth_port_with_cann_s_variables(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "set_env.sh").write_text("export CANN=found\n")
+    result = run(*unit_command(tmp_path), env={"CANN_SET_ENV": str(tmp_path / "set_env.sh")})
+    assert result.stdout == "cann:3 127.0.0.1:50054 found -I -m npucall_server serve\n"
+
+
+def test_an_instance_listens_where_its_environment_file_says(tmp_path: Path) -> None:
+    (tmp_path / "set_env.sh").write_text("export CANN=found\n")
+    settings = {"CANN_SET_ENV": str(tmp_path / "set_env.sh"), "NPUCALL_LISTEN": "127.0.0.1:9"}
+    assert "cann:3 127.0.0.1:9 found" in run(*unit_command(tmp_path), env=settings).stdout
+
+
+def test_the_npu_image_starts_the_server_with_cann_s_variables(tmp_path: Path) -> None:
+    (tmp_path / "set_env.sh").write_text("export CANN=found\n")
+    result = run(*image_command(tmp_path), env={"CANN_SET_ENV": str(tmp_path / "set_env.sh")})
+    assert result.stdout.endswith("found -I -m npucall_server serve\n")
+
+
+def check_python(version: str) -> subprocess.CompletedProcess[str]:
+    check = values("npu", "RUN")[0].replace("${PYTHON_VERSION}", version)
+    return run("sh", "-c", check, env={"PATH": f"{TOOLS}:/usr/bin:/bin"})
+
+
+def test_the_npu_image_is_built_on_the_python_of_the_wheels() -> None:
+    assert check_python(f"{sys.version_info[0]}.{sys.version_info[1]}").returncode == 0
+
+
+def test_the_npu_image_is_not_built_on_another_python_than_the_wheels() -> None:
+    result = check_python("3.5")
+    assert result.returncode == 1
+    assert "not 3.5" in result.stderr
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """This process's environment without what would let the tree stand in for the wheels."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {name: value for name, value in kept.items() if not name.startswith("NPUCALL_")} | extra
+
+
+def run_pip_lines(stage: str, folder: Path) -> None:
+    """Runs the stage's RUN lines that use the wheels, with the image's folders below ``folder``."""
+    path = f"{TOOLS}:{os.environ['PATH']}"
+    for line in (line for line in values(stage, "RUN") if "/wheels" in line):
+        script = re.sub(r"--mount=\S+\s*", "", line)
+        script = script.replace("/opt/npucall", f"{folder}/{stage}")
+        script = script.replace("/wheels", f"{folder}/wheels")
+        result = run("sh", "-c", script, cwd=folder / "src", env=clean_environment(PATH=path))
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def build_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the Dockerfile's /src and /wheels, made from nothing but what it copies."""
+    folder = tmp_path_factory.mktemp("image")
+    for stage in ("wheels", "test"):
+        for source in copied(stage):
+            copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+            (folder / "src").mkdir(exist_ok=True)
+            copy(ROOT / source, folder / "src" / source)
+    run_pip_lines("wheels", folder)
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", SERVERS)
+def test_the_server_of_a_stage_starts_from_wheels_alone_and_stops_in_order(
+    stage: str, build_folder: Path
+) -> None:
+    run_pip_lines(stage, build_folder)
+    command, address = build_folder / stage / "bin/npucall-server", free_address()
+    environment = clean_environment(NPUCALL_DEVICE="cpu", NPUCALL_LISTEN=address)
+    server = subprocess.Popen([command, "serve"], env=environment, cwd=build_folder)
+    try:
+        assert any(  # asks some 30 seconds long, since each asking starts a Python
+            run(command, "health", address, env=environment).returncode == 0
+            for _ in range(100)
+            if server.poll() is None
+        )
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=40) == 0
+    finally:
+        server.kill()
+        server.wait()
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.mark.long
+def test_the_test_stage_has_all_that_its_tests_import(build_folder: Path) -> None:
+    run_pip_lines("test", build_folder)
+    program, *options = json.loads(values("test", "ENTRYPOINT")[0])
+    options += [*json.loads(values("test", "CMD")[0]), "--collect-only", "--quiet"]
+    program = build_folder / "test/bin" / program
+    result = run(program, *options, cwd=build_folder / "src", env=clean_environment())
+    assert result.returncode == 0, result.stdout + result.stderr
