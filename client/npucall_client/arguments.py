@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from npucall import calls, replies
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import AttributeValueError, InternalError
 from npucall.operators.spec import Attribute, Kind, Operator
 from npucall.tensors import TensorSpec
-
 from npucall_client import arrays
 
 if TYPE_CHECKING:

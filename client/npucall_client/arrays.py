@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
+
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import DTypeError, TensorLayoutError
 from npucall.tensors import view
@@ -78,10 +79,10 @@ def as_target(name: str, value: Any) -> AnyArray:
 
 
 def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
-    """How an array travels: row-major ones as they are, others with their strides where that is
-    no more than their elements, else gathered.
+    """How an array travels.
 
-    ``keep_layout``: with strides, whatever lies between the elements.
+    Row-major ones go as they are, others with their strides where that is no more than their
+    elements, else gathered. ``keep_layout``: with strides, whatever lies between the elements.
     """
     if array.flags.c_contiguous:
         return Sent(array.dtype, array.shape, None, None, _bytes(array))
@@ -109,8 +110,10 @@ def receive(spec: TensorSpec, storage: Buffer) -> AnyArray:
 
 
 def write(target: AnyArray, spec: TensorSpec, storage: Buffer, *, keep_layout: bool) -> None:
-    """Scatters dense elements into the caller's array; ``keep_layout``: its gaps too, as they
-    came back."""
+    """Scatters dense elements into the caller's array.
+
+    ``keep_layout``: all of its memory, gaps as they came back.
+    """
     if keep_layout and target.size:
         memory = _memory(target, spec.storage_elements)
         memory[...] = np.frombuffer(storage, spec.dtype.numpy)
@@ -131,7 +134,7 @@ def _memory(array: AnyArray, elements: int) -> AnyArray:
 
 
 def _bytes(array: AnyArray) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _from_torch(name: str, tensor: Any) -> AnyArray:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
+
 from npucall.errors import DeadlineError, NpucallError, ServerUnreachableError, TooLargeError
 from npucall.framing import Response, join_request, split_response
 from npucall.status import REQUEST_ID, TRAILER, from_status
@@ -107,7 +108,7 @@ class ChannelTransport:
         self._channel.close()
 
     def _method(self, name: str) -> Callable[..., bytes]:
-        method: Callable[..., bytes] = self._channel.unary_unary(f"/{_SERVICE}/{name}")
+        method: Callable[..., bytes] = self._channel.unary_unary(f"/{_SERVICE}/{name}")  # type: ignore[call-arg]
         return method
 
     def _send(

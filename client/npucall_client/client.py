@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from npucall.operators import CATALOGUE
 from npucall.operators.spec import Operator
 from npucall.replies import decode_reply, decode_timings
-
 from npucall_client import arguments
 from npucall_client.channel import ChannelTransport
 from npucall_client.local import LocalTransport
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray, DType
     from npucall.framing import Response
-    from npucall.replies import Reply, ServerIdentity, Timings
+    from npucall.replies import ServerIdentity, Timings
     from npucall.tensors import TensorSpec
     from npucall.v1 import operator_service_pb2 as pb
 
@@ -110,9 +109,9 @@ class Options:
 
     timeout: float
     variant: str
-    outputs: Mapping[str, Any]
-    request_id: str
-    keep_layout: bool
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    request_id: str = ""
+    keep_layout: bool = False
 
 
 class Transport(Protocol):
@@ -121,9 +120,7 @@ class Transport(Protocol):
     def execute(self, request: arguments.Request, timeout: float, request_id: str) -> Response:
         """Runs a call."""
 
-    def plan(
-        self, request: arguments.Request, timeout: float, request_id: str
-    ) -> pb.PlanResponse:
+    def plan(self, request: arguments.Request, timeout: float, request_id: str) -> pb.PlanResponse:
         """Checks a call."""
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
@@ -147,7 +144,7 @@ class Client:
     ) -> None:
         self._transport = transport
         self._settings = settings
-        self._options = options or Options(settings.timeout, settings.variant, {}, "", False)
+        self._options = options or Options(settings.timeout, settings.variant)
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +164,7 @@ class Client:
     @overload
     def run(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    def run(  # noqa: PLR0913
+    def run(
         self,
         operator: str,
         /,
@@ -194,11 +191,9 @@ class Client:
         return self.execute(operator, *args, **kwargs).value
 
     @overload
-    def execute(
-        self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Result: ...
+    def execute(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result: ...
     @overload
-    def execute(  # noqa: PLR0913
+    def execute(
         self,
         operator: str,
         /,
@@ -211,9 +206,8 @@ class Client:
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
         """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
         start = perf_counter_ns()
-        client = self._with_options_of(operator, kwargs)
-        request = client._bind(operator, args, kwargs)
-        options = client._options
+        options = self._options_of(operator, kwargs)
+        request = _bind(operator, args, kwargs, options)
         response = self._transport.execute(request, options.timeout, options.request_id)
         reply = arguments.decode_reply(response.reply)
         outputs = arguments.unpack(request, reply, response.storage)
@@ -231,7 +225,7 @@ class Client:
     @overload
     def plan(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Plan: ...
     @overload
-    def plan(  # noqa: PLR0913
+    def plan(
         self,
         operator: str,
         /,
@@ -243,9 +237,8 @@ class Client:
     ) -> Plan: ...
     def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
         """Checks a call as ``run`` would, without sending or computing data."""
-        client = self._with_options_of(operator, kwargs)
-        request = client._bind(operator, args, kwargs)
-        options = client._options
+        options = self._options_of(operator, kwargs)
+        request = _bind(operator, args, kwargs, options)
         response = self._transport.plan(request, options.timeout, options.request_id)
         reply = decode_reply(response.reply.SerializeToString())
         return Plan(
@@ -284,7 +277,7 @@ class Client:
             "request_id": request_id,
             "keep_layout": keep_layout,
         }
-        named = {key: value for key, value in given.items() if value is not None}
+        named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         return Client(self._transport, self._settings, replace(self._options, **named))
 
     def operators(self) -> list[pb.OperatorInfo]:
@@ -299,22 +292,31 @@ class Client:
         """What the server is and allows, as a message of the contract."""
         return self._transport.server_info(self._options.timeout)
 
-    def _with_options_of(self, operator: Any, kwargs: dict[str, Any]) -> Client:
+    def _options_of(self, operator: Any, kwargs: dict[str, Any]) -> Options:
         """Takes the options that a call by name has among its arguments out of them."""
         if isinstance(operator, Operator):
-            return self
+            return self._options
         names = ("variant", "outputs", "timeout")
-        return self.options(**{key: kwargs.pop(key) for key in names if key in kwargs})
+        given = {name: kwargs.pop(name) for name in names if name in kwargs}
+        return self.options(**given)._options if given else self._options  # noqa: SLF001  # its own
 
-    def _bind(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        options = self._options
-        if isinstance(operator, Operator):
-            declared, variant = operator, operator.variant
-        elif same_name := CATALOGUE.of_name(operator):
-            # Variants take the same arguments, since they share a C prototype: any will do to bind.
-            declared, variant = same_name[0], options.variant if same_name[0].variant else ""
-        else:
-            declared, variant = operator, options.variant
+
+def _bind(
+    operator: Operator[Any, Any] | str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Options,
+) -> arguments.Request:
+    if isinstance(operator, Operator):
+        declared, variant = operator, operator.variant
+    elif same_name := CATALOGUE.of_name(operator):
+        # Variants take the same arguments, since they share a C prototype: any will do to bind.
+        declared, variant = same_name[0], options.variant if same_name[0].variant else ""
+    else:
         return arguments.bind(
-            declared, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
-        )
+            operator, options.variant, args, kwargs, options.outputs,
+            keep_layout=options.keep_layout,
+        )  # fmt: skip
+    return arguments.bind(
+        declared, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
+    )

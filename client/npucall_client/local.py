@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
-
     from npucall_client.arguments import Request
 
 _DEFAULT_VARIANT = "documented"

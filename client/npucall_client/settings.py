@@ -9,9 +9,10 @@ import os
 from dataclasses import fields
 from typing import Annotated, Any
 
-from npucall.products import DEFAULT_SOC
 from pydantic import Field
 from pydantic.dataclasses import dataclass
+
+from npucall.products import DEFAULT_SOC
 
 LOCAL = "local:"
 """The target that computes in this process."""

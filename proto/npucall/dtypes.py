@@ -1,6 +1,6 @@
 """The element types: one row each, with ACL's code, CANN's name and the NumPy dtype.
 
-Also: which type two of them promote to, and which can be cast to which, as CANN's opbase decides it.
+Also: which type two of them promote to, and which can be cast to which, as CANN decides it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Array(Protocol):
     """
 
     @property
-    def shape(self) -> Any: ...  # noqa: D102
+    def shape(self) -> Any: ...
     @property
-    def dtype(self) -> Any: ...  # noqa: D102
+    def dtype(self) -> Any: ...
     def __array__(self, dtype: Any = ..., /) -> AnyArray: ...
     def __neg__(self) -> Any: ...
     def __add__(self, other: Any, /) -> Any: ...
@@ -95,7 +95,7 @@ HALF_AND_SINGLE = (FLOAT, FLOAT16)
 
 _PROMOTION_ORDER = (FLOAT, FLOAT16, DOUBLE, BF16, INT8, UINT8, INT16, INT32, INT64, BOOL)
 # Row and column in _PROMOTION_ORDER; symmetric. opbase's table, operators.md 0.4.
-_PROMOTION = """
+_PROMOTION = """f32 f16 f64 bf16 s8 u8 s16 s32 s64 bool
 f32 f32 f64 f32  f32  f32  f32  f32  f32  f32
 f32 f16 f64 f32  f16  f16  f16  f16  f16  f16
 f64 f64 f64 f64  f64  f64  f64  f64  f64  f64
@@ -107,9 +107,7 @@ f32 f16 f64 bf16 s32  s32  s32  s32  s64  s32
 f32 f16 f64 bf16 s64  s64  s64  s64  s64  s64
 f32 f16 f64 bf16 s8   u8   s16  s32  s64  bool
 """
-_SHORT = dict(
-    zip("f32 f16 f64 bf16 s8 u8 s16 s32 s64 bool".split(), _PROMOTION_ORDER, strict=True)
-)
+_SHORT = dict(zip(_PROMOTION.split("\n", maxsplit=1)[0].split(), _PROMOTION_ORDER, strict=True))
 _PROMOTED = {
     (row, column): _SHORT[cell]
     for row, line in zip(_PROMOTION_ORDER, _PROMOTION.split("\n")[1:-1], strict=True)

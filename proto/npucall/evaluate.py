@@ -54,7 +54,7 @@ def run(call: Prepared, storages: Mapping[str, Buffer], turn: Turn = nullcontext
     return answers
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913  # two of them are for tests
     call: Prepared,
     inputs: Mapping[str, AnyArray],
     outputs: Mapping[str, AnyArray],
@@ -80,13 +80,11 @@ def evaluate(
     steps.finish()
 
 
-def compute(
-    operator: Operator[P, R], *args: P.args, soc: str = DEFAULT_SOC, **kwargs: P.kwargs
-) -> R:
-    """Runs one operator on NumPy arrays, in this process, all rules applied.
+def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs one operator on NumPy arrays in this process, by the rules of the default product.
 
-    Here, and only here, float64 arrays are accepted: they pass the rules as FLOAT, and everything is
-    computed in float64, so that a test can ask for exact numbers.
+    Here, and only here, float64 arrays are accepted: they pass the rules as FLOAT, and everything
+    is computed in float64, so that a test can ask for exact numbers.
     """
     given = dict(operator.signature.bind(*args, **kwargs).arguments)
     names = [p.name for p in operator.inputs if given.get(p.name) is not None]
@@ -94,7 +92,7 @@ def compute(
     exact = any(array.dtype == np.float64 for array in tensors.values())
     specs = {name: _spec(name, array) for name, array in tensors.items()}
     call = Call(operator, {**given, **specs}, tuple(tensors))
-    prepared = prepare(call, product_of(soc), CATALOGUE)
+    prepared = prepare(call, product_of(DEFAULT_SOC), CATALOGUE)
     outputs = {
         name: np.empty(spec.shape, np.float64 if exact else spec.dtype.numpy)
         for name, spec in prepared.outputs.items()
@@ -107,6 +105,8 @@ def compute(
 
 def blocks(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
     """Cuts a shape into blocks of at most ``limit`` elements, in row-major order."""
+    if 0 in shape:  # the other extents may be as large as they like
+        return
     axis, inner = len(shape), 1
     while axis and inner * shape[axis - 1] <= limit:
         axis -= 1
@@ -174,8 +174,10 @@ class _Elementwise:
                 np.copyto(self.output, rounded, casting="unsafe")
 
     def _block(self, array: AnyArray, index: tuple[slice, ...]) -> AnyArray:
-        """A block of an input in the formula's dtype, contiguous: NumPy's functions may round
-        strided arrays otherwise than contiguous ones."""
+        """A block of an input in the formula's dtype, contiguous.
+
+        NumPy's functions may round strided arrays otherwise than contiguous ones.
+        """
         block = array[_cut(array, index)]
         if block.dtype == BOOL.numpy:
             block = block.view(np.uint8) != 0  # any byte but 0 is true

@@ -1,10 +1,10 @@
 """Messages with bulk data <-> bytes: protobuf's wire format, framed by hand.
 
 The protobuf class copies bulk bytes on each side, which costs more than the network. So the top
-level of ``ExecuteRequest`` and ``ExecuteResponse``, and ``Storage``, are read and written here: the
-small messages inside stay bytes, for the class to read, and storages are views of what was received.
-The result is ordinary protobuf, of which any generated client is the other end; what the class
-refuses is refused here too.
+level of ``ExecuteRequest`` and ``ExecuteResponse``, and ``Storage``, are read and written here:
+the small messages inside stay bytes, for the class to read, and storages are views of what was
+received. The result is ordinary protobuf, of which any generated client is the other end; what the
+class refuses is refused here too.
 """
 
 from __future__ import annotations
@@ -115,21 +115,21 @@ def _header(field: int, length: int) -> bytes:
 def _split(
     message: bytes, name: str, storage_field: int
 ) -> tuple[dict[int, bytes], list[memoryview]]:
-    """Every field of bytes but storage, merged as protobuf merges messages; and the storages."""
+    """The fields before storage, merged as protobuf merges messages; and the storages."""
     if len(message) > _MAX_LENGTH:
         raise MessageError(f"{name}: expected less than 2 GiB, found {len(message)} bytes")
     view = memoryview(message)
-    small: dict[int, bytes] = {}
+    parts: dict[int, list[bytes]] = {}
     storage = []
     try:
         for field, start, end in _fields(message, 0, len(message)):
             if field == storage_field:
                 storage.append(_storage(message, view, start, end))
-            else:
-                small[field] = small.get(field, b"") + message[start:end]
+            elif field < storage_field:
+                parts.setdefault(field, []).append(message[start:end])
     except _Malformed as fault:
         raise MessageError(f"{name}: expected a protobuf message, found {fault}") from None
-    return small, storage
+    return {field: b"".join(data) for field, data in parts.items()}, storage
 
 
 def _storage(message: bytes, view: memoryview, start: int, end: int) -> memoryview:

@@ -1,4 +1,4 @@
-"""An operator as its listing shows it: ``npucall.v1.OperatorInfo``, derived from the declaration."""
+"""An operator as its listing shows it, ``npucall.v1.OperatorInfo``, from its declaration."""
 
 from __future__ import annotations
 

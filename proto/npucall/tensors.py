@@ -1,7 +1,7 @@
 """What a tensor is apart from its bytes, and how its bytes become a NumPy view.
 
-A ``TensorSpec`` is what CANN's ``aclCreateTensor`` is told: dtype, view shape, strides and offset in
-elements, storage shape, format. One that exists is consistent: its view lies inside its storage.
+A ``TensorSpec`` is what CANN's ``aclCreateTensor`` is told: dtype, view shape, strides and offset
+in elements, storage shape, format. One that exists is consistent: its view lies inside its storage.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def serve(arguments: list[str]) -> ExitCode:
         return _fail(ExitCode.NO_DEVICE, str(error))
     except BindError as error:
         return _fail(ExitCode.CANNOT_BIND, str(error))
-    except Exception:
+    except Exception:  # noqa: BLE001  # whatever it is, the log has it
         log.event("bug", traceback=traceback.format_exc())
         return ExitCode.BUG
     asked_to_stop = threading.Event()
@@ -94,7 +94,8 @@ def _sentences(error: Exception) -> str:
     for fault in error.errors():
         place = ".".join(map(str, fault["loc"]))
         message = fault["msg"].removeprefix("Value error, ")
-        lines.append(message if message.startswith(f"{place}:") or not place else f"{place}: {message}")
+        named = not place or message.startswith(f"{place}:")
+        lines.append(message if named else f"{place}: {message}")
     return "\n".join(lines)
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+
 from npucall.operators import CATALOGUE
 from npucall.replies import ServerIdentity
-
 from npucall_server.executor import Executor, Limits
 from npucall_server.handling import Handling
 from npucall_server.services import operators

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
-
     from npucall_server.devices.base import Device
 
 _DRAIN_RETRY_SECONDS = 1.0
@@ -239,7 +238,7 @@ class _Turn:
                 self._check()
                 self._wake.wait(self._end - time.monotonic())
                 self._wake.clear()
-        except (DeadlineError, CancelledError):
+        except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
             self._turns.give_up(self)
             raise
         finally:

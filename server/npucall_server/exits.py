@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ExitCode(IntEnum):
@@ -11,7 +12,7 @@ class ExitCode(IntEnum):
     meaning: str
     restart: bool
 
-    def __new__(cls, value: int, meaning: str, restart: bool) -> ExitCode:  # noqa: FBT001
+    def __new__(cls, value: int, meaning: str, restart: bool) -> Self:  # noqa: FBT001
         """One line of the table."""
         member = int.__new__(cls, value)
         member._value_ = value

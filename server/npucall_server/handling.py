@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import grpc
+
 from npucall import status
 from npucall.errors import InternalError, NpucallError
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.replies import ServerIdentity
-
     from npucall_server.log import Log
 
 _MAX_REQUEST_ID = 128
@@ -59,12 +59,14 @@ class Handling:
         self._log = log
         self._numbers = itertools.count(1)
 
-    def service(self, name: str, methods: Mapping[str, Method]) -> grpc.GenericRpcHandler:
+    def service(
+        self, name: str, methods: Mapping[str, Method]
+    ) -> grpc.GenericRpcHandler[bytes, bytes]:
         """The gRPC service of that name, whose methods take and give bytes."""
         handlers = {key: self._handler(key, method) for key, method in methods.items()}
         return grpc.method_handlers_generic_handler(name, handlers)
 
-    def _handler(self, name: str, method: Method) -> grpc.RpcMethodHandler:
+    def _handler(self, name: str, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
             start = time.perf_counter_ns()
             record = Record(
@@ -75,7 +77,7 @@ class Handling:
                 record.response_bytes = len(response)
             except NpucallError as error:
                 self._refuse(error, record, context)
-            except Exception:  # the one place where a bug becomes an answer
+            except Exception:  # noqa: BLE001  # the one place where a bug becomes an answer
                 record.traceback = traceback.format_exc()
                 bug = InternalError("server: a bug; its log says more under the request id")
                 self._refuse(bug, record, context)

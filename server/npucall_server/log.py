@@ -24,7 +24,7 @@ class Log:
     ) -> None:
         self._calls = calls
         self._slow_ns = slow_seconds * 1e9
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stderr  # None where descriptor 2 was closed at the start
 
     def event(self, event: str, **facts: str | float) -> None:
         """Something that happened to the server."""
@@ -53,6 +53,8 @@ class Log:
         self._write(line + "}")
 
     def _write(self, line: str) -> None:
+        if self._stream is None:
+            return
         try:
             self._stream.write(line + "\n")
             self._stream.flush()

@@ -11,8 +11,6 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from npucall.operators import CATALOGUE
-from npucall.products import DEFAULT_SOC, product_of
 from pydantic import AfterValidator, ByteSize, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -21,7 +19,13 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from npucall.errors import ArgumentError
+from npucall.operators import CATALOGUE
+from npucall.products import DEFAULT_SOC, product_of
+
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_LONGEST_SECONDS = 1e9
+"""Thirty years; a lock cannot wait for infinity."""
 
 
 def half_of_memory() -> ByteSize:
@@ -35,7 +39,7 @@ def half_of_memory() -> ByteSize:
 def _known_soc(soc: str) -> str:
     try:
         product_of(soc)
-    except Exception as error:
+    except ArgumentError as error:
         raise ValueError(error) from None
     return soc
 
@@ -84,7 +88,7 @@ class ServerSettings(BaseSettings):
         "loopback needs --insecure-bind.",
     )
     insecure_bind: bool = Field(
-        False,
+        default=False,
         description="Listen beyond loopback although nothing is encrypted and nobody has to "
         "prove who they are.",
     )
@@ -109,16 +113,25 @@ class ServerSettings(BaseSettings):
     call_timeout: float = Field(
         300.0,
         gt=0,
+        le=_LONGEST_SECONDS,
         description="Seconds after which the server ends a call, whatever its deadline is.",
     )
     drain_timeout: float = Field(
-        30.0, ge=0, description="Seconds that running calls get to finish after SIGTERM."
+        30.0,
+        ge=0,
+        le=_LONGEST_SECONDS,
+        description="Seconds that running calls get to finish after SIGTERM.",
     )
     log_calls: Literal["all", "errors", "slow"] = Field(
         "all", description="Which calls get a log line; slow: errors and those over --slow-call."
     )
-    slow_call: float = Field(1.0, ge=0, description="Seconds from which a call counts as slow.")
-    print_settings: bool = Field(False, description="Print the settings as TOML and exit.")
+    slow_call: float = Field(
+        1.0,
+        ge=0,
+        le=_LONGEST_SECONDS,
+        description="Seconds from which a call counts as slow.",
+    )
+    print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 
     @model_validator(mode="after")
     def _bind_on_purpose(self) -> ServerSettings:
@@ -133,7 +146,7 @@ class ServerSettings(BaseSettings):
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
         left_out = {"config", "print_settings"}
         values = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
-        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+        return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
 
     @classmethod
     def settings_customise_sources(

@@ -62,4 +62,4 @@ def masked_gradient(
     else:
         gradient = grad_output * (np.log(target) + 1 - self)
         gradient = np.where(np.equal(target, 0), gradient.dtype.type(0), gradient)
-    return gradient * factor  # type: ignore[no-any-return]
+    return gradient * factor

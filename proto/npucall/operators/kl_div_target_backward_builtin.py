@@ -58,5 +58,5 @@ def kl_div_target_backward_builtin(
     gradient = grad_output * kl_factor(whole, reduction, "common")
     if log_target:
         weight = np.exp(target)
-        return gradient * (target - self) * weight + gradient * weight  # type: ignore[no-any-return]
-    return (gradient * np.log(target) - gradient * self) + (gradient * target) / target  # type: ignore[no-any-return]
+        return gradient * (target - self) * weight + gradient * weight
+    return (gradient * np.log(target) - gradient * self) + (gradient * target) / target

@@ -17,7 +17,7 @@ INPUTS = ("grad_output", "self", "target")
     Input("self", "predictions"),
     Input("target", "labels"),
     Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
-    Output("grad_input", "gradient with respect to self", shape="common", dtype="promoted"),
+    Output("grad_input", "gradient with respect to self", shape="common", dtype="promotion"),
     products={
         A2: FLOATS,
         A3: FLOATS,
@@ -29,15 +29,15 @@ INPUTS = ("grad_output", "self", "target")
     checks=(
         rules.present(*INPUTS, "grad_input"),
         rules.one_of("reduction", 0, 1, 2),
-        rules.promoted(*INPUTS, into="promoted"),
-        rules.castable("promoted", to="grad_input"),
-        rules.supported("promoted", blames=INPUTS),
+        rules.promoted(*INPUTS, into="promotion"),
+        rules.castable("promotion", to="grad_input"),
+        rules.supported("promotion", blames=INPUTS),
         rules.rank_at_most(8, "self", "target", "grad_output", "grad_input"),
         rules.broadcast("self", "grad_output", "target", into="common"),
         rules.same_shape("grad_input", "common", "what the inputs broadcast to"),
         rules.succeed_if_empty(*INPUTS),
     ),
-    kernel_dtype=rules.dtype_found("promoted"),
+    kernel_dtype=rules.dtype_found("promotion"),
     over=elementwise("common"),
     source="founding document S5; ops-nn page aclnnL1LossBackward",
 )
@@ -65,4 +65,4 @@ def l1_loss_backward(
     """
     sign = np.subtract(self > target, self < target, dtype=np.float32)
     factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
-    return sign * (grad_output * factor)  # type: ignore[no-any-return]
+    return sign * (grad_output * factor)

@@ -63,7 +63,7 @@ class Prepared:
 
         A device makes strided tensors dense and stretches them, so this much must fit.
         """
-        sizes = {name: spec.bytes for name, spec in (self.inputs | self.outputs).items()}
+        sizes = {name: spec.bytes for name, spec in {**self.inputs, **self.outputs}.items()}
         if not self.done:
             space = self.whole.shapes[self.operator.over.space]
             sizes[f"the shape {space} of the computation"] = prod(space) * FLOAT.itemsize

@@ -213,7 +213,7 @@ class Operator(Generic[P, R]):
         return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
 
 
-def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
+def operator(  # a declaration has as many parts as an operator
     name: str,
     *parameters: Parameter,
     products: Mapping[Product, tuple[DType, ...]],

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+
 from npucall.calls import PreparedCalls
 from npucall.errors import MessageError
 from npucall.framing import join_response, split_request
@@ -18,10 +19,10 @@ from npucall.v1 import operator_service_pb2 as pb
 
 if TYPE_CHECKING:
     import grpc
+
     from npucall.operators.catalogue import Catalogue
     from npucall.operators.prepare import Prepared
     from npucall.replies import ServerIdentity
-
     from npucall_server.executor import Executor
     from npucall_server.handling import Method, Record
     from npucall_server.settings import ServerSettings
@@ -78,7 +79,7 @@ class OperatorService:
     def plan(self, request: bytes, record: Record, _: grpc.ServicerContext) -> bytes:
         """Checks one call without its data."""
         start = time.perf_counter_ns()
-        call = _parse(pb.PlanRequest, request).call.SerializeToString()
+        call = split_request(request).call  # its size is checked before the class parses it
         decoded = time.perf_counter_ns()
         prepared = self._prepared(call, record)
         record.decode_ns = decoded - start
@@ -137,9 +138,7 @@ class OperatorService:
 
 def _timings(record: Record) -> bytes:
     return encode_timings(
-        Timings(
-            record.decode_ns, record.check_ns, record.queue_ns, record.run_ns, record.encode_ns
-        )
+        Timings(record.decode_ns, record.check_ns, record.queue_ns, record.run_ns, record.encode_ns)
     )
 
 

@@ -1,0 +1,163 @@
+"""operators.md, and the table of operators and products in README.md: all from the catalogue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import page_parts
+
+from npucall.calls import Call
+from npucall.errors import NpucallError
+from npucall.evaluate import compute
+from npucall.operators import CATALOGUE
+from npucall.operators.prepare import prepare
+from npucall.operators.spec import Attribute, Input, c_name
+from npucall.products import PRODUCTS
+from npucall.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from npucall.dtypes import DType
+    from npucall.operators.rules import Rule
+    from npucall.operators.spec import Operator, Parameter
+
+SAMPLE = [[2, 3], [5, 8]]
+"""What the vendor's sample programs call the operators with, for every tensor."""
+
+
+DOCUMENTS = (
+    ("S1", "README of CANN's built-in operator KlDivLossGrad"),
+    ("S2", "README of the community's custom operator KlDivTargetBackward"),
+    ("S3", "API page aclnnKlDivBackward, newer: A2, A3, Ascend 950"),
+    ("S4", "API page aclnnKlDivBackward, older: Atlas inference and training, A2"),
+    ("S5", "README of CANN's built-in operator L1LossGrad"),
+    ("ops-nn", "CANN's repository of neural network operators: pages and behaviour of its sources"),
+)
+
+
+def page() -> str:
+    """Every operator of the catalogue, by name and variant."""
+    return page_parts.page(
+        "Operators",
+        """
+        From the declarations in `npucall.operators`. Rules stand in the order in which they are
+        checked: the first one that is broken is the answer. Products marked * are accepted by the
+        software, but current documents do not list them. What a name in a call is called in C
+        stands beside it.
+        """,
+        product_table(),
+        *(_section(operator) for operator in CATALOGUE),
+        "## What the declarations were written from",
+        page_parts.table(("short", "document"), DOCUMENTS),
+    )
+
+
+def product_table() -> str:
+    """Operators by products, with the dtypes that they take there."""
+    shown = [p for p in PRODUCTS if any(operator.dtypes_on(p) for operator in CATALOGUE)]
+    rows = [
+        (
+            f"`{operator.name}`",
+            operator.variant,
+            *(_dtypes(operator.dtypes_on(p), legacy=p in operator.legacy) for p in shown),
+        )
+        for operator in CATALOGUE
+    ]
+    head = ("operator", "variant", *(f"{product.name} ({product.soc})" for product in shown))
+    others = ", ".join(product.name for product in PRODUCTS if product not in shown)
+    note = "\\* accepted by the software, not listed in current documents."
+    return f"{page_parts.table(head, rows)}\n\n{note}" + (f" On {others}: none." if others else "")
+
+
+def _dtypes(dtypes: tuple[DType, ...], *, legacy: bool) -> str:
+    return ", ".join(map(str, dtypes)) + ("\\*" if legacy else "")
+
+
+def _section(operator: Operator[Any, Any]) -> str:
+    module, name = operator.formula.__module__, operator.formula.__name__
+    parts = (
+        f"## {operator.title}",
+        page_parts.docstring(operator.description),
+        f"```python\nfrom {module} import {name}\n```",
+        f"Declaration in C, of phase one:\n\n```c\n{_prototype(operator)}\n```",
+        page_parts.table(
+            ("parameter", "in C", "type", "default", "meaning"),
+            [_parameter(operator, parameter) for parameter in operator.parameters],
+        ),
+        f"Products: {_products(operator)}.",
+        f"Kernel dtype, in which it computes and rounds: {_kernel_dtypes(operator)}.",
+        page_parts.table(
+            ("", "rule", "may blame", "aclnn status"),
+            [_rule(number, rule) for number, rule in enumerate(operator.checks, start=1)],
+        ),
+        _example(operator),
+        f"Written from: {operator.source}.",
+    )
+    return "\n\n".join(parts)
+
+
+def _prototype(operator: Operator[Any, Any]) -> str:
+    """The declaration, a parameter a line."""
+    start, _, end = operator.prototype.partition("(")
+    return f"{start}(\n    " + end.replace(", ", ",\n    ")
+
+
+def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> tuple[str, ...]:
+    default = ""
+    if isinstance(parameter, Attribute):
+        default = f"`{operator.default(parameter)}`"
+    unread = isinstance(parameter, Input) and not parameter.read
+    meaning = parameter.description + ("; its values are not read" if unread else "")
+    c_spelling = c_name(parameter.name)
+    return f"`{parameter.name}`", f"`{c_spelling}`", f"`{parameter.c_type}`", default, meaning
+
+
+def _products(operator: Operator[Any, Any]) -> str:
+    listed = [
+        f"{product.name} ({_dtypes(dtypes, legacy=products is operator.legacy)})"
+        for products in (operator.products, operator.legacy)
+        for product, dtypes in products.items()
+    ]
+    return "; ".join(listed)
+
+
+def _kernel_dtypes(operator: Operator[Any, Any]) -> str:
+    """Which kernel dtype the inputs' dtypes give: asked of the operator, on its first product."""
+    product = next(iter(operator.products))
+    dtypes = operator.dtypes_on(product)
+    alike = {f"all {dtype}": [dtype] * len(operator.inputs) for dtype in dtypes}
+    mixed = {f"{dtypes[1]} beside {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
+    said = []
+    for words, chosen in (alike | mixed).items():
+        specs = {
+            parameter.name: TensorSpec(dtype, np.shape(SAMPLE))
+            for parameter, dtype in zip(operator.inputs, chosen, strict=False)
+        }
+        try:
+            call = prepare(Call(operator, specs, tuple(specs)), product, CATALOGUE)
+        except NpucallError:
+            said.append(f"inputs {words} are refused")
+        else:
+            said.append(f"{call.kernel_dtype} for inputs {words}")
+    return "; ".join(said)
+
+
+def _rule(number: int, rule: Rule) -> tuple[str, ...]:
+    found = f" (`{rule.finds}`)" if rule.finds else ""
+    blames = ", ".join(f"`{name}`" for name in rule.blames)
+    return str(number), rule.description + found, blames, str(rule.status or "")
+
+
+def _example(operator: Operator[Any, Any]) -> str:
+    """The sample programs' call, in float64, so that every machine prints the same digits."""
+    tensor = np.array(SAMPLE, np.float64)
+    numbers = {"reduction": 0} if "reduction" in operator.by_name else {}
+    tensors = {parameter.name: tensor for parameter in operator.inputs}
+    words = f"With {SAMPLE} for every input" + "".join(f" and {k} {v}" for k, v in numbers.items())
+    try:
+        result = compute(operator, **tensors, **numbers)
+    except NpucallError as error:
+        return f"{words}: refused, {error}."
+    (output,) = operator.outputs
+    rows = (" ".join(f"{value + 0.0:14.8f}" for value in row) for row in result)
+    return f"{words}, `{output.name}` is:\n\n" + "\n".join(f"    {row}" for row in rows)

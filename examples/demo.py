@@ -1,0 +1,220 @@
+"""The user's job from end to end: gradients computed by a server over gRPC, and checked.
+
+Starts a CPU reference server, waits for its health check, and runs
+
+(a) the sample program of the founding document on every founding operator and variant;
+(b) a knowledge-distillation step: log-softmax of a student against softmax of a teacher, a batch of
+    64 by a vocabulary of 32,000, in float32, float16 and bfloat16, with every reduction.
+
+Every result is compared with float64. Exits with 1 if anything is off. ``--svg FILE`` saves the
+table as a picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+import npucall_client
+from npucall_client.testing import running_server
+
+SEED = 20260801
+BATCH, VOCABULARY = 64, 32_000
+LOSS_SCALE = 32_768.0
+"""Gradient of the loss in float16: without it a mean over two million elements would be zero."""
+TARGET_LOSS_SCALE = 256.0
+"""The same for gradients of the target: these are not small, with 32,768 they would overflow."""
+REDUCTIONS = ["none", "mean", "sum", "batchmean"]
+ULPS_ALLOWED = {"float32": 3.0, "float16": 1.0, "bfloat16": 1.0}
+"""In ulp of the output's dtype at the size of the terms, since a sum of terms may cancel."""
+STEP_ULPS_ALLOWED = 16.0
+"""For the variants that round to float16 after every step."""
+STEPWISE = ("documented", "community")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call, and what float64 gives for it: the result and the size of its terms."""
+
+    part: str
+    operator: str
+    variant: str
+    reduction: str
+    arguments: dict[str, Any]
+    truth: Callable[[Array, Array, Array, float], tuple[Array, Array]]
+    divisors: dict[str, int]
+
+    def exact(self) -> tuple[Array, Array]:
+        """Result and size of terms in float64, from the inputs as they were rounded."""
+        g, s, t = (self.arguments[n].astype(np.float64) for n in ("grad_output", "self", "target"))
+        factor = 1 / self.divisors.get(self.reduction, 1)
+        # Part of their definition: in float16 these multiply by the factor as float16 has it.
+        return self.truth(g, s, t, float(np.float16(factor)) if self.stepwise else factor)
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether every step is rounded to float16."""
+        return self.variant in STEPWISE and self.arguments["target"].dtype == np.float16
+
+
+def kl(g: Array, _: Array, t: Array, factor: float) -> tuple[Array, Array]:
+    """Gradient of the KL divergence with respect to its input."""
+    exact = -g * t * factor
+    return exact, np.abs(exact)
+
+
+def l1(g: Array, s: Array, t: Array, factor: float) -> tuple[Array, Array]:
+    """Gradient of the mean absolute error with respect to its input."""
+    exact = np.sign(s - t) * g * factor
+    return exact, np.abs(exact)
+
+
+def kl_target(g: Array, s: Array, t: Array, factor: float) -> tuple[Array, Array]:
+    """Gradient of the KL divergence with respect to its target, where all of that is positive."""
+    terms = np.abs(g * factor) * (np.abs(np.log(t)) + 1 + np.abs(s))
+    return g * factor * (np.log(t) + 1 - s), terms
+
+
+def cases() -> Iterator[Case]:
+    """Everything that the demo runs."""
+    sample = np.array([[2, 3], [5, 8]], np.float32)
+    yield from _of("sample", sample, sample, sample, sample, ["none"])
+    random = np.random.default_rng(SEED)
+    student = _log_softmax(random.normal(0, 2, (BATCH, VOCABULARY)))
+    teacher = np.exp(_log_softmax(random.normal(0, 2, (BATCH, VOCABULARY))))
+    for dtype in np.float32, np.float16, ml_dtypes.bfloat16:
+        scales = (LOSS_SCALE, TARGET_LOSS_SCALE) if dtype is np.float16 else (1.0, 1.0)
+        grad, grad_of_target = (np.array(scale, dtype) for scale in scales)
+        s, t = student.astype(dtype), teacher.astype(dtype)
+        yield from _of("distillation", grad, grad_of_target, s, t, REDUCTIONS)
+
+
+def _of(  # noqa: PLR0913
+    part: str, g: Array, g_of_target: Array, s: Array, t: Array, reductions: list[str]
+) -> Iterator[Case]:
+    """Every operator and variant on these arrays, with the reductions that it has."""
+    tiny = np.array(np.finfo(np.float16).smallest_subnormal, t.dtype)
+    positive = np.maximum(t, tiny)  # so that logarithms are finite in every variant
+    mean, batch = {"mean": s.size}, {"mean": s.size, "batchmean": s.shape[0]}
+    arguments = {"grad_output": g, "self": s, "target": t}
+    targets = {"grad_output": g_of_target, "self": s, "target": positive}
+    operators: list[tuple[str, str, Any, dict[str, Array], dict[str, int]]] = [
+        ("aclnnKlDivBackward", "", kl, arguments, batch),
+        ("aclnnL1LossBackward", "", l1, arguments, mean),
+        ("aclnnKlDivTargetBackward", "documented", kl_target, targets, {"mean": s.shape[0]}),
+        ("aclnnKlDivTargetBackward", "community", kl_target, targets, mean),
+        ("aclnnKlDivTargetBackward", "builtin", kl_target, targets, batch),
+    ]
+    for name, variant, truth, tensors, divisors in operators:
+        for reduction in reductions:
+            if reduction != "batchmean" or "batchmean" in divisors:
+                yield Case(part, name, variant, reduction, tensors, truth, divisors)
+
+
+def _log_softmax(logits: Array) -> Array:
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    result: Array = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return result
+
+
+def ulps(result: Array, exact: Array, terms: Array) -> float:
+    """The largest error in ulp of the result's dtype at the size of the terms."""
+    info = ml_dtypes.finfo(result.dtype)
+    size = np.maximum(terms, float(info.smallest_normal))
+    ulp = np.exp2(np.floor(np.log2(size))) * float(info.eps)
+    return float(np.max(np.abs(result.astype(np.float64) - exact) / ulp))
+
+
+def run(client: npucall_client.Client, case: Case, table: Table) -> bool:
+    """Runs a case, adds its row, and tells whether it is right."""
+    reduction = REDUCTIONS.index(case.reduction)
+    result = client.execute(
+        case.operator, variant=case.variant, reduction=reduction, **case.arguments
+    )
+    array, timings = result.value, result.timings
+    exact, terms = case.exact()
+    error = ulps(array, exact, terms)
+    right = error <= (STEP_ULPS_ALLOWED if case.stepwise else ULPS_ALLOWED[str(array.dtype)])
+    right = right and result.variant == case.variant and array.shape == exact.shape
+    share = np.count_nonzero(array) / array.size
+    gradient = case.arguments["grad_output"]
+    phases = (timings.decode_ns, timings.check_ns, timings.queue_ns, timings.run_ns)
+    table.add_row(
+        case.operator, case.variant, str(array.dtype), "x".join(map(str, array.shape)),
+        case.reduction, f"{gradient:g}" if gradient.ndim == 0 else "sample",
+        *(f"{ns / 1e6:.2f}" for ns in (*phases, timings.encode_ns)),
+        f"{result.total_ns / 1e6:.1f}", f"{error:.2f}", f"{share:.1%}",
+        "[green]ok[/green]" if right else "[red bold]OFF[/red bold]",
+    )  # fmt: skip
+    return right
+
+
+def healthy(target: str) -> bool:
+    """Asks the server as a container's health check does."""
+    command = [sys.executable, "-m", "npucall_server", "health", target]
+    return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def headings() -> Table:
+    """The table, still empty."""
+    table = Table(title="npucall: gradients over gRPC, checked against float64", box=SIMPLE)
+    for name in "operator", "variant", "dtype", "shape", "reduction", "gradOutput":
+        table.add_column(name, no_wrap=True)
+    for name in "decode", "check", "queue", "run", "encode", "total":
+        table.add_column(f"{name}\nms", justify="right")
+    for name in "error\nulp", "non-\nzero", "":
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def main() -> int:
+    """Runs all cases; 0 if every one of them is right."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--svg", type=Path, help="save the table as a picture")
+    svg = parser.parse_args().svg
+    console = Console(record=True, width=150, highlight=False)
+    table = headings()
+    right = []
+    with running_server("--log-calls", "errors") as server:
+        if not healthy(server.target):
+            sys.exit(f"the server at {server.target} is not healthy")
+        with npucall_client.connect(server.target) as client:
+            info = client.server_info().server
+            console.print(f"server at {server.target}: device {info.device} as {info.soc}")
+            part = ""
+            for case in cases():
+                if case.part != part:
+                    table.add_section()
+                part = case.part
+                right.append(run(client, case, table))
+        stopped = server.stop()
+    console.print(table)
+    console.print(
+        f"{sum(right)} of {len(right)} calls right; server stopped with exit code {stopped}. "
+        "error: largest, in ulp of the dtype at the size of the terms."
+    )
+    if svg is not None:
+        picture = console.export_svg(title="make demo")
+        # Without the fonts that it would load from the network: any monospaced one will do.
+        svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
+    return 0 if all(right) and stopped == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Judges results by units in the last place; the tolerances are those of operators.md 3.2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .naive import Truth
+
+# Bits of the fraction, and exponent of the smallest normal number.
+FORMATS = {
+    np.dtype(np.float32): (23, -126),
+    np.dtype(np.float16): (10, -14),
+    np.dtype(ml_dtypes.bfloat16): (7, -126),
+}
+SINGLE_NOISE = 32 * 2.0**-24
+"""What float32 arithmetic inside may cost, relative to the size of the terms."""
+STEPWISE_HALF = 16 * 2.0**-11
+"""What rounding every step to FLOAT16 may cost, relative to the size of the terms."""
+
+
+def ulp(value: Any, dtype: Any) -> Any:
+    """Distance between neighbours of a type at a value, in float64."""
+    fraction, least = FORMATS[np.dtype(dtype)]
+    exponent = np.frexp(np.asarray(value, np.float64))[1] - 1  # frexp's mantissa is in [0.5, 1)
+    return np.ldexp(1.0, np.maximum(exponent, least) - fraction)
+
+
+def assert_near(got: NDArray[Any], truth: Truth, kernel: Any, *, stepwise: bool = False) -> None:
+    """One ulp of the output, and what the operator's inner precision costs.
+
+    ``kernel``: the dtype to which elements are rounded before they are summed. ``stepwise``:
+    every step of the formula rounds to it.
+    """
+    values = truth.values()
+    allowed = ulp(values, got.dtype) + SINGLE_NOISE * truth.sizes()
+    if np.dtype(kernel) == np.float16:
+        summed = any(len(parts) > 1 for parts in truth.elements.values())
+        if summed or got.dtype != np.float16:
+            allowed += truth.of_terms(lambda term: float(ulp(term, np.float16)))
+        if stepwise:
+            allowed += STEPWISE_HALF * truth.sizes()
+    assert_within(got, values, allowed)
+
+
+def assert_within(got: NDArray[Any], expected: NDArray[np.float64], allowed: Any) -> None:
+    """NaN matches NaN, an infinity one of its sign, zeros match whatever their sign is."""
+    assert got.shape == expected.shape
+    found = got.astype(np.float64)
+    special = ~np.isfinite(expected)
+    np.testing.assert_array_equal(found[special], expected[special])
+    apart = np.abs(found - expected)[~special]
+    bound = np.broadcast_to(allowed, expected.shape)[~special]
+    assert np.all(apart <= bound), f"off by {apart.max()} where {bound[apart.argmax()]} is allowed"
