@@ -175,7 +175,7 @@ def headings() -> Table:
     for name in "operator", "variant", "dtype", "shape", "reduction", "gradOutput":
         table.add_column(name, no_wrap=True)
     for name in "decode", "check", "queue", "run", "encode", "total":
-        table.add_column(f"{name}\nms", justify="right")
+        table.add_column(f"{name}\nms", justify="right", no_wrap=True)
     for name in "error\nulp", "non-\nzero", "":
         table.add_column(name, justify="right", no_wrap=True)
     return table
@@ -188,7 +188,7 @@ def main() -> int:
     )
     parser.add_argument("--svg", type=Path, help="save the table as a picture")
     svg = parser.parse_args().svg
-    console = Console(record=True, width=150, highlight=False)
+    console = Console(record=True, width=160, highlight=False)
     table = headings()
     right = []
     with running_server("--log-calls", "errors") as server:

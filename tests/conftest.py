@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import npucall_client
 import pytest
+
+import npucall_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

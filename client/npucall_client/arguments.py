@@ -110,7 +110,7 @@ def _by_name(
     operator: Operator[Any, Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     if isinstance(operator, Operator):
-        return operator.signature.bind(*args, **kwargs).arguments
+        return operator.bind(args, kwargs)
     if args:
         raise TypeError(f"{operator} is not declared here, so its arguments go by name")
     return kwargs

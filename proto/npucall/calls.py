@@ -99,7 +99,7 @@ def decode(data: bytes, catalogue: Catalogue, default_variant: str = "") -> Call
 def encode_tensor(spec: TensorSpec) -> tensor_pb2.TensorSpec:
     """The message of a spec; what follows from the rest is left out."""
     message = tensor_pb2.TensorSpec(dtype=spec.dtype.wire, shape=spec.shape)  # type: ignore[arg-type]
-    if not spec.row_major:
+    if spec != spec.dense():
         message.strides.extend(spec.strides)
         message.offset = spec.offset
         message.storage_shape.extend(spec.storage_shape)

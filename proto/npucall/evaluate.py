@@ -8,6 +8,7 @@ depend on shapes alone and sums are taken in the order of blocks.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -86,7 +87,7 @@ def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R
     Here, and only here, float64 arrays are accepted: they pass the rules as FLOAT, and everything
     is computed in float64, so that a test can ask for exact numbers.
     """
-    given = dict(operator.signature.bind(*args, **kwargs).arguments)
+    given = operator.bind(args, kwargs)
     names = [p.name for p in operator.inputs if given.get(p.name) is not None]
     tensors = {name: np.asarray(given[name]) for name in names}
     exact = any(array.dtype == np.float64 for array in tensors.values())
@@ -138,7 +139,7 @@ class _Elementwise:
         self.call = call
         self.kernel = np.dtype(np.float64) if exact else call.kernel_dtype.numpy
         self.formula_dtype = self.kernel if exact or not over.widen else FLOAT.numpy
-        self.whole = type(call.whole)(call.whole.shapes, self.formula_dtype)
+        self.whole = replace(call.whole, dtype=self.formula_dtype) if exact else call.whole
         (self.output,) = outputs.values()
         space = call.whole.shapes[over.space]
         arrays = {

@@ -9,6 +9,7 @@ class refuses is refused here too.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import MessageError
@@ -30,6 +31,8 @@ _STORAGE_PADDING, _STORAGE_DATA = 1, 15
 _MAX_LENGTH = 2**31 - 1
 _MAX_TAG = 2**32 - 1
 _MAX_DEPTH = 100
+# Most bytes of a number on the wire: of 64 bits, or of 32 for a tag or a length.
+_NUMBER_BYTES, _SHORT_NUMBER_BYTES = 10, 5
 
 
 class Request(NamedTuple):
@@ -84,12 +87,13 @@ def split_response(message: bytes) -> Response:
 def _join(parts: list[Buffer], field: int, storage: Sequence[Buffer]) -> bytes:
     position = sum(map(len, parts))
     for data in storage:
-        header = _storage_header(field, len(data), position)
+        header = _storage_header(field, len(data), position % ALIGNMENT)
         parts += (header, data)
         position += len(header) + len(data)
     return b"".join(parts)
 
 
+@lru_cache(1024)
 def _storage_header(field: int, length: int, position: int) -> bytes:
     """Everything of a storage before its data, padded so that the data is aligned."""
     data_header = _header(_STORAGE_DATA, length)
@@ -127,14 +131,23 @@ def _split(
                 storage.append(_storage(message, view, start, end))
             elif field < storage_field:
                 parts.setdefault(field, []).append(message[start:end])
+        return {field: _merged(data) for field, data in parts.items()}, storage
     except _Malformed as fault:
         raise MessageError(f"{name}: expected a protobuf message, found {fault}") from None
-    return {field: b"".join(data) for field, data in parts.items()}, storage
+
+
+def _merged(parts: list[bytes]) -> bytes:
+    """A message from its parts. Each must be a message, or bytes of two could make one field."""
+    if len(parts) > 1:
+        for part in parts:
+            for _ in _fields(part, 0, len(part), depth=1):
+                pass
+    return b"".join(parts)
 
 
 def _storage(message: bytes, view: memoryview, start: int, end: int) -> memoryview:
     data = None
-    for field, inner_start, inner_end in _fields(message, start, end):
+    for field, inner_start, inner_end in _fields(message, start, end, depth=1):
         if field == _STORAGE_DATA:
             data = view[inner_start:inner_end]
     if data is None:
@@ -146,18 +159,20 @@ class _Malformed(Exception):  # noqa: N818  # turned into MessageError, which ha
     """Bytes that are no protobuf message."""
 
 
-def _fields(message: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _fields(
+    message: bytes, position: int, end: int, depth: int = 0
+) -> Iterator[tuple[int, int, int]]:
     """Number, start and end of every field of bytes; all others are passed over."""
     while position < end:
         tag, position = _tag(message, position, end)
         if tag & 7 == _LENGTH:
-            length, position = _varint(message, position, end)
+            length, position = _varint(message, position, end, _SHORT_NUMBER_BYTES)
             if length > end - position:
                 raise _Malformed("a field that is longer than what holds it")
             yield tag >> 3, position, position + length
             position += length
         else:
-            position = _skip(message, position, end, tag, 0)
+            position = _skip(message, position, end, tag, depth)
 
 
 def _skip(message: bytes, position: int, end: int, tag: int, depth: int) -> int:
@@ -166,7 +181,7 @@ def _skip(message: bytes, position: int, end: int, tag: int, depth: int) -> int:
     if wire_type == _VARINT:
         return _varint(message, position, end)[1]
     if wire_type == _LENGTH:
-        length, position = _varint(message, position, end)
+        length, position = _varint(message, position, end, _SHORT_NUMBER_BYTES)
         return _within(position + length, end)
     if wire_type == _START_GROUP and depth < _MAX_DEPTH:
         while True:
@@ -186,16 +201,17 @@ def _within(position: int, end: int) -> int:
 
 
 def _tag(message: bytes, position: int, end: int) -> tuple[int, int]:
-    tag, after = _varint(message, position, end)
+    tag, after = _varint(message, position, end, _SHORT_NUMBER_BYTES)
     if tag >> 3 == 0 or tag > _MAX_TAG:
         raise _Malformed(f"field number {tag >> 3}")
     return tag, after
 
 
-def _varint(message: bytes, position: int, end: int) -> tuple[int, int]:
+def _varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -> tuple[int, int]:
     """A number of seven bits a byte, and the position behind it."""
     value = shift = 0
-    while position < end and shift < 70:  # noqa: PLR2004  # ten bytes hold 64 bits
+    end = min(end, position + most)
+    while position < end:
         byte = message[position]
         position += 1
         value |= (byte & 0x7F) << shift

@@ -102,6 +102,16 @@ class TensorSpec:
         """Elements of the storage, gaps included."""
         return prod(self.storage_shape)
 
+    @cached_property
+    def byte_strides(self) -> Shape:
+        """Strides in bytes, as NumPy takes them.
+
+        0 along an extent of 1: no step is taken there, and it may be more than NumPy can hold.
+        """
+        size = self.dtype.itemsize
+        steps = zip(self.shape, self.strides, strict=True)
+        return tuple(stride * size if extent > 1 else 0 for extent, stride in steps)
+
     @property
     def bytes(self) -> int:
         """Bytes of the view's elements, dense."""
@@ -171,14 +181,8 @@ def view(spec: TensorSpec, storage: Buffer) -> AnyArray:
     """
     if spec.elements == 0:
         return np.empty(spec.shape, spec.dtype.numpy)
-    size = spec.dtype.itemsize
-    return np.ndarray(
-        spec.shape,
-        spec.dtype.numpy,
-        buffer=storage,
-        offset=spec.offset * size,
-        strides=tuple(stride * size for stride in spec.strides),
-    )
+    start = spec.offset * spec.dtype.itemsize
+    return np.ndarray(spec.shape, spec.dtype.numpy, storage, start, spec.byte_strides)
 
 
 def broadcast(*shapes: Shape) -> Shape | None:

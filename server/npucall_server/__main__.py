@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
-import threading
 import traceback
 from typing import NoReturn
 
@@ -50,12 +50,24 @@ def serve(arguments: list[str]) -> ExitCode:
     except Exception:  # noqa: BLE001  # whatever it is, the log has it
         log.event("bug", traceback=traceback.format_exc())
         return ExitCode.BUG
-    asked_to_stop = threading.Event()
-    for number in signal.SIGTERM, signal.SIGINT:
-        signal.signal(number, lambda *_: asked_to_stop.set())
+    asked_to_stop = _stop_signals()
     server.start()
-    asked_to_stop.wait()
+    asked_to_stop.recv(1)
     return ExitCode.DRAINED if server.drain() else ExitCode.DRAIN_TIMEOUT
+
+
+def _stop_signals() -> socket.socket:
+    """A socket that has a byte once SIGTERM or SIGINT came.
+
+    The kernel may give a signal to any thread, and Python runs handlers in the main thread alone,
+    which a lock would keep asleep. The byte is written in the thread that got the signal.
+    """
+    reader, writer = socket.socketpair()
+    writer.settimeout(0)  # set_wakeup_fd wants it not to block
+    signal.set_wakeup_fd(writer.detach())
+    for number in signal.SIGTERM, signal.SIGINT:
+        signal.signal(number, lambda *_: None)
+    return reader
 
 
 def check_health(arguments: list[str]) -> int:

@@ -39,12 +39,11 @@ def assert_near(got: NDArray[Any], truth: Truth, kernel: Any, *, stepwise: bool 
     """
     values = truth.values()
     allowed = ulp(values, got.dtype) + SINGLE_NOISE * truth.sizes()
-    if np.dtype(kernel) == np.float16:
-        summed = any(len(parts) > 1 for parts in truth.elements.values())
-        if summed or got.dtype != np.float16:
-            allowed += truth.of_terms(lambda term: float(ulp(term, np.float16)))
-        if stepwise:
-            allowed += STEPWISE_HALF * truth.sizes()
+    summed = any(len(parts) > 1 for parts in truth.elements.values())
+    if np.dtype(kernel) != np.float32 and (summed or got.dtype != kernel):
+        allowed += truth.of_terms(lambda term: float(ulp(term, kernel)))
+    if np.dtype(kernel) == np.float16 and stepwise:
+        allowed += STEPWISE_HALF * truth.sizes()
     assert_within(got, values, allowed)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -160,6 +160,30 @@ class Operator(Generic[P, R]):
         """The formula's signature without ``whole``: inputs and attributes in C order."""
         signature = inspect.signature(self.formula)
         return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter, as Python binds them; defaults are left out.
+
+        Raises TypeError for what the formula's signature does not take.
+        """
+        bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        fits = len(bound) == len(args) + len(kwargs)
+        if fits and self._required <= bound.keys() <= self._known:
+            return bound
+        return dict(self.signature.bind(*args, **kwargs).arguments)  # says what does not fit
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.signature.parameters)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self._names)
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        parameters = self.signature.parameters.values()
+        return frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
 
     @cached_property
     def by_name(self) -> Mapping[str, Parameter]:

@@ -1,0 +1,170 @@
+"""The declarations: prototypes typed once more from the documents, and what is refused at import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from npucall.dtypes import FLOATS
+from npucall.errors import OperatorUnknownError
+from npucall.operators import CATALOGUE, rules
+from npucall.operators.catalogue import Catalogue, operators_of
+from npucall.operators.spec import Attribute, Input, Kind, Operator, Output, elementwise, operator
+from npucall.products import A2, A3
+
+from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, L1, OPERATORS, title
+
+KL_TARGET = (
+    "aclnnStatus aclnnKlDivTargetBackwardGetWorkspaceSize("
+    "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+    "int64_t reduction, bool logTarget, aclTensor* gradTarget, "
+    "uint64_t* workspaceSize, aclOpExecutor** executor);"
+)
+# operators.md 1.1, 1.2 and 1.3
+PROTOTYPES = [
+    (
+        KL,
+        "aclnnStatus aclnnKlDivBackwardGetWorkspaceSize("
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "int64_t reduction, bool logTarget, aclTensor* out, "
+        "uint64_t* workspaceSize, aclOpExecutor** executor);",
+    ),
+    (BUILTIN, KL_TARGET),
+    (COMMUNITY, KL_TARGET),
+    (DOCUMENTED, KL_TARGET),
+    (
+        L1,
+        "aclnnStatus aclnnL1LossBackwardGetWorkspaceSize("
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "int64_t reduction, aclTensor* gradInput, "
+        "uint64_t* workspaceSize, aclOpExecutor** executor);",
+    ),
+]
+
+
+@pytest.mark.parametrize(("declared", "prototype"), PROTOTYPES, ids=title)
+def test_a_declaration_has_the_c_prototype_of_the_documents(declared: Any, prototype: str) -> None:
+    assert declared.prototype == prototype
+
+
+def test_the_catalogue_finds_every_operator_and_no_other() -> None:
+    assert set(CATALOGUE) == set(OPERATORS)
+    assert {(found.name, found.variant) for found in CATALOGUE} == {
+        ("aclnnKlDivBackward", ""),
+        ("aclnnKlDivTargetBackward", "builtin"),
+        ("aclnnKlDivTargetBackward", "community"),
+        ("aclnnKlDivTargetBackward", "documented"),
+        ("aclnnL1LossBackward", ""),
+    }
+
+
+def test_the_catalogue_lists_operators_by_name_then_variant() -> None:
+    assert list(CATALOGUE) == [KL, BUILTIN, COMMUNITY, DOCUMENTED, L1]
+
+
+@pytest.mark.parametrize("declared", OPERATORS, ids=title)
+def test_the_catalogue_finds_an_operator_by_name_and_variant(declared: Any) -> None:
+    assert CATALOGUE.find(declared.name, declared.variant) is declared
+
+
+def test_the_default_variant_counts_only_where_there_are_several() -> None:
+    assert CATALOGUE.find("aclnnKlDivTargetBackward", "", "community") is COMMUNITY
+    assert CATALOGUE.find("aclnnKlDivBackward", "", "community") is KL
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("aclnnKlDiv", ""),
+        ("", ""),
+        ("aclnnKlDivTargetBackward", ""),
+        ("aclnnKlDivTargetBackward", "Builtin"),
+        ("aclnnKlDivBackward", "builtin"),
+    ],
+)
+def test_the_catalogue_refuses_what_it_does_not_have(name: str, variant: str) -> None:
+    with pytest.raises(OperatorUnknownError):
+        CATALOGUE.find(name, variant)
+
+
+def test_the_message_about_an_unknown_variant_names_those_that_there_are() -> None:
+    with pytest.raises(OperatorUnknownError, match="builtin, community, documented, found 'fast'"):
+        CATALOGUE.find("aclnnKlDivTargetBackward", "fast")
+
+
+def test_variants_are_named_as_far_as_a_product_has_them() -> None:
+    assert CATALOGUE.variants() == ("builtin", "community", "documented")
+    name = "aclnnKlDivTargetBackward"
+    assert CATALOGUE.variants_on(name, A2) == ("builtin", "community", "documented")
+    assert CATALOGUE.variants_on(name, A3) == ("builtin",)
+
+
+@pytest.mark.parametrize("variant", ["", "fast"])
+def test_the_catalogue_refuses_two_operators_of_one_name_and_variant(variant: str) -> None:
+    with pytest.raises(ValueError, match="declared twice"):
+        Catalogue([declared(variant), declared(variant)])
+
+
+def test_the_catalogue_takes_one_operator_twice() -> None:
+    one = declared("")
+    assert list(Catalogue([one, one])) == [one]  # a module may import another's operator
+
+
+def test_modules_whose_names_start_with_an_underscore_declare_no_operators() -> None:
+    names = {found.formula.__module__.rpartition(".")[2] for found in operators_of_the_package()}
+    assert names == {
+        "kl_div_backward",
+        "kl_div_target_backward_builtin",
+        "kl_div_target_backward_community",
+        "kl_div_target_backward_documented",
+        "l1_loss_backward",
+    }
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda whole, x: x,
+        lambda whole, x, mode, more: x,
+        lambda whole, mode, x: x,
+        lambda whole, x, kind: x,
+        lambda x, mode: x,
+    ],
+    ids=["too few", "too many", "another order", "another name", "no whole"],
+)
+def test_a_formula_whose_parameters_are_not_the_declared_ones_is_refused(formula: Any) -> None:
+    with pytest.raises(TypeError, match=r"\['x', 'mode'\] are declared"):
+        declared("", formula)
+
+
+def test_a_formula_takes_the_declared_inputs_and_attributes_behind_whole() -> None:
+    assert list(declared("").signature.parameters) == ["x", "mode"]
+
+
+def test_a_parameter_in_snake_case_is_printed_in_the_camel_case_of_c() -> None:
+    assert declared("").prototype == (
+        "aclnnStatus aclnnCopyGetWorkspaceSize(const aclTensor* x, int64_t mode, "
+        "aclTensor* gradOut, uint64_t* workspaceSize, aclOpExecutor** executor);"
+    )
+
+
+def declared(variant: str, formula: Any = lambda whole, x, mode=0: x) -> Operator[..., Any]:
+    declare = operator(
+        "aclnnCopy",
+        Input("x", "what is copied"),
+        Attribute("mode", Kind.INT64, "ignored"),
+        Output("grad_out", "the copy", shape="x", dtype="x"),
+        variant=variant,
+        products={A2: FLOATS},
+        checks=(rules.present("x", "grad_out"),),
+        kernel_dtype=rules.dtype_found("x"),
+        over=elementwise("x"),
+        source="this test",
+    )
+    return declare(formula)
+
+
+def operators_of_the_package() -> list[Operator[..., Any]]:
+    from npucall import operators
+
+    return list(operators_of(operators.__name__, operators.__path__))

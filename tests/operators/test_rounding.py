@@ -1,0 +1,139 @@
+"""Where FLOAT16 overflows, underflows and rounds: the places that operators.md names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from .running import COMMUNITY, DOCUMENTED, KL, L1, MASKED, run, title
+
+HALF, SINGLE, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
+INF = float("inf")
+
+
+def tensors(g: Any, s: Any, t: Any, dtype: Any = HALF) -> dict[str, Any]:
+    return {
+        "grad_output": np.array(g, dtype),
+        "self": np.array(s, dtype),
+        "target": np.array(t, dtype),
+    }
+
+
+def test_a_product_beyond_float16_is_infinite_without_a_mean() -> None:
+    assert run(KL, tensors([300], [0], [300]), reduction=0)[0] == -INF  # 90000 > 65504
+
+
+def test_a_product_beyond_float16_is_finite_once_the_mean_brings_it_back() -> None:
+    found = run(KL, tensors([300] * 3, [0] * 3, [300] * 3), reduction=1)
+    np.testing.assert_array_equal(found, [-30000] * 3)  # 90000 / 3; the A2 itself answers -inf
+
+
+def test_an_exponential_beyond_float16_is_finite_once_the_mean_brings_it_back() -> None:
+    found = run(KL, tensors([1] * 4, [0] * 4, [12] * 4), reduction=1, log_target=True)
+    np.testing.assert_array_equal(found, [-40704] * 4)  # e^12 / 4 = 40688.7, in steps of 32
+
+
+def test_an_exponential_beyond_float16_is_infinite_without_a_mean() -> None:
+    assert run(KL, tensors([1], [0], [12]), reduction=0, log_target=True)[0] == -INF
+
+
+@pytest.mark.parametrize("operator", MASKED, ids=title)
+def test_an_exponential_beyond_float16_stays_infinite_where_every_step_rounds(operator: Any) -> None:
+    found = run(operator, tensors([1] * 4, [0] * 4, [12] * 4), reduction=1, log_target=True)
+    np.testing.assert_array_equal(found, [INF] * 4)  # e^12 = 162755 before the mean comes
+
+
+def test_the_same_exponential_is_finite_in_bfloat16() -> None:
+    found = run(COMMUNITY, tensors([1] * 4, [0] * 4, [12] * 4, BF16), reduction=1, log_target=True)
+    # 13 * e^12 / 4 = 528953, in steps of 4096
+    np.testing.assert_array_equal(found.astype(SINGLE), [528384] * 4)
+
+
+@pytest.mark.parametrize("power", [-24, -20, -15])
+def test_subnormal_products_of_float16_survive(power: int) -> None:
+    found = run(KL, tensors([2.0 ** (power + 8)], [0], [2.0**-8]), reduction=0)
+    assert found[0] == -(2.0**power)
+
+
+def test_half_of_the_least_subnormal_of_float16_rounds_to_zero() -> None:
+    assert run(KL, tensors([2.0**-17], [0], [2.0**-8]), reduction=0)[0] == 0  # 2^-25, a tie
+
+
+def test_elements_of_three_float16_inputs_are_rounded_before_they_are_summed() -> None:
+    given = tensors([1, 1, 1, 1], [0], [2048, 1, 1, 1])
+    given["target"] *= HALF(1 + 2**-10)  # 2050, and three times 1.0009765625
+    wide = {"out": np.empty(1, SINGLE)}
+    # Products: 2050 * 1.0009765625 = 2052.0019... becomes 2052, 1.0019540786... becomes 1.001953125
+    given["grad_output"][:] = HALF(1 + 2**-10)
+    # The sum 2055.005859375 is in FLOAT16, whose step is 2 there, 2056.
+    assert run(KL, given, wide, reduction=0)[0] == -2056
+
+
+def test_one_float_input_among_float16_ones_keeps_the_sum_in_float() -> None:
+    given = tensors([1, 1, 1, 1], [0], [2048, 1, 1, 1])
+    given["grad_output"] = given["grad_output"].astype(SINGLE)
+    assert run(KL, given, {"out": np.empty(1, SINGLE)}, reduction=0)[0] == -2051
+
+
+def test_a_float_output_shows_the_float16_rounding_of_three_float16_inputs() -> None:
+    given = tensors([3.3], [0], [0.7])  # 3.30078125 * 0.7001953125 = 2.3111916
+    found = run(KL, given, {"out": np.empty(1, SINGLE)}, reduction=0)
+    assert found[0] == np.float32(-2.310546875)  # the nearest of FLOAT16, in steps of 2^-9
+
+
+def test_a_sum_beyond_float16_is_infinite_in_a_float_output() -> None:
+    given = tensors([1, 1], [0], [40000, 40000])
+    assert run(KL, given, {"out": np.empty(1, SINGLE)}, reduction=0)[0] == -INF
+
+
+def test_bfloat16_is_rounded_once_after_the_sum() -> None:
+    # 256 + 1 + 1 is 258 in BFLOAT16; rounded after each step it would stay at 256.
+    given = tensors([1, 1, 1], [0], [256, 1, 1], BF16)
+    assert run(KL, given, reduction=0)[0] == -258
+
+
+def test_l1_compares_after_the_conversion_to_the_promoted_dtype() -> None:
+    given = tensors([1, 1], [2048, 2048], [0, 0])
+    given["target"] = np.array([2049, 2051], np.int32)  # 2049 is 2048 in FLOAT16, 2051 is 2052
+    np.testing.assert_array_equal(run(L1, given, reduction=0), [0, -1])
+
+
+def test_l1_compares_integers_exactly_beside_a_float() -> None:
+    given = tensors([1], [2048], [0], SINGLE)
+    given["target"] = np.array([2049], np.int32)
+    assert run(L1, given, reduction=0)[0] == -1
+
+
+def test_l1_turns_a_bfloat16_beside_a_float16_into_float() -> None:
+    given = tensors([1], [1.0009765625], [0])  # 1 + 2^-10, which is 1 in BFLOAT16
+    given["target"] = np.array([1], BF16)
+    found = run(L1, given, reduction=0)
+    assert (found.dtype, found[0]) == (SINGLE, 1)
+
+
+def test_l1_rounds_to_the_promoted_dtype_before_a_wider_output() -> None:
+    given = tensors([1] * 3, [1] * 3, [0] * 3)
+    found = run(L1, given, {"grad_input": np.empty(3, SINGLE)}, reduction=1)
+    np.testing.assert_array_equal(found, [0.333251953125] * 3)  # 1365 * 2^-12, FLOAT16's third
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64, np.complex128], ids=title)
+def test_l1_casts_its_gradient_to_a_double_or_complex_output(dtype: Any) -> None:
+    found = run(L1, tensors([2], [1], [0], SINGLE), {"grad_input": np.empty(1, dtype)}, reduction=0)
+    assert (found.dtype, found[0]) == (dtype, 2)
+
+
+def test_the_mean_factor_of_the_community_variant_is_rounded_to_float16() -> None:
+    # FLOAT16(1/3) = 0.333251953125 exactly; g (t + 1 - s) e^t = 1 * (0 + 1 - 0) * 1
+    found = run(COMMUNITY, tensors([1] * 3, [0] * 3, [0] * 3), reduction=1, log_target=True)
+    np.testing.assert_array_equal(found.astype(np.float64), [0.333251953125] * 3)
+
+
+def test_documented_divides_by_the_first_extent_of_target_before_it_is_stretched() -> None:
+    # target (1, 3), stretched to (2, 3): divided by 1. 6 * (ln 1 + 1 - 0) = 6.
+    given = tensors(np.full((2, 3), 6), np.zeros((2, 3)), np.ones((1, 3)), SINGLE)
+    np.testing.assert_array_equal(run(DOCUMENTED, given, reduction=1), np.full((2, 3), 6))
+    np.testing.assert_array_equal(run(COMMUNITY, given, reduction=1), np.full((2, 3), 1))

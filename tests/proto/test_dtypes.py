@@ -1,0 +1,134 @@
+"""npucall.dtypes: the table against ACL's and the proto's; promotion and casting."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npucall import dtypes
+from npucall.dtypes import BY_NUMPY, BY_WIRE, DTYPES, DType, can_cast, promote
+from npucall.v1.tensor_pb2 import DataType
+
+# aclDataType as cann-abi.md 3.1 lists it, without STRING, COMPLEX32, HIFLOAT8 (NumPy has none of
+# them) and the packed types: code, bytes, NumPy type.
+ACL: dict[str, tuple[int, int, Any]] = {
+    "FLOAT": (0, 4, np.float32),
+    "FLOAT16": (1, 2, np.float16),
+    "INT8": (2, 1, np.int8),
+    "INT32": (3, 4, np.int32),
+    "UINT8": (4, 1, np.uint8),
+    "INT16": (6, 2, np.int16),
+    "UINT16": (7, 2, np.uint16),
+    "UINT32": (8, 4, np.uint32),
+    "INT64": (9, 8, np.int64),
+    "UINT64": (10, 8, np.uint64),
+    "DOUBLE": (11, 8, np.float64),
+    "BOOL": (12, 1, np.bool_),
+    "COMPLEX64": (16, 8, np.complex64),
+    "COMPLEX128": (17, 16, np.complex128),
+    "BF16": (27, 2, ml_dtypes.bfloat16),
+    "FLOAT8_E5M2": (35, 1, ml_dtypes.float8_e5m2),
+    "FLOAT8_E4M3FN": (36, 1, ml_dtypes.float8_e4m3fn),
+    "FLOAT8_E8M0": (37, 1, ml_dtypes.float8_e8m0fnu),
+}
+
+# Upper triangle of the table in operators.md 0.4, a line a type, from the type itself on.
+PROMOTION = """
+FLOAT   FLOAT FLOAT DOUBLE FLOAT FLOAT FLOAT FLOAT FLOAT FLOAT FLOAT
+FLOAT16 FLOAT16 DOUBLE FLOAT FLOAT16 FLOAT16 FLOAT16 FLOAT16 FLOAT16 FLOAT16
+DOUBLE  DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE
+BF16    BF16 BF16 BF16 BF16 BF16 BF16 BF16
+INT8    INT8 INT16 INT16 INT32 INT64 INT8
+UINT8   UINT8 INT16 INT32 INT64 UINT8
+INT16   INT16 INT32 INT64 INT16
+INT32   INT32 INT64 INT32
+INT64   INT64 INT64
+BOOL    BOOL
+"""
+ROWS = [line.split() for line in PROMOTION.strip().splitlines()]
+ORDER = [row[0] for row in ROWS]
+PROMOTED = [
+    (row[0], column, cell)
+    for index, row in enumerate(ROWS)
+    for column, cell in zip(ORDER[index:], row[1:], strict=True)
+]
+
+
+def named(name: str) -> DType:
+    dtype: DType = getattr(dtypes, name)
+    return dtype
+
+
+def test_the_table_has_the_codes_and_sizes_of_acl() -> None:
+    assert {d.name: (d.acl, d.itemsize) for d in DTYPES} == {n: row[:2] for n, row in ACL.items()}
+
+
+@pytest.mark.parametrize("name", ACL)
+def test_a_dtype_is_found_by_its_numpy_type(name: str) -> None:
+    assert BY_NUMPY[np.dtype(ACL[name][2])] is named(name)
+
+
+def test_the_proto_lists_the_table_with_codes_that_are_one_more() -> None:
+    listed = {name: value for name, value in DataType.items() if value}
+    assert listed == {f"DATA_TYPE_{name}": row[0] + 1 for name, row in ACL.items()}
+
+
+def test_every_value_of_the_proto_but_unspecified_finds_its_dtype() -> None:
+    found = {value: f"DATA_TYPE_{dtype.name}" for value, dtype in BY_WIRE.items()}
+    assert found == {value: name for name, value in DataType.items() if value}
+
+
+def test_what_a_dtype_has_on_the_wire_is_its_key() -> None:
+    assert all(BY_WIRE[dtype.wire] is dtype for dtype in DTYPES)
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), PROMOTED)
+def test_two_types_promote_as_opbase_does_in_either_order(
+    first: str, second: str, expected: str
+) -> None:
+    assert promote(named(first), named(second)) is named(expected)
+    assert promote(named(second), named(first)) is named(expected)
+
+
+@pytest.mark.parametrize("name", ["UINT16", "UINT32", "UINT64", "FLOAT8_E5M2", "FLOAT8_E8M0"])
+def test_a_type_outside_the_table_promotes_with_itself_alone(name: str) -> None:
+    others = [dtype for dtype in DTYPES if dtype is not named(name)]
+    assert promote(named(name), named(name)) is named(name)
+    assert {promote(named(name), other) for other in others} == {None}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("COMPLEX64", "FLOAT", "COMPLEX64"),
+        ("COMPLEX64", "FLOAT16", "COMPLEX64"),
+        ("COMPLEX64", "INT64", "COMPLEX64"),
+        ("COMPLEX64", "DOUBLE", "COMPLEX128"),
+        ("COMPLEX64", "COMPLEX128", "COMPLEX128"),
+        ("COMPLEX128", "FLOAT", "COMPLEX128"),
+    ],
+)
+def test_complex_types_promote_by_the_precision_of_both(
+    first: str, second: str, expected: str
+) -> None:
+    assert promote(named(first), named(second)) is named(expected)
+    assert promote(named(second), named(first)) is named(expected)
+
+
+def test_casting_is_refused_from_complex_to_real_from_float_to_int_and_to_bool_alone() -> None:
+    complexes = {"COMPLEX64", "COMPLEX128"}
+    integers = {name for name in ACL if "INT" in name}
+    floats = {name for name in ACL if name.startswith(("FLOAT", "BF16", "DOUBLE"))}
+    refused = {
+        (source, target)
+        for source, target in itertools.product(ACL, ACL)
+        if (source in complexes and target not in complexes)
+        or (source in floats and target in integers)
+        or (target == "BOOL" and source != "BOOL")
+    }
+    pairs = itertools.product(DTYPES, DTYPES)
+    assert {(s.name, t.name) for s, t in pairs if not can_cast(s, t)} == refused

@@ -1,0 +1,157 @@
+"""npucall.framing against the generated classes: what we write they read, and the other way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from npucall.errors import MessageError
+from npucall.framing import join_request, join_response, split_request, split_response
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+
+ALIGNMENT = 16  # the proto promises it to senders that pad
+
+storages = st.lists(st.binary(max_size=300), max_size=4)
+calls = st.builds(
+    pb.Call,
+    operator=st.text(max_size=20),
+    variant=st.text(max_size=20),
+    arguments=st.lists(
+        st.builds(pb.Argument, name=st.text(max_size=5), integer=st.integers(-(2**63), 2**63 - 1)),
+        max_size=3,
+    ),
+)
+
+
+@given(calls, storages)
+def test_the_class_reads_the_request_that_we_join(call: pb.Call, storage: list[bytes]) -> None:
+    request = pb.ExecuteRequest.FromString(join_request(call.SerializeToString(), storage))
+    assert request.call == call
+    assert [entry.data for entry in request.storage] == storage
+
+
+@given(calls, storages)
+def test_we_split_the_request_that_the_class_writes(call: pb.Call, storage: list[bytes]) -> None:
+    entries = [tensor_pb2.Storage(data=data) for data in storage]
+    request = pb.ExecuteRequest(call=call, storage=entries)
+    split = split_request(request.SerializeToString())
+    assert pb.Call.FromString(split.call) == call
+    assert split.storage == storage
+
+
+@given(st.text(), st.integers(0, 2**64 - 1), storages)
+def test_the_class_reads_the_response_that_we_join(
+    variant: str, spent: int, storage: list[bytes]
+) -> None:
+    reply, timings = pb.Reply(variant=variant), pb.Timings(run_ns=spent)
+    joined = join_response(reply.SerializeToString(), timings.SerializeToString(), storage)
+    response = pb.ExecuteResponse.FromString(joined)
+    assert (response.reply, response.timings) == (reply, timings)
+    assert [entry.data for entry in response.storage] == storage
+
+
+@given(st.text(), st.integers(0, 2**64 - 1), storages)
+def test_we_split_the_response_that_the_class_writes(
+    variant: str, spent: int, storage: list[bytes]
+) -> None:
+    reply, timings = pb.Reply(variant=variant), pb.Timings(run_ns=spent)
+    entries = [tensor_pb2.Storage(data=data) for data in storage]
+    response = pb.ExecuteResponse(reply=reply, timings=timings, storage=entries)
+    split = split_response(response.SerializeToString())
+    assert pb.Reply.FromString(split.reply) == reply
+    assert pb.Timings.FromString(split.timings) == timings
+    assert split.storage == storage
+
+
+# Around 128 and 16384 a length takes one byte more.
+@given(st.binary(max_size=200), st.lists(st.sampled_from([0, 1, 100, 130, 16380]), max_size=4))
+@example(b"", [*range(96, 132)])
+@example(b"", [*range(16350, 16390)])
+def test_every_data_starts_at_a_multiple_of_16(call: bytes, sizes: list[int]) -> None:
+    message = join_request(call, [bytes(size) for size in sizes])
+    base = np.frombuffer(message, np.uint8).ctypes.data
+    views = [np.frombuffer(data, np.uint8) for data in split_request(message).storage if len(data)]
+    assert [(view.ctypes.data - base) % ALIGNMENT for view in views] == [0] * len(views)
+
+
+def test_storages_are_views_of_the_message() -> None:
+    message = join_request(b"", [b"\1\2\3"])
+    (storage,) = split_request(message).storage
+    assert storage.obj is message
+
+
+def test_padding_is_less_than_the_alignment_and_a_length() -> None:
+    assert len(join_request(b"", [b"x"])) < 2 * ALIGNMENT
+
+
+def test_storage_may_be_any_buffer() -> None:
+    sent = [b"ab", bytearray(b"cd"), memoryview(b"ef")]
+    assert split_request(join_request(b"", sent)).storage == sent
+
+
+def test_a_request_without_a_call_has_an_empty_one() -> None:
+    assert split_request(b"") == (b"", [])
+
+
+@pytest.mark.parametrize("storage", [b"\x12\x00", b"\x12\x02\x0a\x00", b"\x12\x02\x78\x01"])
+def test_a_storage_without_data_is_refused_though_the_class_takes_it(storage: bytes) -> None:
+    pb.ExecuteRequest.FromString(storage)
+    with pytest.raises(MessageError, match="ExecuteRequest: .* a storage without data"):
+        split_request(storage)
+
+
+def test_bytes_of_two_calls_cannot_make_one_field() -> None:
+    # `operator` of 5 bytes, of which the first part of the call has 1 and the second 4.
+    message = b"\x0a\x03\x0a\x05a" + b"\x0a\x04bcde"
+    with pytest.raises(DecodeError):
+        pb.ExecuteRequest.FromString(message)
+    with pytest.raises(MessageError):
+        split_request(message)
+
+
+def test_a_tag_of_more_bytes_than_32_bits_need_is_refused() -> None:
+    message = b"\xa8\x80\x80\x80\x80\x00\x01"  # field 5, a number, its tag in 6 bytes
+    with pytest.raises(DecodeError):
+        pb.ExecuteRequest.FromString(message)
+    with pytest.raises(MessageError, match="a number that does not end"):
+        split_request(message)
+
+
+@pytest.mark.parametrize("prefix", [b"", b"\x7a\x00"], ids=["top level", "in a storage"])
+@pytest.mark.parametrize("depth", [1, 99, 100, 101])
+def test_groups_nest_as_deep_as_the_class_lets_them(prefix: bytes, depth: int) -> None:
+    message = prefix + b"\x2b" * depth + b"\x2c" * depth  # field 5 starts and ends
+    if prefix:
+        message = (
+            pb.ExecuteRequest(  # the class writes the length
+                storage=[tensor_pb2.Storage(padding=message)]
+            ).SerializeToString()[:1]
+            + _length(message)
+        )
+    accepted = _accepts(message)
+    assert accepted is (depth + bool(prefix) <= 100)
+    if accepted:
+        split_request(message)
+    else:
+        with pytest.raises(MessageError, match="wire type 3 out of place"):
+            split_request(message)
+
+
+def _length(data: bytes) -> bytes:
+    return bytes([len(data)]) + data if len(data) < 128 else _two_bytes(len(data)) + data
+
+
+def _two_bytes(length: int) -> bytes:
+    return bytes([length & 127 | 128, length >> 7])
+
+
+def _accepts(message: bytes) -> bool:
+    try:
+        pb.ExecuteRequest.FromString(message)
+    except DecodeError:
+        return False
+    return True
