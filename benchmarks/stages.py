@@ -15,8 +15,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
 from npucall_client import arguments
 from npucall_server.executor import Turns, _Turn
-from npucall_server.handling import Record
-from npucall_server.log import Log
+from npucall_server.log import Log, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

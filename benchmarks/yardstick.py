@@ -95,9 +95,7 @@ class YardstickClient:
 @contextmanager
 def running_yardstick() -> Iterator[str]:
     """The address of a yardstick server in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, __file__], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
     try:
         if process.stdout is None:
             raise RuntimeError("the yardstick has no output")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from npucall.dtypes import AnyArray
-    from npucall.operators.spec import Parameter
+    from npucall.operators.spec import Argument, Parameter
     from npucall.replies import Reply
     from npucall.tensors import Buffer
 
@@ -160,7 +160,7 @@ def _output(request: Request, name: str, value: Any) -> tuple[Any, ...]:
 @lru_cache(1024)
 def _encode(operator: str, variant: str, items: tuple[tuple[Any, ...], ...]) -> bytes:
     """The bytes of a call, from values that can be a key; kept, since callers repeat calls."""
-    arguments: dict[str, calls.Argument] = {}
+    arguments: dict[str, Argument] = {}
     stored = []
     for name, *item in items:
         if len(item) <= 2:  # noqa: PLR2004  # an attribute, or absent

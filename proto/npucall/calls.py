@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
@@ -17,7 +16,7 @@ from npucall.errors import (
     TensorLayoutError,
 )
 from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Attribute, Kind, Operator
+from npucall.operators.spec import Argument, Attribute, Call, Kind
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
@@ -26,25 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.operators.catalogue import Catalogue
-    from npucall.operators.spec import Parameter
+    from npucall.operators.spec import Operator, Parameter
     from npucall.products import Product
-
-Argument: TypeAlias = "TensorSpec | int | bool | None"
-"""A tensor, the value of an attribute, or a null pointer."""
 
 MAX_CALL_BYTES = 64 * 1024
 _CACHED_CALLS = 1024
 _CACHED_CALL_BYTES = 8 * 1024
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a caller asks for, without data. What is not mentioned is not in ``arguments``."""
-
-    operator: Operator[Any, Any]
-    arguments: Mapping[str, Argument]
-    stored: tuple[str, ...] = ()
-    """The tensors whose storage follows the call, in that order."""
 
 
 class PreparedCalls:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from npucall.calls import Call
 from npucall.dtypes import BOOL, BY_NUMPY, DOUBLE, FLOAT
 from npucall.operators import CATALOGUE
 from npucall.operators.prepare import Prepared, prepare
+from npucall.operators.spec import Call
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec, view
 

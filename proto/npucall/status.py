@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from urllib.parse import quote
+
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
@@ -23,21 +26,32 @@ REQUEST_ID = "npucall-request-id"
 """Metadata key by which a caller names a call."""
 
 _DOMAIN = "npucall"
-_MAX_DRIVER_BYTES = 2048
-_MAX_MESSAGE_BYTES = 2048
-"""Trailers have a soft limit of 8 KiB; the whole text stands in the server's log."""
+_MAX_TEXT_BYTES = 2048
+_MAX_TRAILER_BYTES = 7 * 1024
+"""gRPC has a soft limit of 8 KiB for all trailers; the whole text stands in the server's log."""
 _CODES = {code.value[0]: code for code in StatusCode}
 
 
 def to_status(error: NpucallError) -> Status:
-    """The error as ``google.rpc.Status``: code, sentence, and details for programs."""
-    message = cut(str(error), _MAX_MESSAGE_BYTES)
+    """The error as ``google.rpc.Status``: code, sentence, and details for programs.
+
+    Texts are cut, so that the trailers stay below gRPC's limit whatever was said or quoted.
+    """
+    limit = _MAX_TEXT_BYTES
+    while _trailer_bytes(status := _to_status(error, limit)) > _MAX_TRAILER_BYTES and limit:
+        limit //= 2
+    return status
+
+
+def _to_status(error: NpucallError, limit: int) -> Status:
+    message = cut(str(error), limit)
     status = Status(code=error.code.value[0], message=message)
-    info = ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=_metadata(error))
+    info = ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=_metadata(error, limit))
     status.details.add().Pack(info)
     if error.parameters:
         violations = [
-            BadRequest.FieldViolation(field=name, description=message) for name in error.parameters
+            BadRequest.FieldViolation(field=cut(name, limit), description=message)
+            for name in error.parameters
         ]
         status.details.add().Pack(BadRequest(field_violations=violations))
     if error.retry_after is not None:
@@ -52,31 +66,26 @@ def from_status(code: StatusCode, message: str, trailer: bytes | None) -> Npucal
 
     Without a trailer of npucall's (gRPC itself, or a proxy, answered) the code decides.
     """
-    try:
-        status = Status.FromString(trailer or b"")
-    except DecodeError:
-        status = Status()
-    info, violations, retry = ErrorInfo(), BadRequest(), RetryInfo()
-    for detail in status.details:
-        for part in info, violations, retry:
-            detail.Unpack(part)
+    status, info, violations, retry = Status(), ErrorInfo(), BadRequest(), RetryInfo()
+    with suppress(DecodeError):  # what was read until then counts
+        status.ParseFromString(trailer or b"")
+        for detail in status.details:
+            for part in info, violations, retry:
+                detail.Unpack(part)
     if info.domain != _DOMAIN:
         return _of_code(code, message)
-    details = dict(info.metadata)
-    aclnn_status = details.pop("aclnn_status", None)
-    details.pop("aclnn_name", None)
-    details.pop("parameter", None)
-    delay = retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None
     kind = BY_REASON.get(info.reason)
-    if kind is None:  # a newer server: the closest that this client knows
-        kind = type(_of_code(code, message))
-    return kind(
-        status.message,
-        parameter=tuple(violation.field for violation in violations.field_violations),
-        aclnn_status=int(aclnn_status) if aclnn_status else None,
-        retry_after=delay,
-        **details,
-    )
+    # Of a newer server: the closest that this client knows.
+    error = kind(status.message) if kind else _of_code(code, status.message)
+    error.parameters = tuple(violation.field for violation in violations.field_violations)
+    error.details = dict(info.metadata)
+    for attribute in "aclnn_name", "parameter":
+        error.details.pop(attribute, None)
+    with suppress(ValueError):
+        error.aclnn_status = int(error.details.pop("aclnn_status", ""))
+    if retry.HasField("retry_delay"):
+        error.retry_after = retry.retry_delay.ToNanoseconds() / 1e9
+    return error
 
 
 def cut(text: str, limit: int) -> str:
@@ -84,13 +93,18 @@ def cut(text: str, limit: int) -> str:
     return text.encode()[:limit].decode(errors="ignore")
 
 
-def _metadata(error: NpucallError) -> dict[str, str]:
-    metadata = {key: cut(value, _MAX_DRIVER_BYTES) for key, value in error.details.items()}
+def _trailer_bytes(status: Status) -> int:
+    """Bytes of the trailers at worst: the status in base64, its message in percent signs."""
+    return status.ByteSize() * 4 // 3 + len(quote(status.message))
+
+
+def _metadata(error: NpucallError, limit: int) -> dict[str, str]:
+    metadata = {key: cut(value, limit) for key, value in error.details.items()}
     if error.aclnn_status is not None:
         metadata["aclnn_status"] = str(int(error.aclnn_status))
         metadata["aclnn_name"] = error.aclnn_name or ""
     if error.parameter is not None:
-        metadata["parameter"] = error.parameter
+        metadata["parameter"] = cut(error.parameter, limit)
     return metadata
 
 

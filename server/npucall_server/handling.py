@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 import traceback
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import grpc
 
 from npucall import status
 from npucall.errors import InternalError, NpucallError
+from npucall_server.log import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,28 +20,6 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
 
 _MAX_REQUEST_ID = 128
-
-
-@dataclass(slots=True)
-class Record:
-    """What the log says about a call; methods fill in what they find out."""
-
-    method: str
-    request_id: str
-    peer: str
-    operator: str = ""
-    variant: str = ""
-    request_bytes: int = 0
-    response_bytes: int = 0
-    decode_ns: int = 0
-    check_ns: int = 0
-    queue_ns: int = 0
-    run_ns: int = 0
-    encode_ns: int = 0
-    total_ns: int = 0
-    reason: str = "OK"
-    message: str = ""
-    traceback: str = ""
 
 
 class Method(Protocol):

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TextIO
-
-if TYPE_CHECKING:
-    from npucall_server.handling import Record
+from typing import Literal, TextIO
 
 _text = json.JSONEncoder(ensure_ascii=False).encode
+
+
+@dataclass(slots=True)
+class Record:
+    """What the log says about a call; methods fill in what they find out."""
+
+    method: str
+    request_id: str
+    peer: str
+    operator: str = ""
+    variant: str = ""
+    request_bytes: int = 0
+    response_bytes: int = 0
+    decode_ns: int = 0
+    check_ns: int = 0
+    queue_ns: int = 0
+    run_ns: int = 0
+    encode_ns: int = 0
+    total_ns: int = 0
+    reason: str = "OK"
+    message: str = ""
+    traceback: str = ""
 
 
 class Log:

@@ -146,7 +146,9 @@ class ServerSettings(BaseSettings):
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
         left_out = {"config", "print_settings"}
         values = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
-        return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
+        return "".join(
+            f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
+        )
 
     @classmethod
     def settings_customise_sources(

@@ -16,6 +16,7 @@ from npucall.operators.kl_div_target_backward_community import kl_div_target_bac
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.prepare import Prepared, prepare
+from npucall.operators.spec import Operator
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 
@@ -24,7 +25,6 @@ from . import naive
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall.operators.spec import Operator
     from numpy.typing import NDArray
 
 Tensors = dict[str, Any]
@@ -103,7 +103,7 @@ def title(value: Any) -> str | None:
     """The id of a parametrised operator or dtype."""
     if isinstance(value, type):
         return value.__name__
-    return getattr(value, "title", None)
+    return value.title if isinstance(value, Operator) else None
 
 
 def sample(

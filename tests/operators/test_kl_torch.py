@@ -12,6 +12,8 @@ from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, attributes_of, title
 from .torch_truth import drawn, kl_gradient, torch
 
 NONE, MEAN, SUM, BATCHMEAN = range(4)
+# torch warns that its "mean" will change some day.
+pytestmark = pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 
 # self, target
 STRETCHED = {

@@ -100,7 +100,7 @@ def test_a_request_without_a_call_has_an_empty_one() -> None:
 @pytest.mark.parametrize("storage", [b"\x12\x00", b"\x12\x02\x0a\x00", b"\x12\x02\x78\x01"])
 def test_a_storage_without_data_is_refused_though_the_class_takes_it(storage: bytes) -> None:
     pb.ExecuteRequest.FromString(storage)
-    with pytest.raises(MessageError, match="ExecuteRequest: .* a storage without data"):
+    with pytest.raises(MessageError, match=r"ExecuteRequest: .* a storage without data"):
         split_request(storage)
 
 

@@ -10,9 +10,9 @@ from npucall.tensors import TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.calls import Call
     from npucall.dtypes import DType
     from npucall.operators.catalogue import Catalogue
+    from npucall.operators.spec import Call
     from npucall.products import Product
     from npucall.tensors import Shape
 

@@ -19,9 +19,9 @@ from npucall.tensors import TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npucall.calls import Call
     from npucall.dtypes import DType
     from npucall.operators.catalogue import Catalogue
+    from npucall.operators.spec import Call
     from npucall.products import Product
     from npucall.tensors import Buffer
 

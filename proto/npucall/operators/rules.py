@@ -72,8 +72,11 @@ def supported(*names: str, blames: tuple[str, ...] = ()) -> Rule:
         for name in names:
             known = draft.tensor(name) is not None or name not in draft.operator.by_name
             if known and draft.dtype(name) not in allowed:
+                blamed, found = name, f"{draft.dtype(name)}"
+                if blames:
+                    blamed, found = _list(blames), f"{found} ({name})"
                 raise DTypeError(
-                    f"{name}: expected {_expected(draft)}, found {draft.dtype(name)}",
+                    f"{blamed}: expected {_expected(draft)}, found {found}",
                     parameter=blames or name,
                     aclnn_status=PARAM_INVALID,
                 )

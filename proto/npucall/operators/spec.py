@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npucall.operators.draft import Draft
     from npucall.operators.rules import Rule
     from npucall.products import Product
-    from npucall.tensors import Shape
+    from npucall.tensors import Shape, TensorSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,6 +81,9 @@ class Attribute:
         """The type in the C prototype."""
         return self.kind.value
 
+
+Argument: TypeAlias = "TensorSpec | Value | None"
+"""What a call gives for a parameter: a tensor, the value of an attribute, or a null pointer."""
 
 Parameter: TypeAlias = Input | Output | Attribute
 
@@ -235,6 +238,16 @@ class Operator(Generic[P, R]):
         own = [f"{p.c_type} {c_name(p.name)}" for p in self.parameters]
         listed = ", ".join([*own, "uint64_t* workspaceSize", "aclOpExecutor** executor"])
         return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a caller asks for, without data. What is not mentioned is not in ``arguments``."""
+
+    operator: Operator[Any, Any]
+    arguments: Mapping[str, Argument]
+    stored: tuple[str, ...] = ()
+    """The tensors whose storage follows the call, in that order."""
 
 
 def operator(  # a declaration has as many parts as an operator

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.replies import ServerIdentity
     from npucall_server.executor import Executor
-    from npucall_server.handling import Method, Record
+    from npucall_server.handling import Method
+    from npucall_server.log import Record
     from npucall_server.settings import ServerSettings
 
 NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name

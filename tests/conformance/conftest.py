@@ -1,0 +1,27 @@
+"""The suite of every device: also where no server is installed, against NPUCALL_TARGET."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import npucall_client
+import pytest
+from npucall_client.settings import target_of_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_client import Client
+
+HAS_SERVER = find_spec("npucall_server") is not None or target_of_environment() is not None
+
+
+@pytest.fixture(params=["local", "server"] if HAS_SERVER else ["local"], scope="session")
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of this process, then one of a real server over a real socket."""
+    target = "local:"
+    if request.param == "server":
+        target = request.getfixturevalue("npucall_server")
+    with npucall_client.connect(target) as connected:
+        yield connected

@@ -1,0 +1,73 @@
+"""Calls below the Python client: any spec, any message, through the same transports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall import calls, framing
+from npucall.dtypes import FLOAT
+from npucall.tensors import TensorSpec
+from npucall_client.arguments import Request
+
+if TYPE_CHECKING:
+    from npucall.calls import Argument
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client import Client
+
+Arguments = dict[str, "Argument"]
+
+KL, L1, KL_TARGET = "aclnnKlDivBackward", "aclnnL1LossBackward", "aclnnKlDivTargetBackward"
+INPUTS = ("grad_output", "self", "target")
+OUTPUTS = {KL: "out", L1: "grad_input", KL_TARGET: "grad_target"}
+# Every operator by name and variant.
+OPERATORS = (
+    (KL, ""),
+    (L1, ""),
+    (KL_TARGET, "builtin"),
+    (KL_TARGET, "community"),
+    (KL_TARGET, "documented"),
+)
+SHAPE = (2, 3)
+
+
+def valid(operator: str, **changes: Argument) -> Arguments:
+    """Arguments of a call that passes every rule, but for the changes: all FLOAT of one shape."""
+    tensors = (*INPUTS, OUTPUTS[operator])
+    arguments: Arguments = {name: TensorSpec(FLOAT, SHAPE) for name in tensors}
+    return arguments | {"reduction": 1} | changes
+
+
+def plan(client: Client, operator: str, variant: str, arguments: Arguments) -> pb.PlanResponse:
+    """Phase one of a call that the typed client cannot express."""
+    return plan_bytes(client, calls.encode(operator, variant, arguments, stored(arguments)))
+
+
+def plan_bytes(client: Client, call: bytes) -> pb.PlanResponse:
+    return client._transport.plan(Request("raw", call), 30, "")
+
+
+def execute(
+    client: Client, operator: str, variant: str, arguments: Arguments
+) -> framing.Response:
+    """The call with zeros for every input that it gives."""
+    names = stored(arguments)
+    call = calls.encode(operator, variant, arguments, names)
+    return execute_bytes(client, call, {name: zeros(arguments[name]) for name in names})
+
+
+def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> framing.Response:
+    return client._transport.execute(Request("raw", call, dict(storage)), 30, "")
+
+
+def stored(arguments: Arguments) -> tuple[str, ...]:
+    """The inputs that are tensors: those whose storage has to follow."""
+    return tuple(
+        name
+        for name, value in arguments.items()
+        if name in INPUTS and isinstance(value, TensorSpec)
+    )
+
+
+def zeros(value: Argument) -> bytes:
+    assert isinstance(value, TensorSpec)
+    return bytes(value.storage_bytes)

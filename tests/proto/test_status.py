@@ -1,0 +1,224 @@
+"""npucall.status: errors as google.rpc.Status and back."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.errors import (
+    BY_REASON,
+    ArgumentError,
+    CancelledError,
+    DeadlineError,
+    DeviceError,
+    DrainingError,
+    InternalError,
+    NpucallError,
+    ServerUnreachableError,
+    ShapeError,
+    TooLargeError,
+)
+from npucall.status import cut, from_status, to_status
+
+SOFT_LIMIT = 8192  # bytes of trailers, above which gRPC may drop them
+
+DETAILS = {
+    "operator": "aclnnKlDivBackward",
+    "variant": "builtin",
+    "phase": "run",
+    "soc": "Ascend910B1",
+    "limit": "12",
+    "setting": "queue_length",
+    "request_id": "abc-1",
+    "driver_message": "EZ9999: inner error",
+}
+
+
+def sent(error: NpucallError) -> NpucallError:
+    status = to_status(error)
+    return from_status(error.code, status.message, status.SerializeToString())
+
+
+def attributes(error: NpucallError) -> dict[str, Any]:
+    names = ("code", "reason", "parameter", "parameters", "aclnn_status", "aclnn_name")
+    facts = {name: getattr(error, name) for name in (*names, "retry_after", "details")}
+    return {"type": type(error), "message": str(error), **facts}
+
+
+def size_of_trailers(status: Status) -> int:
+    """As gRPC sends them at worst: binary ones in base64, other than ASCII in percent signs."""
+    return len(base64.b64encode(status.SerializeToString())) + len(quote(status.message))
+
+
+@pytest.mark.parametrize("reason", BY_REASON)
+def test_an_error_arrives_as_it_was_raised(reason: str) -> None:
+    error = BY_REASON[reason](
+        "x: expected 1, found ü",
+        parameter=("x", "y"),
+        aclnn_status=161002,
+        retry_after=0.25,
+        **DETAILS,
+    )
+    assert attributes(sent(error)) == attributes(error)
+
+
+@pytest.mark.parametrize("reason", BY_REASON)
+def test_an_error_without_facts_arrives_without_facts(reason: str) -> None:
+    error = BY_REASON[reason]("sentence")
+    assert attributes(sent(error)) == attributes(error)
+
+
+def test_every_class_has_a_reason_of_its_own() -> None:
+    def family(base: type[NpucallError]) -> list[type[NpucallError]]:
+        return [base, *(error for child in base.__subclasses__() for error in family(child))]
+
+    assert sorted(error.reason for error in family(NpucallError)) == sorted(BY_REASON)
+
+
+def test_the_details_are_the_standard_ones_that_any_client_can_read() -> None:
+    status = to_status(ShapeError("wrong", parameter="self", aclnn_status=161002, retry_after=1.5))
+    info, violation, retry = ErrorInfo(), BadRequest(), RetryInfo()
+    for detail, message in zip(status.details, (info, violation, retry), strict=True):
+        assert detail.Unpack(message)
+    assert (status.code, status.message) == (3, "wrong")  # INVALID_ARGUMENT
+    assert (info.domain, info.reason) == ("npucall", "SHAPE_MISMATCH")
+    assert dict(info.metadata) == {
+        "aclnn_status": "161002",
+        "aclnn_name": "ACLNN_ERR_PARAM_INVALID",
+        "parameter": "self",
+    }
+    assert [field.field for field in violation.field_violations] == ["self"]
+    assert retry.retry_delay.ToMilliseconds() == 1500
+
+
+def test_a_status_of_cann_without_a_name_arrives_as_a_number() -> None:
+    error = sent(DeviceError("failed", aclnn_status=507015))
+    assert (error.aclnn_status, error.aclnn_name) == (507015, None)
+
+
+@pytest.mark.parametrize("character", ["a", "ü", "中", "😀"])  # 1, 2, 3, 4 bytes in UTF-8
+def test_the_text_of_the_driver_is_cut_between_characters_to_2_kib(character: str) -> None:
+    error = sent(DeviceError("failed", driver_message="E" + character * 3000))
+    text = error.details["driver_message"]
+    assert text == "E" + character * (2047 // len(character.encode()))
+
+
+@given(st.text(), st.integers(0, 60))
+def test_a_text_is_cut_to_the_longest_beginning_that_fits(text: str, limit: int) -> None:
+    beginnings = [text[:length] for length in range(len(text) + 1)]
+    fitting = [start for start in beginnings if len(start.encode()) <= limit]
+    assert cut(text, limit) == fitting[-1]
+
+
+@pytest.mark.parametrize("character", ["a", "%", "中"])
+@pytest.mark.parametrize("parameters", [0, 1, 4])
+def test_the_trailers_stay_below_the_limit_of_grpc_whatever_an_error_says(
+    character: str, parameters: int
+) -> None:
+    long = character * 60_000  # a call may be 64 KiB and its names are quoted
+    error = ArgumentError(
+        long,
+        parameter=(long,) * parameters,
+        aclnn_status=161002,
+        retry_after=1.0,
+        **dict.fromkeys(DETAILS, long),
+    )
+    assert size_of_trailers(to_status(error)) < SOFT_LIMIT
+    assert type(sent(error)) is ArgumentError
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (StatusCode.UNAVAILABLE, ServerUnreachableError),
+        (StatusCode.DEADLINE_EXCEEDED, DeadlineError),
+        (StatusCode.CANCELLED, CancelledError),
+        (StatusCode.RESOURCE_EXHAUSTED, TooLargeError),
+        (StatusCode.INTERNAL, InternalError),
+    ],
+)
+@pytest.mark.parametrize("trailer", [None, b"", b"\xff\xff"])
+def test_without_a_trailer_of_ours_the_code_decides(
+    code: StatusCode, expected: type[NpucallError], trailer: bytes | None
+) -> None:
+    error = from_status(code, "said gRPC", trailer)
+    assert (type(error), str(error), error.code) == (expected, "said gRPC", code)
+
+
+def test_a_code_that_no_npucall_server_sends_is_kept() -> None:
+    error = from_status(StatusCode.UNIMPLEMENTED, "Method not found!", None)
+    assert type(error) is NpucallError
+    assert error.code is StatusCode.UNIMPLEMENTED
+    assert str(error) == "UNIMPLEMENTED: Method not found!"
+
+
+def test_the_code_of_one_error_is_not_that_of_all() -> None:
+    from_status(StatusCode.UNIMPLEMENTED, "", None)
+    assert NpucallError.code is StatusCode.UNKNOWN
+
+
+def test_a_trailer_of_somebody_else_does_not_count() -> None:
+    status = to_status(DrainingError("going down"))
+    info = ErrorInfo(domain="example.com", reason="DRAINING")
+    status.details[0].Pack(info)
+    error = from_status(StatusCode.DEADLINE_EXCEEDED, "by a proxy", status.SerializeToString())
+    assert (type(error), str(error)) == (DeadlineError, "by a proxy")
+
+
+def test_a_reason_of_a_newer_server_becomes_the_closest_class_with_all_its_facts() -> None:
+    status = to_status(DeviceError("new trouble", parameter="x", aclnn_status=1, soc="Ascend310"))
+    info = ErrorInfo(domain="npucall", reason="INVENTED_LATER", metadata={"soc": "Ascend310"})
+    status.details[0].Pack(info)
+    error = from_status(StatusCode.INTERNAL, "new trouble", status.SerializeToString())
+    assert (type(error), str(error)) == (InternalError, "new trouble")
+    assert (error.parameter, error.details) == ("x", {"soc": "Ascend310"})
+
+
+def test_a_reason_of_a_newer_server_keeps_a_code_that_no_class_has() -> None:
+    info = ErrorInfo(domain="npucall", reason="INVENTED_LATER")
+    status = Status(code=StatusCode.UNAUTHENTICATED.value[0], message="who are you?")
+    status.details.add().Pack(info)
+    error = from_status(StatusCode.UNAUTHENTICATED, "", status.SerializeToString())
+    assert (error.code, str(error)) == (
+        StatusCode.UNAUTHENTICATED,
+        "UNAUTHENTICATED: who are you?",
+    )
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"aclnn_status": "many"},
+        {"aclnn_status": ""},
+        {"retry_after": "soon"},
+        {"message": "x"},
+        {"self": "x"},
+        {"parameter": "x"},
+    ],
+)
+def test_metadata_that_no_server_of_ours_sends_does_no_harm(metadata: dict[str, str]) -> None:
+    status = Status(message="sentence")
+    status.details.add().Pack(ErrorInfo(domain="npucall", reason="INTERNAL", metadata=metadata))
+    error = from_status(StatusCode.INTERNAL, "", status.SerializeToString())
+    assert (type(error), str(error)) == (InternalError, "sentence")
+    assert (error.aclnn_status, error.retry_after) == (None, None)
+
+
+def test_a_detail_that_cannot_be_read_does_no_harm() -> None:
+    status = to_status(InternalError("sentence"))
+    status.details.add(type_url="type.googleapis.com/google.rpc.RetryInfo", value=b"\xff")
+    error = from_status(StatusCode.INTERNAL, "", status.SerializeToString())
+    assert (type(error), str(error)) == (InternalError, "sentence")
+
+
+@given(st.sampled_from(list(StatusCode)), st.text(), st.binary())
+def test_any_trailer_gives_an_error_of_ours(code: StatusCode, message: str, data: bytes) -> None:
+    assert isinstance(from_status(code, message, data), NpucallError)
