@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import page_parts
 
-from npucall.calls import Call
 from npucall.errors import NpucallError
 from npucall.evaluate import compute
 from npucall.operators import CATALOGUE
 from npucall.operators.prepare import prepare
-from npucall.operators.spec import Attribute, Input, c_name
+from npucall.operators.spec import Attribute, Call, Input, c_name
 from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -28,15 +29,14 @@ def main() -> NoReturn:
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
         sys.exit(check_health(arguments))
-    sys.exit(serve(arguments if command == "serve" else sys.argv[1:]))
+    code = serve(arguments if command == "serve" else sys.argv[1:])
+    _flush_or_discard()
+    sys.exit(code)
 
 
 def serve(arguments: list[str]) -> ExitCode:
     """Serves until SIGTERM or SIGINT, then drains."""
-    try:
-        settings = CliApp.run(ServerSettings, cli_args=arguments)
-    except (ValidationError, SettingsError, OSError, ValueError) as error:
-        return _fail(ExitCode.SETTINGS, _sentences(error))
+    settings = _read_settings(arguments)
     if settings.print_settings:
         sys.stdout.write(settings.as_toml())
         return ExitCode.DRAINED
@@ -51,7 +51,10 @@ def serve(arguments: list[str]) -> ExitCode:
         log.event("bug", traceback=traceback.format_exc())
         return ExitCode.BUG
     asked_to_stop = _stop_signals()
-    server.start()
+    try:
+        server.start()
+    except OSError as error:
+        return _fail(ExitCode.SETTINGS, f"ready_file: {error}")
     asked_to_stop.recv(1)
     return ExitCode.DRAINED if server.drain() else ExitCode.DRAIN_TIMEOUT
 
@@ -92,8 +95,16 @@ def check_health(arguments: list[str]) -> int:
     return 0 if response.status == health_pb2.HealthCheckResponse.SERVING else 1
 
 
+def _read_settings(arguments: list[str]) -> ServerSettings:
+    """The settings; where they are wrong it says so and exits."""
+    try:
+        return CliApp.run(ServerSettings, cli_args=arguments)
+    except (ValidationError, SettingsError, OSError, ValueError) as error:
+        sys.exit(_fail(ExitCode.SETTINGS, _sentences(error)))
+
+
 def _own_address() -> str:
-    listen = CliApp.run(ServerSettings, cli_args=[]).listen
+    listen = _read_settings([]).listen
     host, _, port = listen.rpartition(":")
     return f"{_ANY_ADDRESS.get(host, host)}:{port}"
 
@@ -112,8 +123,19 @@ def _sentences(error: Exception) -> str:
 
 
 def _fail(code: ExitCode, message: str) -> ExitCode:
-    sys.stderr.write(f"npucall-server: {message}\n")
+    if sys.stderr is not None:  # closed at the start
+        sys.stderr.write(f"npucall-server: {message}\n")
     return code
+
+
+def _flush_or_discard() -> None:
+    """Lets go of a log that nobody reads any more; else Python would exit with 120 for it."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import npucall_client
 import pytest
+
+import npucall_client
 from npucall_client.settings import target_of_environment
 
 if TYPE_CHECKING:

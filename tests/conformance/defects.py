@@ -92,7 +92,9 @@ KL_TABLE = [
     *ranks(*KL_TENSORS),
     *APART_PAIR,
     NOT_EXPANDABLE,
-    Defect("grad_output expandable", {"grad_output": {"shape": APART}}, ShapeError, ("grad_output",)),
+    Defect(
+        "grad_output expandable", {"grad_output": {"shape": APART}}, ShapeError, ("grad_output",)
+    ),
     wrong_shape("out"),
     Defect("output shape", {"out": {"shape": (1, 2, 3)}}, ShapeError, ("out",)),
 ]
@@ -132,7 +134,9 @@ L1_TABLE = [
     *ranks("self", "target", "grad_output", "grad_input"),
     Defect("common shape", {"self": {"shape": APART}}, ShapeError, ("self", "grad_output")),
     Defect("common shape", {"grad_output": {"shape": APART}}, ShapeError, ("self", "grad_output")),
-    Defect("common shape", {"target": {"shape": APART}}, ShapeError, ("self", "grad_output", "target")),
+    Defect(
+        "common shape", {"target": {"shape": APART}}, ShapeError, ("self", "grad_output", "target")
+    ),
     wrong_shape("grad_input"),
     Defect("output shape", {"grad_input": {"shape": (1, 2, 3)}}, ShapeError, ("grad_input",)),
 ]
@@ -177,4 +181,5 @@ def _compatible(first: Defect, second: Defect) -> bool:
 def _value(change: Any) -> Any:
     if not isinstance(change, dict):
         return change
-    return TensorSpec(**({"dtype": FLOAT, "shape": SHAPE} | change))
+    fields: dict[str, Any] = {"dtype": FLOAT, "shape": SHAPE, **change}
+    return TensorSpec(**fields)

@@ -10,7 +10,7 @@ from npucall.tensors import TensorSpec
 from npucall_client.arguments import Request
 
 if TYPE_CHECKING:
-    from npucall.calls import Argument
+    from npucall.operators.spec import Argument
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client import Client
 
@@ -46,9 +46,7 @@ def plan_bytes(client: Client, call: bytes) -> pb.PlanResponse:
     return client._transport.plan(Request("raw", call), 30, "")
 
 
-def execute(
-    client: Client, operator: str, variant: str, arguments: Arguments
-) -> framing.Response:
+def execute(client: Client, operator: str, variant: str, arguments: Arguments) -> framing.Response:
     """The call with zeros for every input that it gives."""
     names = stored(arguments)
     call = calls.encode(operator, variant, arguments, names)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+
 from npucall.errors import NpucallError
 
 from . import raw

@@ -32,7 +32,7 @@ class Truth:
     elements: dict[Index, list[Parts]] = field(default_factory=dict)
 
     def values(self) -> NDArray[np.float64]:
-        return self._array(lambda parts: sum(parts))
+        return self._array(sum)
 
     def sizes(self) -> NDArray[np.float64]:
         """The sum of the absolute values of all terms."""

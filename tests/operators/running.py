@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
-from npucall.calls import Call
+
 from npucall.dtypes import BY_NUMPY
 from npucall.evaluate import BLOCK, evaluate
 from npucall.operators import CATALOGUE
@@ -16,7 +16,7 @@ from npucall.operators.kl_div_target_backward_community import kl_div_target_bac
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Operator
+from npucall.operators.spec import Call, Operator
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 
@@ -57,9 +57,7 @@ def prepared(
     specs = {name: spec_of(name, array) for name, array in tensors.items()}
     given = {name: spec_of(name, array) for name, array in (outputs or {}).items()}
     arguments = {**specs, **attributes_of(operator, attributes), **given}
-    return prepare(
-        Call(operator, arguments, tuple(tensors)), product_of("Ascend910B1"), CATALOGUE
-    )
+    return prepare(Call(operator, arguments, tuple(tensors)), product_of("Ascend910B1"), CATALOGUE)
 
 
 def run(
@@ -81,8 +79,8 @@ def truth_of(
     operator: Operator[..., Any], tensors: Tensors, reduction: int = 1, log_target: bool = False
 ) -> naive.Truth:
     """The naive result of a call whose inputs are already in the dtype that it computes in."""
-    arrays = (np.asarray(tensors[name]) for name in ("grad_output", "self", "target"))
-    return TRUTHS[operator](*arrays, reduction, log_target)
+    g, s, t = (np.asarray(tensors[name]) for name in ("grad_output", "self", "target"))
+    return TRUTHS[operator](g, s, t, reduction, log_target)
 
 
 def attributes_of(operator: Operator[..., Any], attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
 from npucall.dtypes import BY_NUMPY, promote
 from npucall.operators.spec import Operator
 
@@ -97,7 +98,9 @@ def of_operators(reductions: list[int]) -> list[tuple[Any, int, bool]]:
 
 @pytest.mark.parametrize("shape", [(4, 6), (3, 5, 7), (17,), (2, 3, 4, 5)], ids=str)
 @pytest.mark.parametrize("dtype", FLOATS, ids=title)
-@pytest.mark.parametrize(("operator", "reduction", "log_target"), of_operators(REDUCTIONS), ids=title)
+@pytest.mark.parametrize(
+    ("operator", "reduction", "log_target"), of_operators(REDUCTIONS), ids=title
+)
 def test_tensors_of_one_shape_give_what_scalar_loops_give(
     operator: Any, reduction: int, log_target: bool, dtype: Any, shape: tuple[int, ...]
 ) -> None:
@@ -107,7 +110,9 @@ def test_tensors_of_one_shape_give_what_scalar_loops_give(
 
 @pytest.mark.parametrize("shapes", BROADCASTS.values(), ids=BROADCASTS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=title)
-@pytest.mark.parametrize(("operator", "reduction", "log_target"), of_operators([1, 3, 0]), ids=title)
+@pytest.mark.parametrize(
+    ("operator", "reduction", "log_target"), of_operators([1, 3, 0]), ids=title
+)
 def test_tensors_that_broadcast_give_what_scalar_loops_give(
     operator: Any, reduction: int, log_target: bool, dtype: Any, shapes: Any
 ) -> None:
@@ -133,8 +138,14 @@ def test_ranks_from_0_to_8_give_what_scalar_loops_give(
     check(operator, sample(shape, seed=3), reduction)
 
 
-@pytest.mark.parametrize("shapes", [((3, 4),), ((3, 4), (3, 1), (1, 4))], ids=["equal", "stretched"])
-@pytest.mark.parametrize("dtypes", list(product(FLOATS, repeat=3)), ids=lambda d: "-".join(map(title, d)))
+@pytest.mark.parametrize(
+    "shapes", [((3, 4),), ((3, 4), (3, 1), (1, 4))], ids=["equal", "stretched"]
+)
+@pytest.mark.parametrize(
+    "dtypes",
+    list(product(FLOATS, repeat=3)),
+    ids=lambda d: "-".join(str(title(each)) for each in d),
+)
 @pytest.mark.parametrize("operator", [KL, BUILTIN, L1], ids=title)
 def test_any_mix_of_the_three_floats_gives_what_scalar_loops_give(
     operator: Any, dtypes: tuple[Any, Any, Any], shapes: Any
@@ -143,7 +154,11 @@ def test_any_mix_of_the_three_floats_gives_what_scalar_loops_give(
 
 
 @pytest.mark.parametrize("output", FLOATS, ids=title)
-@pytest.mark.parametrize("dtypes", [(d,) * 3 for d in FLOATS] + [(np.float16, BF16, np.float32)], ids=lambda d: "-".join(map(title, d)))
+@pytest.mark.parametrize(
+    "dtypes",
+    [(d,) * 3 for d in FLOATS] + [(np.float16, BF16, np.float32)],
+    ids=lambda d: "-".join(str(title(each)) for each in d),
+)
 @pytest.mark.parametrize("operator", [KL, L1], ids=title)
 def test_an_output_narrower_or_wider_than_the_inputs_is_rounded_once_more(
     operator: Any, dtypes: tuple[Any, Any, Any], output: Any
@@ -155,7 +170,9 @@ def test_an_output_narrower_or_wider_than_the_inputs_is_rounded_once_more(
     check(operator, tensors, 1, outputs=given)
 
 
-@pytest.mark.parametrize("integer", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_], ids=title)
+@pytest.mark.parametrize(
+    "integer", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_], ids=title
+)
 @pytest.mark.parametrize("place", ["grad_output", "self", "target"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=title)
 def test_l1_converts_an_integer_beside_floats_to_the_promoted_float(

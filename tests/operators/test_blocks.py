@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from npucall.evaluate import BLOCK, blocks, compute
 
 from .running import (
@@ -58,7 +59,9 @@ def test_blocks_of_any_length_give_the_same_bits(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 12, 100])
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (2, 3, 4), (5, 1, 2), (0,), (2, 0, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(), (1,), (7,), (3, 4), (2, 3, 4), (5, 1, 2), (0,), (2, 0, 3)], ids=str
+)
 def test_blocks_cover_every_element_once_and_stay_within_their_limit(
     shape: tuple[int, ...], limit: int
 ) -> None:
@@ -71,7 +74,9 @@ def test_blocks_cover_every_element_once_and_stay_within_their_limit(
 
 @pytest.mark.parametrize("order", ["F", "strided", "reversed"])
 @pytest.mark.parametrize("operator", OPERATORS, ids=title)
-def test_the_memory_order_of_the_inputs_does_not_show_in_the_bits(operator: Any, order: str) -> None:
+def test_the_memory_order_of_the_inputs_does_not_show_in_the_bits(
+    operator: Any, order: str
+) -> None:
     tensors = sample((9, 11))
     changed = {name: laid_out(array, order) for name, array in tensors.items()}
     assert not any(array.flags.c_contiguous for array in changed.values())

@@ -1,10 +1,11 @@
-"""The declarations: prototypes typed once more from the documents, and what is refused at import."""
+"""The declarations: prototypes typed once more from the documents, and what is refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+
 from npucall.dtypes import FLOATS
 from npucall.errors import OperatorUnknownError
 from npucall.operators import CATALOGUE, rules
@@ -24,20 +25,24 @@ KL_TARGET = (
 PROTOTYPES = [
     (
         KL,
-        "aclnnStatus aclnnKlDivBackwardGetWorkspaceSize("
-        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
-        "int64_t reduction, bool logTarget, aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);",
+        (
+            "aclnnStatus aclnnKlDivBackwardGetWorkspaceSize("
+            "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+            "int64_t reduction, bool logTarget, aclTensor* out, "
+            "uint64_t* workspaceSize, aclOpExecutor** executor);"
+        ),
     ),
     (BUILTIN, KL_TARGET),
     (COMMUNITY, KL_TARGET),
     (DOCUMENTED, KL_TARGET),
     (
         L1,
-        "aclnnStatus aclnnL1LossBackwardGetWorkspaceSize("
-        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
-        "int64_t reduction, aclTensor* gradInput, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);",
+        (
+            "aclnnStatus aclnnL1LossBackwardGetWorkspaceSize("
+            "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+            "int64_t reduction, aclTensor* gradInput, "
+            "uint64_t* workspaceSize, aclOpExecutor** executor);"
+        ),
     ),
 ]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from npucall.errors import AttributeValueError, ShapeError
 
 from .running import (
@@ -28,7 +29,9 @@ def of_reductions(operators: Any) -> list[tuple[Any, int]]:
     return [(o, r) for o in operators for r in (0, 1, 2, 3) if o is not L1 or r < 3]
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 0), (1,) * 7 + (0,)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 0), (1,) * 7 + (0,)], ids=str
+)
 @pytest.mark.parametrize(("operator", "reduction"), of_reductions(OPERATORS), ids=title)
 def test_an_empty_call_answers_an_empty_output(
     operator: Any, reduction: int, shape: tuple[int, ...]
@@ -53,8 +56,14 @@ def test_builtin_answers_zeros_for_a_target_beside_an_empty_self(
     np.testing.assert_array_equal(found, np.zeros(target))
 
 
-@pytest.mark.parametrize(("operator", "reduction"), of_reductions([COMMUNITY, DOCUMENTED, L1]), ids=title)
-@pytest.mark.parametrize("shapes", [((0,), (1,), (1,)), ((1,), (0,), (1,)), ((1,), (), (0,)), ((2, 0), (2, 1), (1, 1))], ids=str)
+@pytest.mark.parametrize(
+    ("operator", "reduction"), of_reductions([COMMUNITY, DOCUMENTED, L1]), ids=title
+)
+@pytest.mark.parametrize(
+    "shapes",
+    [((0,), (1,), (1,)), ((1,), (0,), (1,)), ((1,), (), (0,)), ((2, 0), (2, 1), (1, 1))],
+    ids=str,
+)
 def test_one_empty_input_makes_the_unsummed_output_empty(
     operator: Any, reduction: int, shapes: Any
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from npucall.evaluate import compute
 
 from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, attributes_of, title
@@ -76,7 +77,7 @@ def test_batchmean_is_that_of_torch_where_self_has_the_first_extent_of_the_broad
 
 
 def test_batchmean_divides_by_the_broadcast_extent_where_torch_takes_that_of_self() -> None:
-    tensors = {
+    tensors: dict[str, Any] = {
         "grad_output": np.array(1.0),
         "self": np.zeros((1, 2)),
         "target": np.array([[1.0, 2], [3, 4], [5, 6]]),
@@ -88,7 +89,7 @@ def test_batchmean_divides_by_the_broadcast_extent_where_torch_takes_that_of_sel
 
 def test_the_float16_mean_multiplies_before_it_divides_where_torch_divides_first() -> None:
     g, t, count = 2.0**-20, 1024.0, 64
-    tensors = {
+    tensors: dict[str, Any] = {
         "grad_output": np.array(g, np.float16),
         "self": np.zeros(count, np.float16),
         "target": np.full(count, t, np.float16),
@@ -99,7 +100,11 @@ def test_the_float16_mean_multiplies_before_it_divides_where_torch_divides_first
 
 
 def test_self_may_be_nan_here_as_in_torch() -> None:
-    tensors = {"grad_output": np.array(2.0), "self": np.array([np.nan]), "target": np.array([3.0])}
+    tensors: dict[str, Any] = {
+        "grad_output": np.array(2.0),
+        "self": np.array([np.nan]),
+        "target": np.array([3.0]),
+    }
     assert compute(KL, **tensors, reduction=SUM) == [-6]
     assert kl_gradient("self", tensors, SUM, False) == [-6]
 
@@ -113,21 +118,33 @@ def test_an_empty_target_leaves_zeros_for_self_as_in_torch() -> None:
 
 @pytest.mark.parametrize("t", [0.0, -0.0, np.inf])
 def test_builtin_is_nan_at_the_ends_of_target_as_torch_is(t: float) -> None:
-    tensors = {"grad_output": np.array([2.0]), "self": np.array([-1.0]), "target": np.array([t])}
+    tensors: dict[str, Any] = {
+        "grad_output": np.array([2.0]),
+        "self": np.array([-1.0]),
+        "target": np.array([t]),
+    }
     found = compute(BUILTIN, **tensors, reduction=NONE)
     np.testing.assert_equal(found, kl_gradient("target", tensors, NONE, False))
     assert np.isnan(found[0])
 
 
 def test_builtin_is_nan_for_a_negative_target_and_no_gradient_where_torch_is_0() -> None:
-    tensors = {"grad_output": np.zeros(1), "self": np.array([-1.0]), "target": np.array([-0.5])}
+    tensors: dict[str, Any] = {
+        "grad_output": np.zeros(1),
+        "self": np.array([-1.0]),
+        "target": np.array([-0.5]),
+    }
     assert np.isnan(compute(BUILTIN, **tensors, reduction=NONE)[0])
     assert kl_gradient("target", tensors, NONE, False)[0] == 0
 
 
 @pytest.mark.parametrize("operator", [COMMUNITY, DOCUMENTED], ids=title)
 def test_the_masked_variants_are_0_at_a_target_of_0_where_torch_is_nan(operator: Any) -> None:
-    tensors = {"grad_output": np.array([2.0]), "self": np.array([-1.0]), "target": np.zeros(1)}
+    tensors: dict[str, Any] = {
+        "grad_output": np.array([2.0]),
+        "self": np.array([-1.0]),
+        "target": np.zeros(1),
+    }
     assert compute(operator, **tensors, reduction=NONE)[0] == 0
     assert np.isnan(kl_gradient("target", tensors, NONE, False)[0])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from npucall.evaluate import compute
 
 from .running import L1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+
 from npucall import dtypes
 from npucall.dtypes import DTYPES, can_cast, promote
 

@@ -41,7 +41,9 @@ def test_an_exponential_beyond_float16_is_infinite_without_a_mean() -> None:
 
 
 @pytest.mark.parametrize("operator", MASKED, ids=title)
-def test_an_exponential_beyond_float16_stays_infinite_where_every_step_rounds(operator: Any) -> None:
+def test_an_exponential_beyond_float16_stays_infinite_where_every_step_rounds(
+    operator: Any,
+) -> None:
     found = run(operator, tensors([1] * 4, [0] * 4, [12] * 4), reduction=1, log_target=True)
     np.testing.assert_array_equal(found, [INF] * 4)  # e^12 = 162755 before the mean comes
 
@@ -111,7 +113,8 @@ def test_l1_turns_a_bfloat16_beside_a_float16_into_float() -> None:
     given = tensors([1], [1.0009765625], [0])  # 1 + 2^-10, which is 1 in BFLOAT16
     given["target"] = np.array([1], BF16)
     found = run(L1, given, reduction=0)
-    assert (found.dtype, found[0]) == (SINGLE, 1)
+    assert found.dtype == SINGLE
+    assert found[0] == 1
 
 
 def test_l1_rounds_to_the_promoted_dtype_before_a_wider_output() -> None:

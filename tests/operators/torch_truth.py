@@ -1,4 +1,4 @@
-"""Gradients that torch's autograd computes in float64. Skips the tests that need it without torch."""
+"""Gradients that torch's autograd computes in float64. Without torch their tests are skipped."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def l1_gradient(of: str, tensors: dict[str, Any], reduction: int) -> Any:
 
 
 def _gradient(of: str, tensors: dict[str, Any], loss: Any) -> Any:
-    leaves = {
-        name: torch.tensor(tensors[name], requires_grad=True) for name in ("self", "target")
-    }
+    leaves = {name: torch.tensor(tensors[name], requires_grad=True) for name in ("self", "target")}
     value = loss(leaves["self"], leaves["target"])
     upstream = torch.tensor(tensors["grad_output"])
     (gradient,) = torch.autograd.grad(value, leaves[of], upstream.expand_as(value))

@@ -121,6 +121,14 @@ def test_a_tag_of_more_bytes_than_32_bits_need_is_refused() -> None:
         split_request(message)
 
 
+@pytest.mark.parametrize("message", [b"\x00\x00", b"\x02\x00", b"\x12\x04\x7a\x00\x00\x00"])
+def test_field_number_0_is_refused(message: bytes) -> None:
+    with pytest.raises(DecodeError):
+        pb.ExecuteRequest.FromString(message)
+    with pytest.raises(MessageError, match="field number 0"):
+        split_request(message)
+
+
 @pytest.mark.parametrize("prefix", [b"", b"\x7a\x00"], ids=["top level", "in a storage"])
 @pytest.mark.parametrize("depth", [1, 99, 100, 101])
 def test_groups_nest_as_deep_as_the_class_lets_them(prefix: bytes, depth: int) -> None:

@@ -74,7 +74,7 @@ def supported(*names: str, blames: tuple[str, ...] = ()) -> Rule:
             if known and draft.dtype(name) not in allowed:
                 blamed, found = name, f"{draft.dtype(name)}"
                 if blames:
-                    blamed, found = _list(blames), f"{found} ({name})"
+                    blamed, found = _list(blames), f"{found} (their {name})"
                 raise DTypeError(
                     f"{blamed}: expected {_expected(draft)}, found {found}",
                     parameter=blames or name,

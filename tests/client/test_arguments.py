@@ -1,0 +1,155 @@
+"""npucall_client.arguments: a Python call becomes a call of the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from npucall.calls import decode
+from npucall.errors import AttributeValueError, InternalError
+from npucall.operators import CATALOGUE
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.replies import Reply, ServerIdentity
+from npucall.v1 import operator_service_pb2 as pb
+from npucall_client import arguments
+
+if TYPE_CHECKING:
+    from npucall.operators.spec import Operator
+
+ONES = np.ones((2, 3), np.float32)
+
+
+def bound(operator: Operator[..., Any] | str, *args: Any, **kwargs: Any) -> arguments.Request:
+    return arguments.bind(operator, "", args, kwargs, {}, keep_layout=False)
+
+
+def parsed(request: arguments.Request) -> dict[str, Any]:
+    """Arguments of the call as the message has them."""
+    call = pb.Call.FromString(request.call)
+    return {a.name: (a.WhichOneof("value"), a) for a in call.arguments}
+
+
+def test_positions_follow_the_order_of_the_c_function() -> None:
+    request = bound(kl_div_backward, ONES, ONES, ONES, 2, True)
+    values = decode(request.call, CATALOGUE).arguments
+    assert list(values) == ["grad_output", "self", "target", "reduction", "log_target"]
+    assert (values["reduction"], values["log_target"]) == (2, True)
+
+
+def test_self_is_a_keyword_like_any_other() -> None:
+    request = bound(kl_div_backward, target=ONES, self=ONES, grad_output=ONES)
+    assert set(request.storage) == {"grad_output", "self", "target"}
+
+
+def test_storage_travels_in_the_order_of_the_call() -> None:
+    request = bound(kl_div_backward, target=ONES, self=ONES, grad_output=ONES)
+    assert tuple(request.storage) == decode(request.call, CATALOGUE).stored
+
+
+def test_a_default_is_left_to_the_server() -> None:
+    assert "reduction" not in parsed(bound(kl_div_backward, ONES, ONES, ONES))
+
+
+def test_none_is_sent_as_absent() -> None:
+    request = bound(kl_div_backward, None, ONES, ONES)
+    assert parsed(request)["grad_output"][0] == "absent"
+    assert "grad_output" not in request.storage
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((1, "integer"), (True, "boolean")), ((0, "integer"), (False, "boolean"))]
+)
+def test_the_cache_does_not_take_true_for_1_in_either_order(
+    first: tuple[Any, str], second: tuple[Any, str]
+) -> None:
+    for value, member in (first, second, first):
+        assert parsed(bound("aclnnOnlyThere", flag=value))["flag"][0] == member
+
+
+@pytest.mark.parametrize("value", [np.int8(2), np.uint64(2), np.array(2)])
+def test_an_integer_of_numpy_is_an_integer(value: Any) -> None:
+    values = decode(bound(kl_div_backward, ONES, ONES, ONES, value).call, CATALOGUE).arguments
+    assert values["reduction"] == 2
+
+
+@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1])
+def test_every_number_of_64_bits_travels(value: int) -> None:
+    values = decode(bound(kl_div_backward, ONES, ONES, ONES, value).call, CATALOGUE).arguments
+    assert values["reduction"] == value
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 1.0, "mean", ONES])
+def test_what_is_no_integer_of_64_bits_is_refused(value: Any) -> None:
+    with pytest.raises(AttributeValueError, match="reduction: expected an integer of 64 bits"):
+        bound(kl_div_backward, ONES, ONES, ONES, value)
+
+
+def test_a_number_beyond_64_bits_is_refused_for_an_operator_of_the_server_too() -> None:
+    with pytest.raises(AttributeValueError, match="n: expected an integer of 64 bits"):
+        bound("aclnnOnlyThere", n=2**63)
+
+
+@pytest.mark.parametrize("value", [np.True_, np.False_, True, False])
+def test_a_truth_value_of_numpy_is_one(value: Any) -> None:
+    request = bound(kl_div_backward, ONES, ONES, ONES, log_target=value)
+    assert decode(request.call, CATALOGUE).arguments["log_target"] is bool(value)
+
+
+@pytest.mark.parametrize("value", [0, 1, "yes", 1.0])
+def test_what_is_no_truth_value_is_refused(value: Any) -> None:
+    with pytest.raises(AttributeValueError, match="log_target: expected True or False"):
+        bound(kl_div_backward, ONES, ONES, ONES, log_target=value)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((ONES,), {"self": ONES, "targt": ONES}, "target"),
+        ((ONES, ONES, ONES), {"targt": ONES}, "unexpected keyword argument 'targt'"),
+        ((ONES, ONES, ONES), {"out": ONES}, "unexpected keyword argument 'out'"),
+        ((ONES, ONES, ONES), {"target": ONES}, "multiple values for argument 'target'"),
+        ((ONES, ONES), {}, "missing a required argument: 'target'"),
+        ((ONES, ONES, ONES, 1, True, 5), {}, "too many positional arguments"),
+        ((ONES, ONES, 1.5), {}, "target: expected an array, found float"),
+        ((ONES, ONES, [[1.0]]), {}, "target: expected an array, found list"),
+    ],
+)
+def test_what_a_python_call_would_refuse_is_a_type_error(
+    args: tuple[Any, ...], kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        bound(kl_div_backward, *args, **kwargs)
+
+
+def test_an_operator_that_only_the_server_knows_takes_arguments_by_name_alone() -> None:
+    with pytest.raises(TypeError, match="aclnnOnlyThere is not declared here, so its arguments go"):
+        bound("aclnnOnlyThere", ONES)
+
+
+def test_python_types_say_what_the_arguments_of_an_unknown_operator_are() -> None:
+    request = bound("aclnnOnlyThere", x=ONES, self=None, count=3, flag=True)
+    members = {name: member for name, (member, _) in parsed(request).items()}
+    assert members == {"x": "tensor", "self": "absent", "count": "integer", "flag": "boolean"}
+
+
+def test_calls_of_one_form_have_the_same_bytes_whatever_their_numbers_are() -> None:
+    first = bound(kl_div_backward, ONES, ONES, ONES, 1)
+    assert bound(kl_div_backward, ONES * 2, ONES, ONES, 1).call == first.call
+    assert bound(kl_div_backward, ONES, ONES, ONES, 2).call != first.call
+    assert bound(kl_div_backward, ONES, ONES, ONES.astype(np.float16), 1).call != first.call
+
+
+def test_a_response_with_too_few_bytes_is_a_bug_of_the_server() -> None:
+    spec = decode(bound(kl_div_backward, ONES, ONES, ONES).call, CATALOGUE).arguments["target"]
+    server = ServerIdentity("a", "cpu", "Ascend910B1")
+    reply = Reply("", None, {"out": spec}, ("out",), (), server)  # type: ignore[dict-item]
+    with pytest.raises(InternalError, match=r"storages of \[24\] bytes, found \[20\]"):
+        arguments.unpack(arguments.Request("x"), reply, [bytes(20)])
+
+
+def test_several_outputs_are_a_named_tuple() -> None:
+    value = arguments.value_of("aclnnTwo", {"out": ONES, "mask": ONES * 2})
+    assert value._fields == ("out", "mask")
+    np.testing.assert_array_equal(value.mask, ONES * 2)

@@ -1,0 +1,160 @@
+"""npucall_client.arrays: what callers hold for a tensor, and how it travels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.dtypes import BY_NUMPY, DTYPES
+from npucall.errors import DTypeError, TensorLayoutError
+from npucall.tensors import TensorSpec, view
+from npucall_client import arrays
+
+if TYPE_CHECKING:
+    from npucall.dtypes import AnyArray, DType
+
+BASE = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
+
+LAYOUTS = {
+    "row-major": BASE,
+    "column-major": np.asfortranarray(BASE),
+    "transposed": BASE.T,
+    "every other column": BASE[:, ::2],
+    "every third row": BASE[::3],
+    "a part of rows": BASE[1:3, 2:5],
+    "rows backwards": BASE[::-1],
+    "all backwards": BASE[::-1, ::-1],
+    "stretched": np.broadcast_to(BASE[0], (3, 6)),
+    "stretched number": np.broadcast_to(np.float32(7), (2, 3)),
+    "rank 0": np.array(5, np.float32),
+    "one element of a row": BASE[2, 3:4],
+    "empty": BASE[:, :0],
+    "a field of records": np.array([(1, 2.5), (3, 4.5)], "i1,f4")["f1"],
+    "read-only": np.frombuffer(BASE.tobytes(), np.float32),
+}
+
+
+def received(sent: arrays.Sent) -> AnyArray:
+    """What the other end sees."""
+    spec = TensorSpec(
+        BY_NUMPY[sent.dtype], sent.shape, sent.strides, 0, sent.storage_shape  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert len(sent.storage) == spec.storage_bytes
+    return view(spec, bytes(sent.storage))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_array_of_any_memory_order_arrives_with_its_values(layout: str) -> None:
+    array = LAYOUTS[layout]
+    np.testing.assert_array_equal(
+        received(arrays.send("x", array, keep_layout=False)), array, strict=True
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_array_of_any_type_arrives_bit_by_bit(dtype: DType) -> None:
+    array = np.arange(6).astype(dtype.numpy).reshape(2, 3)[:, ::2]
+    arrived = received(arrays.send("x", arrays.as_array("x", array), keep_layout=False))
+    assert arrived.dtype == dtype.numpy
+    assert arrived.tobytes() == array.tobytes()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.sampled_from([1, 2, -1, -3])), max_size=4),
+    st.randoms(),
+    st.booleans(),
+)
+def test_slices_in_any_order_of_axes_arrive_with_their_values(
+    axes: list[tuple[int, int]], random: Any, keep_layout: bool
+) -> None:
+    steps = [abs(step) if keep_layout else step for _, step in axes]
+    shape = tuple(extent * abs(step) for (extent, _), step in zip(axes, steps, strict=True))
+    dense = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    order = random.sample(range(len(axes)), len(axes))
+    array = dense[tuple(slice(None, None, step) for step in steps)].transpose(order)
+    arrived = received(arrays.send("x", array, keep_layout=keep_layout))
+    np.testing.assert_array_equal(arrived, array, strict=True)
+
+
+@pytest.mark.parametrize("layout", ["row-major", "column-major", "transposed", "rank 0"])
+def test_dense_memory_travels_without_a_copy(layout: str) -> None:
+    sent = arrays.send("x", LAYOUTS[layout], keep_layout=False)
+    assert np.shares_memory(np.frombuffer(sent.storage, np.uint8), LAYOUTS[layout])
+
+
+def test_a_stretched_array_travels_as_the_elements_that_it_has() -> None:
+    assert len(arrays.send("x", LAYOUTS["stretched number"], keep_layout=False).storage) == 4
+
+
+def test_gaps_do_not_travel_unless_the_layout_is_kept() -> None:
+    sliced = BASE[:, ::2]
+    assert len(arrays.send("x", sliced, keep_layout=False).storage) == 12 * 4
+    assert len(arrays.send("x", sliced, keep_layout=True).storage) == 23 * 4  # to the last one
+
+
+@pytest.mark.parametrize("layout", ["rows backwards", "a field of records"])
+def test_a_layout_that_a_spec_cannot_say_is_not_kept(layout: str) -> None:
+    with pytest.raises(TensorLayoutError, match="x: .* keep_layout=False gathers"):
+        arrays.send("x", LAYOUTS[layout], keep_layout=True)
+
+
+def test_a_matrix_travels_like_an_array() -> None:
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.matrix([[1, 2], [3, 4]], np.float32)
+    arrived = received(arrays.send("x", arrays.as_array("x", matrix), keep_layout=False))
+    np.testing.assert_array_equal(arrived, np.asarray(matrix))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "i8", "c8"])
+def test_the_other_byte_order_is_turned(dtype: str) -> None:
+    array = np.arange(3).astype(np.dtype(dtype).newbyteorder(">"))
+    turned = arrays.as_array("x", array)
+    assert turned.dtype in BY_NUMPY
+    np.testing.assert_array_equal(turned, array)
+
+
+def test_a_type_of_another_name_and_the_same_bits_is_taken() -> None:
+    assert arrays.as_array("x", np.zeros(2, np.longlong)).dtype in BY_NUMPY
+
+
+@pytest.mark.parametrize("number", [np.float32(2), np.int8(2), np.bool_(True)])
+def test_a_number_of_numpy_is_a_tensor_of_rank_0(number: Any) -> None:
+    assert arrays.as_array("x", number).shape == ()
+
+
+def test_what_offers_itself_as_an_array_is_taken() -> None:
+    class Foreign:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> AnyArray:
+            return BASE
+
+    assert arrays.as_array("x", Foreign()) is BASE
+
+
+@pytest.mark.parametrize(
+    "value", [1.5, 1, True, [1.0, 2.0], (1.0,), "text", b"bytes", object(), {}]
+)
+def test_what_is_no_array_is_a_type_error_that_says_how_to_make_one(value: object) -> None:
+    kind = type(value).__name__
+    with pytest.raises(TypeError, match=rf"x: expected an array, found {kind}; numpy\.asarray"):
+        arrays.as_array("x", value)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["O", "U3", "S3", "V8", "M8[s]", "m8[s]", "i4,f4", np.longdouble, np.clongdouble]
+)
+def test_elements_that_cannot_travel_are_refused_with_the_types_that_can(dtype: Any) -> None:
+    with pytest.raises(DTypeError, match="x: expected a dtype among float32, float16") as caught:
+        arrays.as_array("x", np.zeros(2, dtype))
+    assert caught.value.parameter == "x"
+
+
+def test_a_result_owns_writable_memory_whatever_was_received() -> None:
+    spec = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (2,))
+    received_bytes = bytes(8)
+    result = arrays.receive(spec, memoryview(received_bytes))
+    assert result.flags.writeable
+    assert not np.shares_memory(result, np.frombuffer(received_bytes, np.uint8))

@@ -1,0 +1,55 @@
+"""npucall.evaluate.blocks: how a shape is cut."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.evaluate import blocks
+
+Shape = tuple[int, ...]
+
+shapes = st.lists(st.integers(1, 6), max_size=5).map(tuple)
+limits = st.integers(1, 50)
+
+
+@given(shapes, limits)
+def test_blocks_cover_every_element_once_in_row_major_order(shape: Shape, limit: int) -> None:
+    numbers = np.arange(prod(shape)).reshape(shape)
+    cut = [numbers[block].reshape(-1) for block in blocks(shape, limit)]
+    assert np.concatenate(cut).tolist() == list(range(prod(shape)))
+
+
+@given(shapes, limits)
+def test_no_block_has_more_elements_than_the_limit(shape: Shape, limit: int) -> None:
+    numbers = np.zeros(shape)
+    assert max(numbers[block].size for block in blocks(shape, limit)) <= limit
+
+
+@given(shapes, limits)
+def test_a_block_has_a_slice_for_every_axis(shape: Shape, limit: int) -> None:
+    assert {len(block) for block in blocks(shape, limit)} == {len(shape)}
+
+
+@given(shapes)
+def test_a_shape_within_the_limit_is_one_block(shape: Shape) -> None:
+    assert len(list(blocks(shape, prod(shape)))) == 1
+
+
+def test_a_row_longer_than_the_limit_is_cut_and_the_rest_of_it_follows() -> None:
+    assert list(blocks((2, 5), 3)) == [
+        (slice(0, 1), slice(0, 3)),
+        (slice(0, 1), slice(3, 5)),
+        (slice(1, 2), slice(0, 3)),
+        (slice(1, 2), slice(3, 5)),
+    ]
+
+
+# A call of a few bytes may claim it: self (1, 1), target (0, 2^60).
+@pytest.mark.parametrize("shape", [(0, 2**60), (2**60, 0), (0,), (3, 0, 2**40)])
+def test_a_shape_without_elements_has_no_blocks_however_large_it_is(shape: Shape) -> None:
+    assert list(blocks(shape, 65_536)) == []
