@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator as python_operator
 from collections import namedtuple
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,8 +11,9 @@ import numpy as np
 
 from npucall import calls, replies
 from npucall.dtypes import BY_NUMPY
-from npucall.errors import AttributeValueError, InternalError
-from npucall.operators.spec import Attribute, Kind, Operator
+from npucall.errors import InternalError
+from npucall.operators.attributes import attribute_value
+from npucall.operators.spec import Attribute, Operator
 from npucall.tensors import TensorSpec
 from npucall_client import arrays
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from npucall.operators.spec import Argument, Parameter
     from npucall.replies import Reply
     from npucall.tensors import Buffer
-
-_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass
@@ -65,13 +63,13 @@ def bind(  # noqa: PLR0913  # all that makes a call
     for key, value in _by_name(operator, args, kwargs).items():
         parameter = declared.by_name[key] if declared else None
         if value is None:
-            items.append((key, None))
+            items.append((key, None, ""))
         elif _is_attribute(parameter, value):
             items.append((key, *_attribute(key, parameter, value)))
         else:
             items.append(_input(request, key, arrays.as_array(key, value)))
     for key, value in outputs.items():
-        items.append((key, None) if value is None else _output(request, key, value))
+        items.append((key, None, "") if value is None else _output(request, key, value))
     request.call = _encode(name, variant, tuple(items))
     return request
 
@@ -118,29 +116,17 @@ def _by_name(
 
 def _is_attribute(parameter: Parameter | None, value: object) -> bool:
     if parameter is None:
-        return isinstance(value, bool | int)
+        return isinstance(value, bool | int | float | str | list | tuple) and not isinstance(
+            value, np.generic
+        )
     return isinstance(parameter, Attribute)
 
 
-def _attribute(name: str, parameter: Parameter | None, value: Any) -> tuple[type, int | bool]:
-    """Its type, without which True and 1 would be the same key of a cache, and its value."""
-    is_bool = isinstance(value, bool | np.bool_)
-    wants_bool = parameter.kind is Kind.BOOL if isinstance(parameter, Attribute) else is_bool
-    if wants_bool:
-        if not is_bool:
-            raise AttributeValueError(
-                f"{name}: expected True or False, found {value!r}", parameter=name
-            )
-        return bool, bool(value)
-    try:
-        number = python_operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number not in _INT64:
-        raise AttributeValueError(
-            f"{name}: expected an integer of 64 bits, found {value!r}", parameter=name
-        )
-    return int, number
+def _attribute(name: str, parameter: Parameter | None, value: Any) -> tuple[Any, ...]:
+    """The value with its spelling, without which True and 1, or 0.0 and -0.0, would be one key."""
+    declared = parameter if isinstance(parameter, Attribute) else None
+    converted = attribute_value(name, declared, value)
+    return converted, repr(converted)
 
 
 def _input(request: Request, name: str, array: AnyArray) -> tuple[Any, ...]:
@@ -163,8 +149,8 @@ def _encode(operator: str, variant: str, items: tuple[tuple[Any, ...], ...]) -> 
     arguments: dict[str, Argument] = {}
     stored = []
     for name, *item in items:
-        if len(item) <= 2:  # noqa: PLR2004  # an attribute, or absent
-            arguments[name] = item[-1]
+        if len(item) == 2:  # noqa: PLR2004  # an attribute, or absent
+            arguments[name] = item[0]
             continue
         is_stored, dtype, shape, strides, storage_shape = item
         arguments[name] = TensorSpec(

@@ -5,18 +5,20 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
-from npucall.dtypes import BY_WIRE
+from npucall.dtypes import BOOL, BY_WIRE
 from npucall.errors import (
     ArgumentUnknownError,
+    AttributeValueError,
     DTypeError,
     MessageError,
     NpucallError,
     TensorLayoutError,
 )
 from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Argument, Attribute, Call, Kind
+from npucall.operators.spec import Argument, Attribute, Call, Kind, Scalar
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
@@ -24,6 +26,7 @@ from npucall.v1 import tensor_pb2
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from npucall.dtypes import DType
     from npucall.operators.catalogue import Catalogue
     from npucall.operators.spec import Operator, Parameter
     from npucall.products import Product
@@ -99,15 +102,8 @@ def decode_tensor(name: str, message: tensor_pb2.TensorSpec) -> TensorSpec:
 
     Raises DTypeError or TensorLayoutError, without an aclnn status.
     """
-    dtype = BY_WIRE.get(message.dtype)
-    if dtype is None:
-        raise DTypeError(
-            f"{name}: expected a dtype of whole bytes that npucall.v1.DataType lists, "
-            f"found value {message.dtype}",
-            parameter=name,
-        )
     return TensorSpec(
-        dtype,
+        _decode_dtype(name, message.dtype),
         tuple(message.shape),
         tuple(message.strides) or None,  # type: ignore[arg-type]
         message.offset,
@@ -122,9 +118,12 @@ def _encode_argument(name: str, value: Argument, stored: bool) -> pb.Argument:  
         return pb.Argument(name=name, absent=pb.Absent())
     if isinstance(value, TensorSpec):
         return pb.Argument(name=name, stored=stored, tensor=encode_tensor(value))
-    if isinstance(value, bool):
-        return pb.Argument(name=name, boolean=value)
-    return pb.Argument(name=name, integer=value)
+    if isinstance(value, Scalar):
+        data = np.array(value.value, value.dtype.numpy).tobytes()
+        return pb.Argument(name=name, scalar=pb.Scalar(dtype=value.dtype.wire, value=data))  # type: ignore[arg-type]
+    if isinstance(value, tuple):
+        return pb.Argument(name=name, integers=pb.IntArray(values=value))
+    return pb.Argument(name=name, **{_PLAIN[type(value)]: value})  # type: ignore[arg-type]
 
 
 def _decode_arguments(message: pb.Call, operator: Operator[Any, Any]) -> Call:
@@ -149,8 +148,18 @@ def _decode_arguments(message: pb.Call, operator: Operator[Any, Any]) -> Call:
     return Call(operator, arguments, tuple(stored))
 
 
-_MEMBERS = {Kind.INT64: "integer", Kind.BOOL: "boolean"}
-"""The member of ``Argument.value`` that holds a kind of attribute."""
+_PLAIN = {bool: "boolean", int: "integer", float: "number", str: "text"}
+"""The member of ``Argument.value`` that holds a Python type."""
+_MEMBERS = {
+    Kind.INT64: "integer",
+    Kind.BOOL: "boolean",
+    Kind.FLOAT: "number",
+    Kind.DOUBLE: "number",
+    Kind.STRING: "text",
+    Kind.SCALAR: "scalar",
+    Kind.INT_ARRAY: "integers",
+}
+"""The member that holds a kind of attribute."""
 
 
 def _decode_argument(argument: pb.Argument, parameter: Parameter) -> Argument:
@@ -165,8 +174,38 @@ def _decode_argument(argument: pb.Argument, parameter: Parameter) -> Argument:
         )
     if member == "tensor":
         return decode_tensor(argument.name, argument.tensor)
-    value: int | bool = getattr(argument, expected)
+    if member == "scalar":
+        return _decode_scalar(argument.name, argument.scalar)
+    if member == "integers":
+        return tuple(argument.integers.values)
+    value: int | bool | float | str = getattr(argument, expected)
     return value
+
+
+def _decode_scalar(name: str, message: pb.Scalar) -> Scalar:
+    dtype = _decode_dtype(name, message.dtype)
+    if len(message.value) != dtype.itemsize:
+        raise AttributeValueError(
+            f"{name}: expected {dtype.itemsize} bytes for a {dtype}, found {len(message.value)}",
+            parameter=name,
+        )
+    value = (
+        bool(message.value[0])
+        if dtype is BOOL
+        else np.frombuffer(message.value, dtype.numpy)[0].item()
+    )
+    return Scalar(dtype, value)
+
+
+def _decode_dtype(name: str, value: int) -> DType:
+    dtype = BY_WIRE.get(value)
+    if dtype is None:
+        raise DTypeError(
+            f"{name}: expected a dtype of whole bytes that npucall.v1.DataType lists, "
+            f"found value {value}",
+            parameter=name,
+        )
+    return dtype
 
 
 def _decode_format(name: str, value: int) -> Format:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npucall.operators.spec import Attribute, Input, Kind, Output
+from npucall.operators.spec import Attribute, Input, Output
 from npucall.v1 import operator_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -45,11 +45,22 @@ def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.Paramet
         c_type=parameter.c_type,
         description=parameter.description,
         read=isinstance(parameter, Input) and parameter.read,
+        optional=_optional(operator, parameter),
     )
-    if isinstance(parameter, Attribute):
-        default = operator.default(parameter)
-        if parameter.kind is Kind.BOOL:
-            info.boolean = bool(default)
-        else:
-            info.integer = default
+    default = operator.default(parameter) if isinstance(parameter, Attribute) else None
+    if isinstance(default, bool):
+        info.boolean = default
+    elif isinstance(default, int):
+        info.integer = default
+    elif isinstance(default, float):
+        info.number = default
+    elif isinstance(default, str):
+        info.text = default
     return info
+
+
+def _optional(operator: Operator[Any, Any], parameter: Parameter) -> bool:
+    if isinstance(parameter, Attribute):
+        signature = operator.signature.parameters[parameter.name]
+        return parameter.kind.nullable and signature.default is None
+    return isinstance(parameter, Input) and parameter.optional

@@ -18,15 +18,20 @@ class Product:
     """Name in the documents."""
     pattern: str
     """Regular expression of the SoC strings that ``aclrtGetSocName`` gives for it."""
+    bfloat16: bool = False
+    """Whether it computes with BF16."""
 
     def __str__(self) -> str:
         return f"{self.soc} ({self.name})"
 
 
-A2 = Product("Ascend910B", "Atlas A2", r"Ascend910B(1|2|2C|3|4|4-1)")
-A3 = Product("Ascend910_93", "Atlas A3", r"Ascend910_93(91|92|81|82|72|62|63)?")
+A2 = Product("Ascend910B", "Atlas A2", r"Ascend910B(1|2|2C|3|4|4-1)", bfloat16=True)
+A3 = Product("Ascend910_93", "Atlas A3", r"Ascend910_93(91|92|81|82|72|62|63)?", bfloat16=True)
 ASCEND_950 = Product(
-    "Ascend950", "Ascend 950", r"Ascend950((PR|DT)_95[0-9A-Za-z]{2})?|Ascend910_95[0-9A-Za-z]*"
+    "Ascend950",
+    "Ascend 950",
+    r"Ascend950((PR|DT)_95[0-9A-Za-z]{2})?|Ascend910_95[0-9A-Za-z]*",
+    bfloat16=True,
 )
 # Trap: "Ascend910B" without a digit is the old training part, not A2.
 ASCEND_910 = Product("Ascend910", "Atlas training", r"Ascend910(A|B|ProA|ProB|PremiumA)?")

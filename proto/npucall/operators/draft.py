@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from npucall.operators.spec import Attribute, Input, Output
+import numpy as np
+
+from npucall.operators.spec import Attribute, Input, Output, Scalar
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import DType
     from npucall.operators.catalogue import Catalogue
-    from npucall.operators.spec import Call
+    from npucall.operators.spec import Argument, Call
     from npucall.products import Product
     from npucall.tensors import Shape
 
@@ -35,7 +37,10 @@ class Draft:
 
     def absent(self, name: str) -> bool:
         """Whether an argument is a null pointer for the C call."""
-        mentioned = not isinstance(self.operator.by_name[name], Output) or name in self._arguments
+        parameter = self.operator.by_name[name]
+        if isinstance(parameter, Attribute):
+            return self.attribute(name) is None
+        mentioned = not isinstance(parameter, Output) or name in self._arguments
         return mentioned and self._arguments.get(name) is None
 
     def tensor(self, name: str) -> TensorSpec | None:
@@ -49,15 +54,25 @@ class Draft:
             if (spec := self.tensor(name)) is not None:
                 yield name, spec
 
-    def attribute(self, name: str) -> int | bool:
-        """The value of an attribute, its default if the call does not mention it."""
+    def attribute(self, name: str) -> Any:
+        """The value of an attribute, its default if the call does not mention it, None if absent.
+
+        A Scalar comes as its number rounded to float32, which is what the operators use of it.
+        """
+        value = self.argument(name)
+        return float(np.float32(value.value)) if isinstance(value, Scalar) else value
+
+    def scalar(self, name: str) -> Scalar | None:
+        """An aclScalar with its dtype, or None."""
+        value = self._arguments.get(name)
+        return value if isinstance(value, Scalar) else None
+
+    def argument(self, name: str) -> Argument:
+        """What the call gives for an attribute, its default if the call does not mention it."""
         parameter = self.operator.by_name[name]
         if not isinstance(parameter, Attribute):
             raise TypeError(f"{name} is not an attribute")
-        value = self._arguments.get(name, self.operator.default(parameter))
-        if not isinstance(value, int):
-            raise TypeError(f"{name} has no value")  # prepare refuses it before any rule
-        return value
+        return self._arguments.get(name, self.operator.default(parameter))
 
     def shape(self, name: str) -> Shape:
         """Shape of a given tensor, or the one that a rule finds under that name."""

@@ -37,7 +37,7 @@ INPUTS = ("grad_output", "self", "target")
         rules.same_shape("grad_input", "common", "what the inputs broadcast to"),
         rules.succeed_if_empty(*INPUTS),
     ),
-    kernel_dtype=rules.dtype_found("promotion"),
+    kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
     source="founding document S5; ops-nn page aclnnL1LossBackward",
 )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import FLOAT
+from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.errors import AttributeValueError, NpucallError, TensorLayoutError
 from npucall.operators.draft import Draft
 from npucall.operators.rules import EndOfChecks
-from npucall.operators.spec import Attribute, Input, Operator, Output, Whole
+from npucall.operators.spec import Attribute, Elementwise, Input, Operator, Output, Whole
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Prepared:
     """The inputs that the call gives."""
     outputs: Mapping[str, TensorSpec]
     """The outputs as they come back: dense, unless the call sends their storage."""
-    attributes: Mapping[str, int | bool]
+    attributes: Mapping[str, Any]
+    """The attributes as the formula takes them."""
     stored: tuple[str, ...]
     """The tensors whose storage travels with the call, in that order."""
     kernel_dtype: DType
@@ -64,7 +65,7 @@ class Prepared:
         A device makes strided tensors dense and stretches them, so this much must fit.
         """
         sizes = {name: spec.bytes for name, spec in {**self.inputs, **self.outputs}.items()}
-        if not self.done:
+        if not self.done and isinstance(self.operator.over, Elementwise):
             space = self.whole.shapes[self.operator.over.space]
             sizes[f"the shape {space} of the computation"] = prod(space) * FLOAT.itemsize
         return max(sizes.items(), key=lambda item: item[1])
@@ -142,14 +143,17 @@ def _resolve(draft: Draft, output: Output, call: Call) -> TensorSpec:
 
 
 def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType) -> np.dtype[Any]:
-    return FLOAT.numpy if operator.over.widen else kernel_dtype.numpy
+    short = kernel_dtype in (FLOAT16, BF16)
+    return FLOAT.numpy if short and operator.over.widen else kernel_dtype.numpy
 
 
 def _check_layout(call: Call) -> None:
     """What the C function cannot be asked: these errors have no aclnn status."""
+    for attribute in call.operator.attributes:
+        _check_given(attribute, call)
     for name, value in call.arguments.items():
         parameter = call.operator.by_name[name]
-        if isinstance(parameter, Attribute) and value is None:
+        if isinstance(parameter, Attribute) and value is None and not parameter.kind.nullable:
             raise AttributeValueError(
                 f"{name}: expected a value, found none; its C type {parameter.c_type} has no null",
                 parameter=name,
@@ -158,6 +162,15 @@ def _check_layout(call: Call) -> None:
             _check_output(name, value)
         if isinstance(parameter, Input) and value is not None:
             _check_sent(parameter, call.stored)
+
+
+def _check_given(attribute: Attribute, call: Call) -> None:
+    known = attribute.name in call.arguments or call.operator.default(attribute) is not None
+    if not known and not attribute.kind.nullable:
+        raise AttributeValueError(
+            f"{attribute.name}: expected a value, since it has no default, found none",
+            parameter=attribute.name,
+        )
 
 
 def _check_output(name: str, spec: TensorSpec) -> None:

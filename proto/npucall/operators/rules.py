@@ -7,13 +7,14 @@ outputs are zeros.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npucall.dtypes import FLOAT, FLOAT16, can_cast, promote
+from npucall.dtypes import BF16, FLOAT, FLOAT16, can_cast, promote
 from npucall.errors import (
     PARAM_INVALID,
     PARAM_NULLPTR,
+    ArgumentError,
     ArgumentMissingError,
     AttributeValueError,
     DTypeError,
@@ -26,6 +27,8 @@ from npucall.tensors import broadcast as broadcast_shape
 if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.operators.draft import Draft
+    from npucall.products import Product
+    from npucall.tensors import Shape
 
 
 class EndOfChecks(Exception):  # noqa: N818  # it is no error: the call succeeds here
@@ -52,8 +55,9 @@ def present(*names: str) -> Rule:
     def check(draft: Draft) -> None:
         for name in names:
             if draft.absent(name):
+                null = c_name(draft.operator.by_name[name])
                 raise ArgumentMissingError(
-                    f"{name}: expected a tensor, found none (a null {c_name(name)})",
+                    f"{name}: expected a value, found none (a null {null})",
                     parameter=name,
                     aclnn_status=PARAM_NULLPTR,
                 )
@@ -107,14 +111,15 @@ def promoted(*names: str, into: str) -> Rule:
     """The dtypes promote, one after the other, to one type; found as ``into``."""
 
     def check(draft: Draft) -> None:
-        result = draft.dtype(names[0])
-        for index, name in enumerate(names[1:], start=1):
+        given = tuple(name for name in names if not draft.absent(name))
+        result = draft.dtype(given[0])
+        for index, name in enumerate(given[1:], start=1):
             common = promote(result, draft.dtype(name))
             if common is None:
                 raise DTypeError(
-                    f"{_list(names[: index + 1])}: expected dtypes that promote to one, "
+                    f"{_list(given[: index + 1])}: expected dtypes that promote to one, "
                     f"found {result} and {draft.dtype(name)}",
-                    parameter=names[: index + 1],
+                    parameter=given[: index + 1],
                     aclnn_status=PARAM_INVALID,
                 )
             result = common
@@ -177,6 +182,8 @@ def expandable(name: str, *, to: str, meaning: str) -> Rule:
     """``name`` broadcasts to the shape found as ``to`` (``meaning`` for people), not beyond it."""
 
     def check(draft: Draft) -> None:
+        if draft.absent(name):
+            return
         shape, target = draft.shape(name), draft.shape(to)
         if broadcast_shape(shape, target) != target:
             raise ShapeError(
@@ -189,24 +196,176 @@ def expandable(name: str, *, to: str, meaning: str) -> Rule:
     return Rule(f"{name} broadcasts to {meaning}", (name,), PARAM_INVALID, check)
 
 
-def same_shape(output: str, like: str, meaning: str = "") -> Rule:
-    """``output`` has exactly the shape ``like``, rank included."""
+def same_shape(name: str, like: str, meaning: str = "", status: int = PARAM_INVALID) -> Rule:
+    """``name`` has exactly the shape ``like``, rank included."""
 
     def check(draft: Draft) -> None:
-        for _, spec in draft.tensors((output,)):
+        for _, spec in draft.tensors((name,)):
             if spec.shape != draft.shape(like):
                 raise ShapeError(
-                    f"{output}: expected shape {draft.shape(like)}, {meaning or f'that of {like}'},"
+                    f"{name}: expected shape {draft.shape(like)}, {meaning or f'that of {like}'},"
                     f" found {spec.shape}",
-                    parameter=output,
+                    parameter=name,
+                    aclnn_status=status,
+                )
+
+    text = f"shape of {name} is {meaning or f'that of {like}'}"
+    return Rule(text, (name,), status, check)
+
+
+def rank_is(name: str, *ranks: int, status: int = PARAM_INVALID) -> Rule:
+    """The tensor has one of these numbers of dimensions."""
+    expected = _list(tuple(map(str, ranks)), "or")
+
+    def check(draft: Draft) -> None:
+        for _, spec in draft.tensors((name,)):
+            if len(spec.shape) not in ranks:
+                raise ShapeError(
+                    f"{name}: expected {expected} dimensions, found {len(spec.shape)}",
+                    parameter=name,
+                    aclnn_status=status,
+                )
+
+    return Rule(f"{name} has {expected} dimensions", (name,), status, check)
+
+
+def shape_of(name: str, *, into: str, make: Callable[[Draft], Shape]) -> Rule:
+    """No check: finds a shape for others under the name ``into``."""
+
+    def check(draft: Draft) -> None:
+        draft.found_shapes[into] = make(draft)
+
+    return Rule(f"{into} follows from {name}", (), 0, check, into)
+
+
+def requires(
+    description: str,
+    *blames: str,
+    holds: Callable[[Draft], bool],
+    found: Callable[[Draft], object],
+    error: type[ArgumentError] = ShapeError,
+    status: int = PARAM_INVALID,
+) -> Rule:
+    """What no other rule says; messages read "expected ``description``" and blame the first."""
+
+    def check(draft: Draft) -> None:
+        if not holds(draft):
+            raise error(
+                f"{blames[0]}: expected {description}, found {found(draft)}",
+                parameter=blames,
+                aclnn_status=status,
+            )
+
+    return Rule(f"{blames[0]}: {description}", blames, status, check)
+
+
+def dim_of(name: str, attribute: str = "dim") -> Rule:
+    """The attribute names a dimension of the tensor; rank 0 counts as rank 1."""
+
+    def check(draft: Draft) -> None:
+        rank = max(len(draft.shape(name)), 1)
+        if not -rank <= draft.attribute(attribute) < rank:
+            raise AttributeValueError(
+                f"{attribute}: expected {-rank} to {rank - 1}, a dimension of {name}, "
+                f"found {draft.attribute(attribute)}",
+                parameter=attribute,
+                aclnn_status=PARAM_INVALID,
+            )
+
+    return Rule(f"{attribute} is a dimension of {name}", (attribute,), PARAM_INVALID, check)
+
+
+def dtype_in(name: str, *dtypes: DType, status: int = PARAM_INVALID) -> Rule:
+    """The dtype of a tensor, or of an aclScalar, is one of these, whatever the product."""
+    expected = _list(tuple(map(str, dtypes)), "or")
+
+    def check(draft: Draft) -> None:
+        if draft.absent(name):
+            return
+        given = draft.tensor(name) or draft.scalar(name)
+        if given is not None and given.dtype not in dtypes:
+            raise DTypeError(
+                f"{name}: expected {expected}, found {given.dtype}",
+                parameter=name,
+                aclnn_status=status,
+            )
+
+    return Rule(f"dtype of {name} is {expected}", (name,), status, check)
+
+
+def bfloat16_if_product_has(*names: str) -> Rule:
+    """None of them, tensors or dtypes found, is BF16 on a product without it."""
+
+    def check(draft: Draft) -> None:
+        for name in names:
+            if draft.dtype(name) is BF16 and not draft.product.bfloat16:
+                raise DTypeError(
+                    f"{name}: expected no BF16, which {draft.product} has not, found BF16",
+                    parameter=name if name in draft.operator.by_name else (),
                     aclnn_status=PARAM_INVALID,
                 )
 
-    text = f"shape of {output} is {meaning or f'that of {like}'}"
-    return Rule(text, (output,), PARAM_INVALID, check)
+    return Rule(f"{_list(names)} not BF16 where the product has none", names, PARAM_INVALID, check)
 
 
-def one_of(name: str, *values: int) -> Rule:
+def not_negative(name: str) -> Rule:
+    """The number is 0 or more; NaN is not."""
+
+    def check(draft: Draft) -> None:
+        if not draft.attribute(name) >= 0:
+            raise AttributeValueError(
+                f"{name}: expected 0 or more, found {draft.attribute(name)}",
+                parameter=name,
+                aclnn_status=PARAM_INVALID,
+            )
+
+    return Rule(f"{name} is 0 or more", (name,), PARAM_INVALID, check)
+
+
+def same_format(name: str, like: str) -> Rule:
+    """Two tensors, if both are given, have one format."""
+
+    def check(draft: Draft) -> None:
+        one, other = draft.tensor(name), draft.tensor(like)
+        if one is not None and other is not None and one.format is not other.format:
+            raise FormatError(
+                f"{name}: expected {other.format.name}, the format of {like}, "
+                f"found {one.format.name}",
+                parameter=name,
+                aclnn_status=PARAM_INVALID,
+            )
+
+    return Rule(f"format of {name} is that of {like}", (name,), PARAM_INVALID, check)
+
+
+def on(products: tuple[Product, ...], rule: Rule) -> Rule:
+    """The rule holds on these products only."""
+    where = _list(tuple(product.soc for product in products))
+    return when(lambda draft: draft.product in products, rule, f"on {where}")
+
+
+def except_on(products: tuple[Product, ...], rule: Rule) -> Rule:
+    """The rule holds on all products but these."""
+    where = _list(tuple(product.soc for product in products))
+    return when(lambda draft: draft.product not in products, rule, f"not on {where}")
+
+
+def when(condition: Callable[[Draft], bool], rule: Rule, meaning: str) -> Rule:
+    """The rule holds only if the condition does; ``meaning`` says it to people."""
+
+    def check(draft: Draft) -> None:
+        if condition(draft):
+            rule.check(draft)
+
+    return replace(rule, description=f"{meaning}: {rule.description}", check=check)
+
+
+def not_empty(name: str) -> Callable[[Draft], bool]:
+    """Condition for ``when``: the tensor has elements."""
+    return lambda draft: 0 not in draft.shape(name)
+
+
+def one_of(name: str, *values: int | str, status: int = PARAM_INVALID) -> Rule:
     """The attribute has one of these values."""
 
     def check(draft: Draft) -> None:
@@ -214,10 +373,10 @@ def one_of(name: str, *values: int) -> Rule:
             raise AttributeValueError(
                 f"{name}: expected one of {values}, found {draft.attribute(name)}",
                 parameter=name,
-                aclnn_status=PARAM_INVALID,
+                aclnn_status=status,
             )
 
-    return Rule(f"{name} is one of {_list(tuple(map(str, values)))}", (name,), PARAM_INVALID, check)
+    return Rule(f"{name} is one of {_list(tuple(map(str, values)))}", (name,), status, check)
 
 
 def public_format(*names: str) -> Rule:
@@ -271,8 +430,8 @@ def always(dtype: DType) -> Callable[[Draft], DType]:
     return lambda _: dtype
 
 
-def dtype_found(name: str) -> Callable[[Draft], DType]:
-    """Kernel dtype: the one that a rule found under that name."""
+def dtype_of(name: str) -> Callable[[Draft], DType]:
+    """Kernel dtype: that of a tensor, or the one that a rule found under that name."""
     return lambda draft: draft.dtype(name)
 
 

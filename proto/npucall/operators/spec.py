@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import prod
@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Value: TypeAlias = "int | bool"
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number with a dtype of its own: CANN's aclScalar."""
+
+    dtype: DType
+    value: float
+
+
+Value: TypeAlias = "int | bool | float | str | tuple[int, ...] | Scalar"
 """What an attribute can be."""
 
 
@@ -36,21 +45,38 @@ class Kind(Enum):
 
     INT64 = "int64_t"
     BOOL = "bool"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "char*"
+    SCALAR = "const aclScalar*"
+    INT_ARRAY = "const aclIntArray*"
 
     @property
-    def python(self) -> type[Value]:
-        """The Python type of its values."""
-        return bool if self is Kind.BOOL else int
+    def nullable(self) -> bool:
+        """Whether the C type is a pointer, so that the attribute may be absent."""
+        return self.value.endswith("*")
 
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor that the operator reads. ``read=False``: only its shape and dtype matter."""
+    """A tensor that the operator reads.
+
+    ``read=False``: only its shape and dtype matter. ``optional``: it may be absent. ``as_is``: the
+    formula gets its own dtype, as for indices. ``const=False``: the C prototype has no const.
+    """
 
     name: str
     description: str
     read: bool = True
-    c_type: str = field(default="const aclTensor*", init=False)
+    optional: bool = False
+    as_is: bool = False
+    const: bool = True
+    c_name: str = ""
+
+    @property
+    def c_type(self) -> str:
+        """The type in the C prototype."""
+        return "const aclTensor*" if self.const else "aclTensor*"
 
 
 @dataclass(frozen=True)
@@ -58,14 +84,20 @@ class Output:
     """A tensor that the operator writes.
 
     ``shape`` and ``dtype`` name what a call that does not mention it gets: those of an input, or
-    what a rule found under that name.
+    what a rule found under that name. ``const``: the C prototype says const all the same.
     """
 
     name: str
     description: str
     shape: str
     dtype: str
-    c_type: str = field(default="aclTensor*", init=False)
+    const: bool = False
+    c_name: str = ""
+
+    @property
+    def c_type(self) -> str:
+        """The type in the C prototype."""
+        return "const aclTensor*" if self.const else "aclTensor*"
 
 
 @dataclass(frozen=True)
@@ -75,6 +107,7 @@ class Attribute:
     name: str
     kind: Kind
     description: str
+    c_name: str = ""
 
     @property
     def c_type(self) -> str:
@@ -102,7 +135,23 @@ class Elementwise:
     widen: bool = True
 
 
-elementwise = Elementwise
+@dataclass(frozen=True)
+class Rows:
+    """The formula works on complete rows along the attribute ``dim``: its arrays' last axis."""
+
+    dim: str
+    widen: bool = True
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """The formula gets all of every array, and may answer a tuple of several."""
+
+    widen: bool = True
+
+
+Over: TypeAlias = Elementwise | Rows | AtOnce
+elementwise, rows, whole = Elementwise, Rows, AtOnce
 
 
 @dataclass(frozen=True)
@@ -146,7 +195,7 @@ class Operator(Generic[P, R]):
     """Products that the software accepts and current documents do not list."""
     checks: tuple[Rule, ...]
     kernel_dtype: Callable[[Draft], DType]
-    over: Elementwise
+    over: Over
     source: str
     formula: Callable[Concatenate[Whole, P], R]
 
@@ -208,10 +257,10 @@ class Operator(Generic[P, R]):
         """The attributes in C order."""
         return tuple(p for p in self.parameters if isinstance(p, Attribute))
 
-    def default(self, attribute: Attribute) -> Value:
-        """What an attribute is if a call does not mention it."""
-        value: Value = self.signature.parameters[attribute.name].default
-        return value
+    def default(self, attribute: Attribute) -> Value | None:
+        """What an attribute is if a call does not mention it; None is absent."""
+        value: Any = self.signature.parameters[attribute.name].default
+        return None if value is inspect.Parameter.empty else value
 
     def dtypes_on(self, product: Product) -> tuple[DType, ...]:
         """The types that the operator takes on a product; empty if it is not there."""
@@ -235,7 +284,7 @@ class Operator(Generic[P, R]):
     @property
     def prototype(self) -> str:
         """C declaration of phase one."""
-        own = [f"{p.c_type} {c_name(p.name)}" for p in self.parameters]
+        own = [f"{p.c_type} {c_name(p)}" for p in self.parameters]
         listed = ", ".join([*own, "uint64_t* workspaceSize", "aclOpExecutor** executor"])
         return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
 
@@ -256,7 +305,7 @@ def operator(  # a declaration has as many parts as an operator
     products: Mapping[Product, tuple[DType, ...]],
     checks: tuple[Rule, ...],
     kernel_dtype: Callable[[Draft], DType],
-    over: Elementwise,
+    over: Over,
     source: str,
     variant: str = "",
     legacy: Mapping[Product, tuple[DType, ...]] | None = None,
@@ -275,6 +324,7 @@ def operator(  # a declaration has as many parts as an operator
     return declare
 
 
-def c_name(name: str) -> str:
-    """The C spelling of a parameter: grad_output becomes gradOutput."""
-    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+def c_name(parameter: Parameter) -> str:
+    """Its name in C: the one declared, else grad_output becomes gradOutput."""
+    spelled = re.sub(r"_(\w)", lambda match: match[1].upper(), parameter.name)
+    return parameter.c_name or spelled

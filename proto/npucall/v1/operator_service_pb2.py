@@ -15,15 +15,15 @@ _sym_db = _symbol_database.Default()
 from npucall.v1 import tensor_pb2 as npucall_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!npucall/v1/operator_service.proto\x12\nnpucall.v1\x1a\x17npucall/v1/tensor.proto\"V\n\x0e\x45xecuteRequest\x12\x1e\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x10.npucall.v1.Call\x12$\n\x07storage\x18\x02 \x03(\x0b\x32\x13.npucall.v1.Storage\"\x7f\n\x0f\x45xecuteResponse\x12 \n\x05reply\x18\x01 \x01(\x0b\x32\x11.npucall.v1.Reply\x12$\n\x07timings\x18\x02 \x01(\x0b\x32\x13.npucall.v1.Timings\x12$\n\x07storage\x18\x03 \x03(\x0b\x32\x13.npucall.v1.Storage\"-\n\x0bPlanRequest\x12\x1e\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x10.npucall.v1.Call\"o\n\x0cPlanResponse\x12 \n\x05reply\x18\x01 \x01(\x0b\x32\x11.npucall.v1.Reply\x12$\n\x07timings\x18\x02 \x01(\x0b\x32\x13.npucall.v1.Timings\x12\x17\n\x0fworkspace_bytes\x18\x03 \x01(\x04\"R\n\x04\x43\x61ll\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\x0f\n\x07variant\x18\x02 \x01(\t\x12\'\n\targuments\x18\x03 \x03(\x0b\x32\x14.npucall.v1.Argument\"\xa7\x01\n\x08\x41rgument\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06stored\x18\x02 \x01(\x08\x12$\n\x06\x61\x62sent\x18\x03 \x01(\x0b\x32\x12.npucall.v1.AbsentH\x00\x12(\n\x06tensor\x18\x04 \x01(\x0b\x32\x16.npucall.v1.TensorSpecH\x00\x12\x11\n\x07integer\x18\x05 \x01(\x03H\x00\x12\x11\n\x07\x62oolean\x18\x06 \x01(\x08H\x00\x42\x07\n\x05value\"\x08\n\x06\x41\x62sent\"\xbe\x01\n\x05Reply\x12\x0f\n\x07variant\x18\x01 \x01(\t\x12*\n\x0ckernel_dtype\x18\x02 \x01(\x0e\x32\x14.npucall.v1.DataType\x12%\n\x07outputs\x18\x03 \x03(\x0b\x32\x14.npucall.v1.Argument\x12%\n\x08warnings\x18\x04 \x03(\x0b\x32\x13.npucall.v1.Warning\x12*\n\x06server\x18\x05 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\"-\n\x07Warning\x12\x11\n\tparameter\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"?\n\x0eServerIdentity\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x0b\n\x03soc\x18\x03 \x01(\t\"c\n\x07Timings\x12\x11\n\tdecode_ns\x18\x01 \x01(\x06\x12\x10\n\x08\x63heck_ns\x18\x02 \x01(\x06\x12\x10\n\x08queue_ns\x18\x03 \x01(\x06\x12\x0e\n\x06run_ns\x18\x04 \x01(\x06\x12\x11\n\tencode_ns\x18\x05 \x01(\x06\"\x16\n\x14ListOperatorsRequest\"D\n\x15ListOperatorsResponse\x12+\n\toperators\x18\x01 \x03(\x0b\x32\x18.npucall.v1.OperatorInfo\"7\n\x12GetOperatorRequest\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\x0f\n\x07variant\x18\x02 \x01(\t\"A\n\x13GetOperatorResponse\x12*\n\x08operator\x18\x01 \x01(\x0b\x32\x18.npucall.v1.OperatorInfo\"\x88\x02\n\x0cOperatorInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07variant\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12-\n\nparameters\x18\x05 \x03(\x0b\x32\x19.npucall.v1.ParameterInfo\x12)\n\x08products\x18\x06 \x03(\x0b\x32\x17.npucall.v1.ProductInfo\x12#\n\x05rules\x18\x07 \x03(\x0b\x32\x14.npucall.v1.RuleInfo\x12\x0e\n\x06source\x18\x08 \x01(\t\x12\x11\n\tavailable\x18\t \x01(\x08\x12\x11\n\tprototype\x18\n \x01(\t\"\xa7\x01\n\rParameterInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1e\n\x04role\x18\x02 \x01(\x0e\x32\x10.npucall.v1.Role\x12\x0e\n\x06\x63_type\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x0c\n\x04read\x18\x05 \x01(\x08\x12\x11\n\x07integer\x18\x06 \x01(\x03H\x00\x12\x11\n\x07\x62oolean\x18\x07 \x01(\x08H\x00\x42\x0f\n\rdefault_value\"P\n\x0bProductInfo\x12\x0b\n\x03soc\x18\x01 \x01(\t\x12$\n\x06\x64types\x18\x02 \x03(\x0e\x32\x14.npucall.v1.DataType\x12\x0e\n\x06legacy\x18\x03 \x01(\x08\"E\n\x08RuleInfo\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\t\x12\x0e\n\x06\x62lames\x18\x02 \x03(\t\x12\x14\n\x0c\x61\x63lnn_status\x18\x03 \x01(\x05\"\x16\n\x14GetServerInfoRequest\"\xec\x01\n\x15GetServerInfoResponse\x12*\n\x06server\x18\x01 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\x12\x0f\n\x07product\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65\x66\x61ult_variant\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\"\n\x06limits\x18\x05 \x01(\x0b\x32\x12.npucall.v1.Limits\x12\x17\n\x0f\x63\x61lls_in_flight\x18\x06 \x01(\r\x12\x17\n\x0f\x62ytes_in_flight\x18\x07 \x01(\x04\x12\x16\n\x0euptime_seconds\x18\x08 \x01(\x01\"\x7f\n\x06Limits\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x04\x12\x14\n\x0cmemory_limit\x18\x02 \x01(\x04\x12\x14\n\x0cqueue_length\x18\x03 \x01(\r\x12\x1c\n\x14\x63\x61ll_timeout_seconds\x18\x04 \x01(\x01\x12\x10\n\x08max_rank\x18\x05 \x01(\r*Q\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_INPUT\x10\x01\x12\x0f\n\x0bROLE_OUTPUT\x10\x02\x12\x12\n\x0eROLE_ATTRIBUTE\x10\x03\x32\x8c\x03\n\x0fOperatorService\x12\x42\n\x07\x45xecute\x12\x1a.npucall.v1.ExecuteRequest\x1a\x1b.npucall.v1.ExecuteResponse\x12\x39\n\x04Plan\x12\x17.npucall.v1.PlanRequest\x1a\x18.npucall.v1.PlanResponse\x12T\n\rListOperators\x12 .npucall.v1.ListOperatorsRequest\x1a!.npucall.v1.ListOperatorsResponse\x12N\n\x0bGetOperator\x12\x1e.npucall.v1.GetOperatorRequest\x1a\x1f.npucall.v1.GetOperatorResponse\x12T\n\rGetServerInfo\x12 .npucall.v1.GetServerInfoRequest\x1a!.npucall.v1.GetServerInfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!npucall/v1/operator_service.proto\x12\nnpucall.v1\x1a\x17npucall/v1/tensor.proto\"V\n\x0e\x45xecuteRequest\x12\x1e\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x10.npucall.v1.Call\x12$\n\x07storage\x18\x02 \x03(\x0b\x32\x13.npucall.v1.Storage\"\x7f\n\x0f\x45xecuteResponse\x12 \n\x05reply\x18\x01 \x01(\x0b\x32\x11.npucall.v1.Reply\x12$\n\x07timings\x18\x02 \x01(\x0b\x32\x13.npucall.v1.Timings\x12$\n\x07storage\x18\x03 \x03(\x0b\x32\x13.npucall.v1.Storage\"-\n\x0bPlanRequest\x12\x1e\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x10.npucall.v1.Call\"o\n\x0cPlanResponse\x12 \n\x05reply\x18\x01 \x01(\x0b\x32\x11.npucall.v1.Reply\x12$\n\x07timings\x18\x02 \x01(\x0b\x32\x13.npucall.v1.Timings\x12\x17\n\x0fworkspace_bytes\x18\x03 \x01(\x04\"R\n\x04\x43\x61ll\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\x0f\n\x07variant\x18\x02 \x01(\t\x12\'\n\targuments\x18\x03 \x03(\x0b\x32\x14.npucall.v1.Argument\"\x99\x02\n\x08\x41rgument\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06stored\x18\x02 \x01(\x08\x12$\n\x06\x61\x62sent\x18\x03 \x01(\x0b\x32\x12.npucall.v1.AbsentH\x00\x12(\n\x06tensor\x18\x04 \x01(\x0b\x32\x16.npucall.v1.TensorSpecH\x00\x12\x11\n\x07integer\x18\x05 \x01(\x03H\x00\x12\x11\n\x07\x62oolean\x18\x06 \x01(\x08H\x00\x12\x10\n\x06number\x18\x07 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x08 \x01(\tH\x00\x12$\n\x06scalar\x18\t \x01(\x0b\x32\x12.npucall.v1.ScalarH\x00\x12(\n\x08integers\x18\n \x01(\x0b\x32\x14.npucall.v1.IntArrayH\x00\x42\x07\n\x05value\"\x08\n\x06\x41\x62sent\"<\n\x06Scalar\x12#\n\x05\x64type\x18\x01 \x01(\x0e\x32\x14.npucall.v1.DataType\x12\r\n\x05value\x18\x02 \x01(\x0c\"\x1a\n\x08IntArray\x12\x0e\n\x06values\x18\x01 \x03(\x03\"\xbe\x01\n\x05Reply\x12\x0f\n\x07variant\x18\x01 \x01(\t\x12*\n\x0ckernel_dtype\x18\x02 \x01(\x0e\x32\x14.npucall.v1.DataType\x12%\n\x07outputs\x18\x03 \x03(\x0b\x32\x14.npucall.v1.Argument\x12%\n\x08warnings\x18\x04 \x03(\x0b\x32\x13.npucall.v1.Warning\x12*\n\x06server\x18\x05 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\"-\n\x07Warning\x12\x11\n\tparameter\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"?\n\x0eServerIdentity\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x0b\n\x03soc\x18\x03 \x01(\t\"c\n\x07Timings\x12\x11\n\tdecode_ns\x18\x01 \x01(\x06\x12\x10\n\x08\x63heck_ns\x18\x02 \x01(\x06\x12\x10\n\x08queue_ns\x18\x03 \x01(\x06\x12\x0e\n\x06run_ns\x18\x04 \x01(\x06\x12\x11\n\tencode_ns\x18\x05 \x01(\x06\"\x16\n\x14ListOperatorsRequest\"D\n\x15ListOperatorsResponse\x12+\n\toperators\x18\x01 \x03(\x0b\x32\x18.npucall.v1.OperatorInfo\"7\n\x12GetOperatorRequest\x12\x10\n\x08operator\x18\x01 \x01(\t\x12\x0f\n\x07variant\x18\x02 \x01(\t\"A\n\x13GetOperatorResponse\x12*\n\x08operator\x18\x01 \x01(\x0b\x32\x18.npucall.v1.OperatorInfo\"\x88\x02\n\x0cOperatorInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07variant\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12-\n\nparameters\x18\x05 \x03(\x0b\x32\x19.npucall.v1.ParameterInfo\x12)\n\x08products\x18\x06 \x03(\x0b\x32\x17.npucall.v1.ProductInfo\x12#\n\x05rules\x18\x07 \x03(\x0b\x32\x14.npucall.v1.RuleInfo\x12\x0e\n\x06source\x18\x08 \x01(\t\x12\x11\n\tavailable\x18\t \x01(\x08\x12\x11\n\tprototype\x18\n \x01(\t\"\xdb\x01\n\rParameterInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1e\n\x04role\x18\x02 \x01(\x0e\x32\x10.npucall.v1.Role\x12\x0e\n\x06\x63_type\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x0c\n\x04read\x18\x05 \x01(\x08\x12\x11\n\x07integer\x18\x06 \x01(\x03H\x00\x12\x11\n\x07\x62oolean\x18\x07 \x01(\x08H\x00\x12\x10\n\x06number\x18\x08 \x01(\x01H\x00\x12\x0e\n\x04text\x18\t \x01(\tH\x00\x12\x10\n\x08optional\x18\n \x01(\x08\x42\x0f\n\rdefault_value\"P\n\x0bProductInfo\x12\x0b\n\x03soc\x18\x01 \x01(\t\x12$\n\x06\x64types\x18\x02 \x03(\x0e\x32\x14.npucall.v1.DataType\x12\x0e\n\x06legacy\x18\x03 \x01(\x08\"E\n\x08RuleInfo\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\t\x12\x0e\n\x06\x62lames\x18\x02 \x03(\t\x12\x14\n\x0c\x61\x63lnn_status\x18\x03 \x01(\x05\"\x16\n\x14GetServerInfoRequest\"\xec\x01\n\x15GetServerInfoResponse\x12*\n\x06server\x18\x01 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\x12\x0f\n\x07product\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65\x66\x61ult_variant\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\"\n\x06limits\x18\x05 \x01(\x0b\x32\x12.npucall.v1.Limits\x12\x17\n\x0f\x63\x61lls_in_flight\x18\x06 \x01(\r\x12\x17\n\x0f\x62ytes_in_flight\x18\x07 \x01(\x04\x12\x16\n\x0euptime_seconds\x18\x08 \x01(\x01\"\x7f\n\x06Limits\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x04\x12\x14\n\x0cmemory_limit\x18\x02 \x01(\x04\x12\x14\n\x0cqueue_length\x18\x03 \x01(\r\x12\x1c\n\x14\x63\x61ll_timeout_seconds\x18\x04 \x01(\x01\x12\x10\n\x08max_rank\x18\x05 \x01(\r*Q\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_INPUT\x10\x01\x12\x0f\n\x0bROLE_OUTPUT\x10\x02\x12\x12\n\x0eROLE_ATTRIBUTE\x10\x03\x32\x8c\x03\n\x0fOperatorService\x12\x42\n\x07\x45xecute\x12\x1a.npucall.v1.ExecuteRequest\x1a\x1b.npucall.v1.ExecuteResponse\x12\x39\n\x04Plan\x12\x17.npucall.v1.PlanRequest\x1a\x18.npucall.v1.PlanResponse\x12T\n\rListOperators\x12 .npucall.v1.ListOperatorsRequest\x1a!.npucall.v1.ListOperatorsResponse\x12N\n\x0bGetOperator\x12\x1e.npucall.v1.GetOperatorRequest\x1a\x1f.npucall.v1.GetOperatorResponse\x12T\n\rGetServerInfo\x12 .npucall.v1.GetServerInfoRequest\x1a!.npucall.v1.GetServerInfoResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'npucall.v1.operator_service_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_ROLE']._serialized_start=2321
-  _globals['_ROLE']._serialized_end=2402
+  _globals['_ROLE']._serialized_start=2577
+  _globals['_ROLE']._serialized_end=2658
   _globals['_EXECUTEREQUEST']._serialized_start=74
   _globals['_EXECUTEREQUEST']._serialized_end=160
   _globals['_EXECUTERESPONSE']._serialized_start=162
@@ -35,39 +35,43 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_CALL']._serialized_start=451
   _globals['_CALL']._serialized_end=533
   _globals['_ARGUMENT']._serialized_start=536
-  _globals['_ARGUMENT']._serialized_end=703
-  _globals['_ABSENT']._serialized_start=705
-  _globals['_ABSENT']._serialized_end=713
-  _globals['_REPLY']._serialized_start=716
-  _globals['_REPLY']._serialized_end=906
-  _globals['_WARNING']._serialized_start=908
-  _globals['_WARNING']._serialized_end=953
-  _globals['_SERVERIDENTITY']._serialized_start=955
-  _globals['_SERVERIDENTITY']._serialized_end=1018
-  _globals['_TIMINGS']._serialized_start=1020
-  _globals['_TIMINGS']._serialized_end=1119
-  _globals['_LISTOPERATORSREQUEST']._serialized_start=1121
-  _globals['_LISTOPERATORSREQUEST']._serialized_end=1143
-  _globals['_LISTOPERATORSRESPONSE']._serialized_start=1145
-  _globals['_LISTOPERATORSRESPONSE']._serialized_end=1213
-  _globals['_GETOPERATORREQUEST']._serialized_start=1215
-  _globals['_GETOPERATORREQUEST']._serialized_end=1270
-  _globals['_GETOPERATORRESPONSE']._serialized_start=1272
-  _globals['_GETOPERATORRESPONSE']._serialized_end=1337
-  _globals['_OPERATORINFO']._serialized_start=1340
-  _globals['_OPERATORINFO']._serialized_end=1604
-  _globals['_PARAMETERINFO']._serialized_start=1607
-  _globals['_PARAMETERINFO']._serialized_end=1774
-  _globals['_PRODUCTINFO']._serialized_start=1776
-  _globals['_PRODUCTINFO']._serialized_end=1856
-  _globals['_RULEINFO']._serialized_start=1858
-  _globals['_RULEINFO']._serialized_end=1927
-  _globals['_GETSERVERINFOREQUEST']._serialized_start=1929
-  _globals['_GETSERVERINFOREQUEST']._serialized_end=1951
-  _globals['_GETSERVERINFORESPONSE']._serialized_start=1954
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=2190
-  _globals['_LIMITS']._serialized_start=2192
-  _globals['_LIMITS']._serialized_end=2319
-  _globals['_OPERATORSERVICE']._serialized_start=2405
-  _globals['_OPERATORSERVICE']._serialized_end=2801
+  _globals['_ARGUMENT']._serialized_end=817
+  _globals['_ABSENT']._serialized_start=819
+  _globals['_ABSENT']._serialized_end=827
+  _globals['_SCALAR']._serialized_start=829
+  _globals['_SCALAR']._serialized_end=889
+  _globals['_INTARRAY']._serialized_start=891
+  _globals['_INTARRAY']._serialized_end=917
+  _globals['_REPLY']._serialized_start=920
+  _globals['_REPLY']._serialized_end=1110
+  _globals['_WARNING']._serialized_start=1112
+  _globals['_WARNING']._serialized_end=1157
+  _globals['_SERVERIDENTITY']._serialized_start=1159
+  _globals['_SERVERIDENTITY']._serialized_end=1222
+  _globals['_TIMINGS']._serialized_start=1224
+  _globals['_TIMINGS']._serialized_end=1323
+  _globals['_LISTOPERATORSREQUEST']._serialized_start=1325
+  _globals['_LISTOPERATORSREQUEST']._serialized_end=1347
+  _globals['_LISTOPERATORSRESPONSE']._serialized_start=1349
+  _globals['_LISTOPERATORSRESPONSE']._serialized_end=1417
+  _globals['_GETOPERATORREQUEST']._serialized_start=1419
+  _globals['_GETOPERATORREQUEST']._serialized_end=1474
+  _globals['_GETOPERATORRESPONSE']._serialized_start=1476
+  _globals['_GETOPERATORRESPONSE']._serialized_end=1541
+  _globals['_OPERATORINFO']._serialized_start=1544
+  _globals['_OPERATORINFO']._serialized_end=1808
+  _globals['_PARAMETERINFO']._serialized_start=1811
+  _globals['_PARAMETERINFO']._serialized_end=2030
+  _globals['_PRODUCTINFO']._serialized_start=2032
+  _globals['_PRODUCTINFO']._serialized_end=2112
+  _globals['_RULEINFO']._serialized_start=2114
+  _globals['_RULEINFO']._serialized_end=2183
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=2185
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=2207
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=2210
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=2446
+  _globals['_LIMITS']._serialized_start=2448
+  _globals['_LIMITS']._serialized_end=2575
+  _globals['_OPERATORSERVICE']._serialized_start=2661
+  _globals['_OPERATORSERVICE']._serialized_end=3057
 # @@protoc_insertion_point(module_scope)

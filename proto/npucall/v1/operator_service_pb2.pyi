@@ -218,6 +218,10 @@ class Argument(google.protobuf.message.Message):
     TENSOR_FIELD_NUMBER: builtins.int
     INTEGER_FIELD_NUMBER: builtins.int
     BOOLEAN_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    SCALAR_FIELD_NUMBER: builtins.int
+    INTEGERS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name of the parameter, as `ParameterInfo.name` has it, for example "grad_output"."""
     stored: builtins.bool
@@ -231,6 +235,10 @@ class Argument(google.protobuf.message.Message):
     """A number for an integer attribute, within the range of its C type, else ATTRIBUTE_INVALID."""
     boolean: builtins.bool
     """A truth value for a boolean attribute."""
+    number: builtins.float
+    """A number for an attribute of C type float or double; for float it is rounded to binary32."""
+    text: builtins.str
+    """A text for an attribute of C type char*, without a zero byte."""
     @property
     def absent(self) -> global___Absent:
         """A null pointer."""
@@ -238,6 +246,14 @@ class Argument(google.protobuf.message.Message):
     @property
     def tensor(self) -> npucall.v1.tensor_pb2.TensorSpec:
         """A tensor, its bytes apart."""
+
+    @property
+    def scalar(self) -> global___Scalar:
+        """A number with a dtype of its own, for an attribute of C type aclScalar*."""
+
+    @property
+    def integers(self) -> global___IntArray:
+        """Integers for an attribute of C type aclIntArray*."""
 
     def __init__(
         self,
@@ -248,10 +264,14 @@ class Argument(google.protobuf.message.Message):
         tensor: npucall.v1.tensor_pb2.TensorSpec | None = ...,
         integer: builtins.int = ...,
         boolean: builtins.bool = ...,
+        number: builtins.float = ...,
+        text: builtins.str = ...,
+        scalar: global___Scalar | None = ...,
+        integers: global___IntArray | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "integer", b"integer", "tensor", b"tensor", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "integer", b"integer", "name", b"name", "stored", b"stored", "tensor", b"tensor", "value", b"value"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["value", b"value"]) -> typing.Literal["absent", "tensor", "integer", "boolean"] | None: ...
+    def HasField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "integer", b"integer", "integers", b"integers", "number", b"number", "scalar", b"scalar", "tensor", b"tensor", "text", b"text", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "integer", b"integer", "integers", b"integers", "name", b"name", "number", b"number", "scalar", b"scalar", "stored", b"stored", "tensor", b"tensor", "text", b"text", "value", b"value"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["value", b"value"]) -> typing.Literal["absent", "tensor", "integer", "boolean", "number", "text", "scalar", "integers"] | None: ...
 
 global___Argument = Argument
 
@@ -266,6 +286,50 @@ class Absent(google.protobuf.message.Message):
     ) -> None: ...
 
 global___Absent = Absent
+
+@typing.final
+class Scalar(google.protobuf.message.Message):
+    """A number with a dtype: what `aclCreateScalar` is told."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DTYPE_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    dtype: npucall.v1.tensor_pb2.DataType.ValueType
+    """The type of the number; which ones an operator takes, its rules say."""
+    value: builtins.bytes
+    """The number, little-endian, as many bytes as an element of that type has, else
+    INVALID_ARGUMENT, reason ATTRIBUTE_INVALID.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: npucall.v1.tensor_pb2.DataType.ValueType = ...,
+        value: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dtype", b"dtype", "value", b"value"]) -> None: ...
+
+global___Scalar = Scalar
+
+@typing.final
+class IntArray(google.protobuf.message.Message):
+    """Integers: what `aclCreateIntArray` is told."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: builtins.int
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The integers; may be none."""
+
+    def __init__(
+        self,
+        *,
+        values: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
+
+global___IntArray = IntArray
 
 @typing.final
 class Reply(google.protobuf.message.Message):
@@ -538,6 +602,9 @@ class ParameterInfo(google.protobuf.message.Message):
     READ_FIELD_NUMBER: builtins.int
     INTEGER_FIELD_NUMBER: builtins.int
     BOOLEAN_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    OPTIONAL_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name in a call."""
     role: global___Role.ValueType
@@ -552,6 +619,12 @@ class ParameterInfo(google.protobuf.message.Message):
     """Default of an integer attribute."""
     boolean: builtins.bool
     """Default of a boolean attribute."""
+    number: builtins.float
+    """Default of an attribute of C type float or double."""
+    text: builtins.str
+    """Default of an attribute of C type char*."""
+    optional: builtins.bool
+    """It may be absent."""
     def __init__(
         self,
         *,
@@ -562,10 +635,13 @@ class ParameterInfo(google.protobuf.message.Message):
         read: builtins.bool = ...,
         integer: builtins.int = ...,
         boolean: builtins.bool = ...,
+        number: builtins.float = ...,
+        text: builtins.str = ...,
+        optional: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["boolean", b"boolean", "default_value", b"default_value", "integer", b"integer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "c_type", b"c_type", "default_value", b"default_value", "description", b"description", "integer", b"integer", "name", b"name", "read", b"read", "role", b"role"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["default_value", b"default_value"]) -> typing.Literal["integer", "boolean"] | None: ...
+    def HasField(self, field_name: typing.Literal["boolean", b"boolean", "default_value", b"default_value", "integer", b"integer", "number", b"number", "text", b"text"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "c_type", b"c_type", "default_value", b"default_value", "description", b"description", "integer", b"integer", "name", b"name", "number", b"number", "optional", b"optional", "read", b"read", "role", b"role", "text", b"text"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["default_value", b"default_value"]) -> typing.Literal["integer", "boolean", "number", "text"] | None: ...
 
 global___ParameterInfo = ParameterInfo
 
