@@ -107,7 +107,7 @@ def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> tuple[str,
         default = f"`{operator.default(parameter)}`"
     unread = isinstance(parameter, Input) and not parameter.read
     meaning = parameter.description + ("; its values are not read" if unread else "")
-    c_spelling = c_name(parameter.name)
+    c_spelling = c_name(parameter)
     return f"`{parameter.name}`", f"`{c_spelling}`", f"`{parameter.c_type}`", default, meaning
 
 

@@ -122,7 +122,7 @@ class _ElementwiseWork(Work):
         self.sums = None
         if self.output.shape != space:
             self.sums = np.zeros(_aligned(self.output, len(space)).shape, np.float64)
-            extents = list(self.sums.shape)
+            extents: Shape = self.sums.shape
             self.axes = tuple(axis for axis, extent in enumerate(extents) if extent == 1)
 
     def cuts(self, limit: int) -> Iterator[Index]:

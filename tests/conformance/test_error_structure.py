@@ -28,8 +28,21 @@ from .raw import KL, KL_TARGET, L1
 if TYPE_CHECKING:
     from npucall_client import Client
 
-PRIVATE = [each for each in Format if each.private]
-PUBLIC = [each for each in Format if not each.private]
+# operators.md 0.7
+PRIVATE = (
+    Format.NC1HWC0,
+    Format.NC1HWC0_C04,
+    Format.NDC1HWC0,
+    Format.FRACTAL_Z,
+    Format.FRACTAL_Z_3D,
+    Format.FRACTAL_NZ,
+    Format.FRACTAL_NZ_C0_2,
+    Format.FRACTAL_NZ_C0_4,
+    Format.FRACTAL_NZ_C0_8,
+    Format.FRACTAL_NZ_C0_16,
+    Format.FRACTAL_NZ_C0_32,
+)
+PUBLIC = [each for each in Format if each not in PRIVATE]
 UINT1, INT4 = 30 + 1, 29 + 1  # ACL's codes of packed types, plus 1 as on the wire
 
 

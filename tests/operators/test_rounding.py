@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from .running import COMMUNITY, DOCUMENTED, KL, L1, MASKED, run, title
+from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, L1, MASKED, run, title
 
 HALF, SINGLE, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
 INF = float("inf")
@@ -140,3 +140,35 @@ def test_documented_divides_by_the_first_extent_of_target_before_it_is_stretched
     given = tensors(np.full((2, 3), 6), np.zeros((2, 3)), np.ones((1, 3)), SINGLE)
     np.testing.assert_array_equal(run(DOCUMENTED, given, reduction=1), np.full((2, 3), 6))
     np.testing.assert_array_equal(run(COMMUNITY, given, reduction=1), np.full((2, 3), 1))
+
+
+@pytest.mark.parametrize("operator", MASKED, ids=title)
+def test_with_log_target_1_is_added_before_self_is_subtracted(operator: Any) -> None:
+    given = tensors([1], [1], [2.0**-11])
+    # 2^-11 + 1 is a tie and becomes 1, and 1 - 1 is 0; 2^-11 - 1 + 1 would be 2^-11.
+    assert run(operator, given, reduction=0, log_target=True)[0] == 0
+
+
+@pytest.mark.parametrize("operator", MASKED, ids=title)
+def test_with_log_target_the_gradient_is_multiplied_last(operator: Any) -> None:
+    given = tensors([2.0**-4], [10], [11])
+    # (11 + 1 - 10) * e^11 = 2 * 59874 is beyond FLOAT16; times 2^-4 first it would be 7484.
+    assert run(operator, given, reduction=0, log_target=True)[0] == INF
+
+
+@pytest.mark.parametrize("operator", MASKED, ids=title)
+def test_the_mean_factor_of_the_masked_variants_is_multiplied_last(operator: Any) -> None:
+    given = tensors([60000] * 4, [-1] * 4, [1] * 4)
+    # 60000 * (ln 1 + 1 + 1) is beyond FLOAT16; 15000 * 2 would not be.
+    np.testing.assert_array_equal(run(operator, given, reduction=1), [INF] * 4)
+
+
+def test_kl_div_backward_scales_after_the_product_even_where_float_overflows() -> None:
+    given = tensors([3e38] * 4, [0] * 4, [2] * 4, SINGLE)
+    np.testing.assert_array_equal(run(KL, given, reduction=1), [-INF] * 4)
+
+
+def test_builtin_scales_the_gradient_first_so_that_nothing_overflows() -> None:
+    given = tensors([3e38] * 4, [-1] * 4, [1] * 4, SINGLE)
+    # 3e38 * (ln 1 + 1 + 1) = 6e38 is beyond FLOAT; a quarter of it is not.
+    np.testing.assert_allclose(run(BUILTIN, given, reduction=1), [1.5e38] * 4, rtol=1e-6)

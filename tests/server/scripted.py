@@ -1,0 +1,111 @@
+"""A device and a caller that do what a test tells them, and calls to hand to them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from npucall.calls import PreparedCalls, encode
+from npucall.dtypes import FLOAT
+from npucall.operators import CATALOGUE
+from npucall.products import DEFAULT_SOC, product_of
+from npucall.tensors import TensorSpec
+from npucall_server.executor import Executor, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npucall.evaluate import Turn
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+
+PATIENCE = 20.0
+"""Seconds after which a test gives up; none takes so long unless something is broken."""
+
+_POLL_SECONDS = 0.002
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for something that another thread or process does."""
+    never = threading.Event()
+    for _ in range(int(PATIENCE / _POLL_SECONDS)):
+        if condition():
+            return
+        never.wait(_POLL_SECONDS)
+    raise AssertionError(f"did not happen: {what}")
+
+
+class ScriptedDevice:
+    """Runs a function of the test as every call."""
+
+    name = "scripted"
+    soc = DEFAULT_SOC
+    product = product_of(DEFAULT_SOC)
+
+    def __init__(self, run: Callable[[Turn], None] = lambda _: None, lanes: int = 1) -> None:
+        self._run = run
+        self.lanes = lanes
+
+    def plan(self, call: Prepared) -> int:
+        return 512
+
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> list[Buffer]:
+        self._run(turn)
+        return [b"result"]
+
+
+class ScriptedCaller:
+    """Waits ``remaining`` seconds for its call, or until the test cancels it."""
+
+    def __init__(self, remaining: float | None = None) -> None:
+        self._remaining = remaining
+        self._active = True
+        self._callbacks: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def time_remaining(self) -> float | None:
+        return self._remaining
+
+    def is_active(self) -> bool:
+        return self._active
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        with self._lock:
+            if self._active:
+                self._callbacks.append(callback)
+            return self._active
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._active = False
+        for callback in self._callbacks:
+            callback()
+
+
+def executor(
+    device: ScriptedDevice,
+    queue_length: int = 8,
+    memory_limit: int = 1 << 30,
+    call_timeout: float = PATIENCE,
+) -> Executor:
+    return Executor(device, Limits(queue_length, memory_limit, call_timeout))
+
+
+def prepared(elements: int = 2) -> Prepared:
+    """A call with three inputs and an output, so of 16 bytes an element."""
+    spec = TensorSpec(FLOAT, (elements,))
+    inputs = ("grad_output", "self", "target")
+    data = encode("aclnnL1LossBackward", "", dict.fromkeys(inputs, spec), inputs)
+    return PreparedCalls(CATALOGUE, ScriptedDevice.product, "documented").of(data)
+
+
+def waiting(subject: Executor) -> int:
+    """How many calls wait for a turn."""
+    return len(subject._turns._waiting)
+
+
+def is_at_rest(subject: Executor) -> bool:
+    """Whether no call is left, every byte is counted back and every turn is free."""
+    turns = subject._turns
+    free = turns._free == subject.device.lanes and not turns._waiting
+    return free and (subject.calls_in_flight, subject.bytes_in_flight) == (0, 0)

@@ -1,0 +1,322 @@
+"""A call waits for its turns in order, and gives them back whatever ends it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall.errors import (
+    CancelledError,
+    DeadlineError,
+    DeviceError,
+    NpucallError,
+    OutOfMemoryError,
+    QueueFullError,
+)
+
+from .scripted import (
+    PATIENCE,
+    ScriptedCaller,
+    ScriptedDevice,
+    executor,
+    is_at_rest,
+    prepared,
+    until,
+    waiting,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.evaluate import Turn
+    from npucall_server.executor import Executor
+
+CALL = prepared()
+
+
+class Gate:
+    """A device's run that holds its turn until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.entered: list[str] = []
+
+    def __call__(self, turn: Turn) -> None:
+        with turn():
+            self.entered.append(threading.current_thread().name)
+            assert self.opened.wait(PATIENCE)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(32) as threads:
+        yield threads
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+def start(subject: Executor, name: str, caller: ScriptedCaller | None = None) -> threading.Thread:
+    def run() -> None:
+        subject.run(CALL, {}, caller or ScriptedCaller())
+
+    thread = threading.Thread(target=run, name=name)
+    thread.start()
+    return thread
+
+
+def test_calls_get_their_turns_in_the_order_in_which_they_came(gate: Gate) -> None:
+    subject = executor(ScriptedDevice(gate))
+    threads = []
+    for number in range(6):
+        threads.append(start(subject, str(number)))
+        until(lambda: len(gate.entered) == 1 and waiting(subject) == len(threads) - 1, "it waits")
+    gate.opened.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert gate.entered == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_a_call_between_two_blocks_stands_behind_those_that_wait_already() -> None:
+    order: list[str] = []
+    second_waits = threading.Event()
+
+    def two_blocks(turn: Turn) -> None:
+        name = threading.current_thread().name
+        for block in "ab":
+            with turn():
+                order.append(name + block)
+                assert second_waits.wait(PATIENCE)
+
+    subject = executor(ScriptedDevice(two_blocks))
+    first = start(subject, "1")
+    until(lambda: bool(order), "the first runs")
+    second = start(subject, "2")
+    until(lambda: waiting(subject) == 1, "the second waits")
+    second_waits.set()
+    first.join(PATIENCE)
+    second.join(PATIENCE)
+    assert order == ["1a", "2a", "1b", "2b"]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_there_are_as_many_turns_as_lanes_and_never_more(
+    pool: ThreadPoolExecutor, lanes: int
+) -> None:
+    held = 0
+    most = 0
+    lock = threading.Lock()
+    full = threading.Event()
+
+    def run(turn: Turn) -> None:
+        nonlocal held, most
+        for _ in range(20):
+            with turn():
+                with lock:
+                    held += 1
+                    most = max(most, held)
+                    if held == lanes:
+                        full.set()
+                full.wait(PATIENCE)
+                with lock:
+                    held -= 1
+
+    subject = executor(ScriptedDevice(run, lanes), queue_length=32)
+    for call in [pool.submit(subject.run, CALL, {}, ScriptedCaller()) for _ in range(16)]:
+        call.result(PATIENCE)
+    assert most == lanes
+    assert is_at_rest(subject)
+
+
+def test_a_call_whose_deadline_ends_while_it_waits_never_runs(gate: Gate) -> None:
+    subject = executor(ScriptedDevice(gate))
+    holder = start(subject, "holder")
+    until(lambda: gate.entered == ["holder"], "it holds the turn")
+    with pytest.raises(DeadlineError, match="its deadline ended"):
+        subject.run(CALL, {}, ScriptedCaller(remaining=0.02))
+    assert waiting(subject) == 0
+    gate.opened.set()
+    holder.join(PATIENCE)
+    assert gate.entered == ["holder"]
+    assert is_at_rest(subject)
+
+
+def test_a_call_that_is_cancelled_while_it_waits_never_runs(
+    gate: Gate, pool: ThreadPoolExecutor
+) -> None:
+    subject, caller = executor(ScriptedDevice(gate)), ScriptedCaller()
+    holder = start(subject, "holder")
+    until(lambda: gate.entered == ["holder"], "it holds the turn")
+    call = pool.submit(subject.run, CALL, {}, caller)
+    until(lambda: waiting(subject) == 1, "it waits")
+    caller.cancel()
+    with pytest.raises(CancelledError):
+        call.result(PATIENCE)
+    gate.opened.set()
+    holder.join(PATIENCE)
+    assert gate.entered == ["holder"]
+    assert is_at_rest(subject)
+
+
+def test_a_call_without_a_caller_is_not_started() -> None:
+    ran: list[int] = []
+
+    def run(turn: Turn) -> None:
+        with turn():
+            ran.append(1)
+
+    subject, caller = executor(ScriptedDevice(run)), ScriptedCaller()
+    caller.cancel()
+    with pytest.raises(CancelledError):
+        subject.run(CALL, {}, caller)
+    assert not ran
+    assert is_at_rest(subject)
+
+
+def test_a_running_call_is_stopped_between_two_blocks_when_it_is_cancelled() -> None:
+    caller, blocks = ScriptedCaller(), []
+
+    def run(turn: Turn) -> None:
+        for block in range(3):
+            with turn():
+                blocks.append(block)
+                caller.cancel()
+
+    subject = executor(ScriptedDevice(run))
+    with pytest.raises(CancelledError):
+        subject.run(CALL, {}, caller)
+    assert blocks == [0]
+    assert is_at_rest(subject)
+
+
+def test_a_running_call_is_stopped_between_two_blocks_when_its_deadline_ends() -> None:
+    def run(turn: Turn) -> None:
+        while True:
+            with turn():
+                pass
+
+    subject = executor(ScriptedDevice(run))
+    with pytest.raises(DeadlineError, match=r"its deadline ended after 0\.02 s"):
+        subject.run(CALL, {}, ScriptedCaller(remaining=0.02))
+    assert is_at_rest(subject)
+
+
+@pytest.mark.parametrize("remaining", [None, float("inf"), 3600.0])
+def test_the_servers_own_limit_ends_a_call_whose_deadline_is_later(remaining: float | None) -> None:
+    def run(turn: Turn) -> None:
+        while True:
+            with turn():
+                pass
+
+    subject = executor(ScriptedDevice(run), call_timeout=0.02)
+    with pytest.raises(DeadlineError, match="call_timeout") as caught:
+        subject.run(CALL, {}, ScriptedCaller(remaining))
+    assert caught.value.details == {"limit": "0.02", "setting": "call_timeout"}
+    assert is_at_rest(subject)
+
+
+@pytest.mark.parametrize("holding", [False, True])
+@pytest.mark.parametrize("fault", [DeviceError("broken"), ValueError("bug"), KeyboardInterrupt()])
+def test_everything_is_counted_back_whatever_the_device_raises(
+    *, holding: bool, fault: BaseException
+) -> None:
+    def run(turn: Turn) -> None:
+        if not holding:
+            raise fault
+        with turn():
+            raise fault
+
+    subject = executor(ScriptedDevice(run))
+    with pytest.raises(type(fault)):
+        subject.run(CALL, {}, ScriptedCaller())
+    assert is_at_rest(subject)
+
+
+def test_memory_that_cannot_be_had_is_an_error_of_the_contract() -> None:
+    def run(turn: Turn) -> None:
+        with turn():
+            raise MemoryError
+
+    subject = executor(ScriptedDevice(run))
+    with pytest.raises(OutOfMemoryError) as caught:
+        subject.run(CALL, {}, ScriptedCaller())
+    assert caught.value.details == {"phase": "run", "setting": "memory_limit"}
+    assert is_at_rest(subject)
+
+
+def test_no_turn_is_lost_when_the_wait_itself_fails(gate: Gate) -> None:
+    """A lock cannot wait for infinity: OverflowError."""
+    subject = executor(ScriptedDevice(gate), call_timeout=float("inf"))
+    holder = start(subject, "holder")
+    until(lambda: gate.entered == ["holder"], "it holds the turn")
+    with pytest.raises(OverflowError):
+        subject.run(CALL, {}, ScriptedCaller())
+    gate.opened.set()
+    holder.join(PATIENCE)
+    assert is_at_rest(subject)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_lost_when_calls_fail_end_and_are_cancelled_at_any_moment(
+    pool: ThreadPoolExecutor, seed: int
+) -> None:
+    """Deadlines and cancellations fall before, into and behind the waits, on 3 lanes."""
+    stress(pool, seed, calls=150)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_nothing_is_lost_in_a_long_run_of_failing_calls(
+    pool: ThreadPoolExecutor, seed: int
+) -> None:
+    stress(pool, seed, calls=2000)
+
+
+def stress(pool: ThreadPoolExecutor, seed: int, calls: int) -> None:
+    random, lock = Random(seed), threading.Lock()
+    held = 0
+    cancels: list[ScriptedCaller] = []
+
+    def run(turn: Turn) -> None:
+        nonlocal held
+        for _ in range(random.randrange(4)):
+            with turn():
+                with lock:
+                    held += 1
+                    assert held <= 3
+                fault = random.randrange(12)
+                if random.random() < 0.3 and cancels:
+                    random.choice(cancels).cancel()
+                threading.Event().wait(0.0002)
+                with lock:
+                    held -= 1
+                if fault == 0:
+                    raise DeviceError("broken")
+                if fault == 1:
+                    raise MemoryError
+
+    subject = executor(ScriptedDevice(run, lanes=3), queue_length=20, call_timeout=0.2)
+
+    def call() -> str:
+        caller = ScriptedCaller(random.choice([None, 0.0, 0.0005, 0.002, 0.01]))
+        cancels.append(caller)
+        try:
+            subject.run(CALL, {}, caller)
+        except NpucallError as error:
+            return error.reason
+        return "OK"
+
+    reasons = {future.result(PATIENCE) for future in [pool.submit(call) for _ in range(calls)]}
+    assert is_at_rest(subject)
+    assert reasons >= {"OK", "CANCELLED", "DEADLINE", "DEVICE_ERROR"}
+    assert reasons <= {
+        "OK", "CANCELLED", "DEADLINE", "DEVICE_ERROR", "DEVICE_MEMORY", QueueFullError.reason
+    }  # fmt: skip
