@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from npucall.dtypes import BY_NUMPY
+from npucall.dtypes import BY_NUMPY, INT8
 from npucall.errors import DTypeError, TensorLayoutError
-from npucall.tensors import view
+from npucall.tensors import TensorSpec, view
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
-    from npucall.tensors import Buffer, Shape, TensorSpec
+    from npucall.tensors import Buffer, Shape
 
 # Types of torch that NumPy does not have itself, and the integers of torch of the same size.
 _TORCH_ONLY = {
@@ -66,11 +66,13 @@ def as_array(name: str, value: Any) -> AnyArray:
 def as_target(name: str, value: Any) -> AnyArray:
     """The caller's own array, or torch tensor as an array of the same memory, to write to.
 
-    Raises TypeError for what cannot be written in place.
+    Raises TypeError for what cannot be written in place, TensorLayoutError where elements share
+    memory.
     """
     if isinstance(value, np.ndarray) or hasattr(value, "detach"):
         array = as_array(name, value)
-        if array.flags.writeable and (array is value or not isinstance(value, np.ndarray)):
+        if array.flags.writeable and _same_memory(array, value):
+            _check_apart(name, array)
             return array
     raise TypeError(
         f"{name}: expected a NumPy array of native byte order or a torch tensor that can be "
@@ -121,6 +123,24 @@ def write(target: AnyArray, spec: TensorSpec, storage: Buffer, *, keep_layout: b
         np.copyto(target, view(spec, storage))
 
 
+def _same_memory(array: AnyArray, value: Any) -> bool:
+    """Whether ``as_array`` made no copy of the value."""
+    if isinstance(value, np.ndarray):
+        return array is value
+    return not (value.is_conj() or value.is_neg())
+
+
+def _check_apart(name: str, array: AnyArray) -> None:
+    """Counts in bytes, since a field of records steps over no whole elements."""
+    strides = (*map(abs, array.strides), 1)
+    if TensorSpec(INT8, (*array.shape, array.itemsize), strides).overlaps_itself():
+        raise TensorLayoutError(
+            f"{name}: expected an output whose elements do not share memory, found shape "
+            f"{array.shape} with strides of {array.strides} bytes",
+            parameter=name,
+        )
+
+
 def _strides(array: AnyArray) -> Shape | None:
     """Strides in elements, or None where they are negative, or no whole elements."""
     if array.size == 0 or any(s < 0 or s % array.itemsize for s in array.strides):
@@ -134,7 +154,7 @@ def _memory(array: AnyArray, elements: int) -> AnyArray:
 
 
 def _bytes(array: AnyArray) -> memoryview:
-    return array.reshape(-1).view(np.uint8).data
+    return np.asarray(array).reshape(-1).view(np.uint8).data  # a matrix stays two-dimensional
 
 
 def _from_torch(name: str, tensor: Any) -> AnyArray:

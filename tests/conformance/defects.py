@@ -169,12 +169,11 @@ def pairs(table: list[Defect]) -> Iterator[tuple[Defect, Defect]]:
 
 
 def _compatible(first: Defect, second: Defect) -> bool:
+    """Whether no field is changed by both. No shape of a defect mends that of another tensor."""
     for name in first.changes.keys() & second.changes.keys():
         one, other = first.changes[name], second.changes[name]
         if not (isinstance(one, dict) and isinstance(other, dict)) or one.keys() & other.keys():
             return False
-    # A rank of nine on one side and a foreign shape on the other are both wrong whatever comes
-    # first; only a shape that the second one mends would hide the first, and none does.
     return True
 
 

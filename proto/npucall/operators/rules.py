@@ -76,11 +76,10 @@ def supported(*names: str, blames: tuple[str, ...] = ()) -> Rule:
         for name in names:
             known = draft.tensor(name) is not None or name not in draft.operator.by_name
             if known and draft.dtype(name) not in allowed:
-                blamed, found = name, f"{draft.dtype(name)}"
-                if blames:
-                    blamed, found = _list(blames), f"{found} (their {name})"
+                blamed = _list(blames) if blames else name
+                found = f"{draft.dtype(name)} (their {name})" if blames else draft.dtype(name)
                 raise DTypeError(
-                    f"{blamed}: expected {_expected(draft)}, found {found}",
+                    f"{blamed}: {_expected(draft, allowed, found)}",
                     parameter=blames or name,
                     aclnn_status=PARAM_INVALID,
                 )
@@ -435,14 +434,14 @@ def dtype_of(name: str) -> Callable[[Draft], DType]:
     return lambda draft: draft.dtype(name)
 
 
-def _expected(draft: Draft) -> str:
+def _expected(draft: Draft, allowed: tuple[DType, ...], found: object) -> str:
     """What ``supported`` expected, or why the product takes nothing at all."""
-    allowed = draft.operator.dtypes_on(draft.product)
     if allowed:
-        return f"{_list(tuple(map(str, allowed)), 'or')} on {draft.product}"
+        names = _list(tuple(map(str, allowed)), "or")
+        return f"expected {names} on {draft.product}, found {found}"
     variants = draft.catalogue.variants_on(draft.operator.name, draft.product)
-    here = f"; it has the variant {_list(variants, 'or')}" if variants else ""
-    return f"a product that has {draft.operator.title}, which {draft.product} has not{here}"
+    instead = f", which has the variant {_list(variants, 'or')}" if variants else ""
+    return f"expected a product that has {draft.operator.title}, found {draft.product}{instead}"
 
 
 def _list(words: tuple[str, ...], joint: str = "and") -> str:

@@ -1,0 +1,257 @@
+"""npucall_client.channel against servers that follow a script: what gRPC's own answers become."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+
+import npucall_client
+from npucall.errors import (
+    CancelledError,
+    DeadlineError,
+    DeviceLostError,
+    InternalError,
+    NpucallError,
+    QueueFullError,
+    ServerUnreachableError,
+    TooLargeError,
+)
+from npucall.framing import join_response
+from npucall.status import TRAILER, to_status
+from npucall.v1 import operator_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall_client import Client
+
+    Answer = Callable[[bytes, grpc.ServicerContext], bytes]
+
+SERVICE = "npucall.v1.OperatorService"
+ONES = np.ones((2, 3), np.float32)
+
+
+class Script:
+    """A server that answers GetServerInfo with ``limits``, and Execute with ``answer``."""
+
+    def __init__(self) -> None:
+        self.limits = pb.Limits()
+        self.answer: Answer = lambda _, __: reply_of(ONES)
+        self.requests: list[dict[str, Any]] = []
+
+    def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
+        return pb.GetServerInfoResponse(limits=self.limits).SerializeToString()
+
+    def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.requests.append(dict(context.invocation_metadata()))
+        return self.answer(request, context)
+
+
+def reply_of(array: Any) -> bytes:
+    out = pb.Argument(name="out", stored=True)
+    out.tensor.dtype = 1  # type: ignore[assignment]
+    out.tensor.shape.extend(array.shape)
+    return join_response(pb.Reply(outputs=[out]).SerializeToString(), b"", [array.tobytes()])
+
+
+def refuse(code: grpc.StatusCode, message: str = "refused") -> Answer:
+    def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
+        context.abort(code, message)
+
+    return answer
+
+
+def fail(error: NpucallError) -> Answer:
+    def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
+        status = to_status(error)
+        context.set_trailing_metadata(((TRAILER, status.SerializeToString()),))
+        context.abort(error.code, status.message)
+
+    return answer
+
+
+@contextmanager
+def serving(*handlers: grpc.GenericRpcHandler) -> Iterator[str]:
+    server = grpc.server(ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers(handlers)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def target(script: Script) -> Iterator[str]:
+    methods = {"GetServerInfo": script.info, "Execute": script.execute}
+    handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
+    with serving(grpc.method_handlers_generic_handler(SERVICE, handlers)) as address:
+        yield address
+
+
+@pytest.fixture
+def scripted(script: Script, target: str) -> Iterator[Client]:
+    with npucall_client.connect(target) as client:
+        yield client
+
+
+def run(client: Client, array: Any = ONES) -> Any:
+    return client.run("aclnnKlDivBackward", array, self=array, target=array)
+
+
+def test_an_answer_arrives(scripted: Client) -> None:
+    np.testing.assert_array_equal(run(scripted), ONES)
+
+
+def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
+    script: Script, scripted: Client
+) -> None:
+    ended = threading.Event()
+
+    def wait(_: bytes, context: grpc.ServicerContext) -> bytes:
+        context.add_callback(ended.set)
+        ended.wait(10)
+        return b""
+
+    script.answer = wait
+    with pytest.raises(DeadlineError, match=r"call: its timeout of 0\.3 s ended"):
+        run(scripted.options(timeout=0.3))
+    assert ended.wait(10)  # the server was told
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, TooLargeError),
+        (grpc.StatusCode.CANCELLED, CancelledError),
+        (grpc.StatusCode.INTERNAL, InternalError),
+        (grpc.StatusCode.UNIMPLEMENTED, NpucallError),
+        (grpc.StatusCode.PERMISSION_DENIED, NpucallError),
+    ],
+)
+def test_an_error_without_our_trailer_becomes_what_grpc_means_by_its_code(
+    script: Script, scripted: Client, code: grpc.StatusCode, expected: type[NpucallError]
+) -> None:
+    script.answer = refuse(code, "by a proxy")
+    with pytest.raises(expected, match="by a proxy") as caught:
+        run(scripted)
+    assert type(caught.value) is expected
+    assert caught.value.code is code
+    assert len(script.requests) == 1  # none of them is repeated
+
+
+def test_a_message_above_the_limit_of_grpc_is_too_large() -> None:
+    with pytest.raises(TooLargeError, match="larger than max"), _server_of_small_messages() as it:
+        run(it, np.ones(2000, np.float32))
+
+
+@contextmanager
+def _server_of_small_messages() -> Iterator[Client]:
+    server = grpc.server(ThreadPoolExecutor(1), options=[("grpc.max_receive_message_length", 4096)])
+    script = Script()
+    handlers = {"GetServerInfo": grpc.unary_unary_rpc_method_handler(script.info)}
+    handlers["Execute"] = grpc.unary_unary_rpc_method_handler(script.execute)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with npucall_client.connect(f"127.0.0.1:{port}") as client:
+            yield client
+    finally:
+        server.stop(0).wait()
+
+
+def test_a_server_that_is_no_npucall_server_is_told_apart() -> None:
+    with serving() as target, pytest.raises(NpucallError, match="UNIMPLEMENTED") as caught:
+        npucall_client.connect(target)
+    assert caught.value.code is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_an_error_of_ours_arrives_with_its_facts(script: Script, scripted: Client) -> None:
+    script.answer = fail(QueueFullError("busy", retry_after=0.5, limit="64"))
+    with pytest.raises(QueueFullError, match="busy") as caught:
+        run(scripted)
+    assert caught.value.retry_after == 0.5
+    assert caught.value.details == {"limit": "64"}
+    assert len(script.requests) == 1
+
+
+def test_the_error_of_grpc_is_only_the_cause(script: Script, scripted: Client) -> None:
+    script.answer = fail(QueueFullError("busy"))
+    with pytest.raises(QueueFullError) as caught:
+        run(scripted)
+    assert not isinstance(caught.value, grpc.RpcError)
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+
+
+def test_a_call_is_repeated_while_the_server_is_unavailable(
+    script: Script, scripted: Client
+) -> None:
+    def twice_lost(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if len(script.requests) < 3:
+            return fail(DeviceLostError("restarting"))(request, context)
+        return reply_of(ONES)
+
+    script.answer = twice_lost
+    np.testing.assert_array_equal(run(scripted), ONES)
+    assert len(script.requests) == 3
+
+
+def test_a_server_that_stays_unavailable_is_named_by_the_error_that_it_sent(
+    script: Script, scripted: Client
+) -> None:
+    script.answer = fail(DeviceLostError("restarting"))
+    with pytest.raises((DeviceLostError, DeadlineError)):
+        run(scripted.options(timeout=1.5))
+    assert len(script.requests) > 1
+
+
+def test_the_request_id_goes_along(script: Script, scripted: Client) -> None:
+    run(scripted.options(request_id="mine-7"))
+    run(scripted)
+    assert [request.get("npucall-request-id") for request in script.requests] == ["mine-7", None]
+
+
+@pytest.mark.parametrize("setting", ["max_message_bytes", "memory_limit"])
+def test_a_request_above_a_limit_of_the_server_is_not_sent(script: Script, setting: str) -> None:
+    setattr(script.limits, setting, 2_000_000)
+    methods = {"GetServerInfo": script.info, "Execute": script.execute}
+    handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
+    small, large = np.ones(10, np.float32), np.ones(600_000, np.float32)
+    with (
+        serving(grpc.method_handlers_generic_handler(SERVICE, handlers)) as target,
+        npucall_client.connect(target) as client,
+        pytest.raises(TooLargeError, match=f"at most 2000000 bytes, the server's {setting}") as it,
+    ):
+        client.run("aclnnKlDivBackward", small, self=small, target=large)
+    assert it.value.parameter == "target"
+    assert it.value.details == {"limit": "2000000", "setting": setting}
+    assert not script.requests
+
+
+def test_a_closed_client_refuses_calls(script: Script, target: str) -> None:
+    client = npucall_client.connect(target)
+    client.close()
+    with pytest.raises((CancelledError, ValueError)):
+        run(client)
+
+
+def test_a_server_that_is_gone_is_unreachable(script: Script) -> None:
+    methods = {"GetServerInfo": script.info, "Execute": script.execute}
+    handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
+    with serving(grpc.method_handlers_generic_handler(SERVICE, handlers)) as target:
+        client = npucall_client.connect(target, timeout=0.5)
+    with client, pytest.raises(ServerUnreachableError, match=f"expected a server at {target}"):
+        run(client)

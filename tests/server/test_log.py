@@ -1,0 +1,108 @@
+"""The log: a JSON object a line, whatever a caller calls himself."""
+
+from __future__ import annotations
+
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall_server.log import Log, Record
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    """What was written, each line on its own."""
+    text = stream.getvalue()
+    assert text.endswith("\n") or not text
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+HOSTILE = st.text() | st.sampled_from(
+    ['"', "\\", "\n", "\r\n", '", "reason": "OK', "\0", "\x1b[2J", "\u2028", "\x85", "😀", "\ud800"]
+)
+
+
+@given(HOSTILE, HOSTILE, HOSTILE)
+def test_a_line_is_json_whatever_stands_in_it(request_id: str, operator: str, error: str) -> None:
+    stream = io.StringIO()
+    record = Record("Execute", request_id, "ipv4:127.0.0.1:9")
+    record.operator, record.variant = operator, operator
+    record.reason, record.message, record.traceback = "INTERNAL", error, error + "!"
+    Log(stream=stream).call(record)
+    (line,) = lines(stream)
+    assert line["request_id"] == request_id
+    assert (line["operator"], line["variant"]) == (operator, operator)
+    assert (line["message"], line["traceback"]) == (error, error + "!")
+
+
+def test_the_line_of_a_call_has_every_field_of_the_record() -> None:
+    stream = io.StringIO()
+    record = Record(
+        "Execute", "id", "peer", "op", "variant", 1, 2, 3, 4, 5, 6, 7, 8, "QUEUE_FULL", "full", "at"
+    )
+    Log(stream=stream).call(record)
+    (line,) = lines(stream)
+    del line["time"]
+    assert line.pop("event") == "call"
+    assert line == {name: getattr(record, name) for name in record.__slots__}
+
+
+@pytest.mark.parametrize(
+    ("calls", "logged"),
+    [("all", ["fast", "slow", "failed"]), ("slow", ["slow", "failed"]), ("errors", ["failed"])],
+)
+def test_the_setting_says_which_calls_get_a_line(
+    calls: Literal["all", "errors", "slow"], logged: list[str]
+) -> None:
+    stream = io.StringIO()
+    log = Log(calls, slow_seconds=0.5, stream=stream)
+    log.call(Record("Execute", "fast", "", total_ns=499_999_999))
+    log.call(Record("Execute", "slow", "", total_ns=500_000_000))
+    log.call(Record("Execute", "failed", "", reason="TENSOR_LAYOUT", message="no"))
+    assert [line["request_id"] for line in lines(stream)] == logged
+
+
+@given(st.dictionaries(st.text().filter(lambda key: key not in ("event", "self")), st.text()))
+def test_an_event_is_json_with_its_facts(facts: dict[str, str]) -> None:
+    stream = io.StringIO()
+    Log(stream=stream).event("draining", **{**facts, "calls": 3})
+    (line,) = lines(stream)
+    assert line.items() >= {**facts, "event": "draining", "calls": 3}.items()
+
+
+class Broken(io.StringIO):
+    """A stream whose reader is gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [Broken(), closed()])
+def test_a_log_that_nobody_reads_breaks_nothing(stream: io.StringIO) -> None:
+    Log(stream=stream).event("serving")
+    Log(stream=stream).call(Record("Plan", "id", "peer"))
+
+
+def test_a_log_without_standard_error_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)  # as Python has it where descriptor 2 was closed
+    Log().event("serving")
+
+
+def test_lines_of_many_threads_stay_whole(tmp_path: Any) -> None:
+    path = tmp_path / "log"
+    with path.open("w") as stream, ThreadPoolExecutor(8) as pool:
+        log = Log(stream=stream)  # a real file: larger than its buffer, line by line
+        records = [Record("Execute", f"{n}-" + "x" * 5000, "peer") for n in range(400)]
+        list(pool.map(log.call, records))
+    written = [json.loads(line)["request_id"] for line in path.read_text().splitlines()]
+    assert sorted(written) == sorted(record.request_id for record in records)

@@ -1,0 +1,146 @@
+"""Where settings come from: flags, then the environment, then a TOML file, then defaults."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ByteSize
+from pydantic_settings import CliApp
+
+from npucall_server import settings as module
+from npucall_server.settings import ServerSettings, half_of_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ServerSettings.model_fields:
+        monkeypatch.delenv(f"NPUCALL_{name.upper()}", raising=False)
+
+
+def read(*flags: str) -> ServerSettings:
+    return CliApp.run(ServerSettings, cli_args=list(flags))
+
+
+# Each source gives queue_length a value of its own; the first of these that is there counts.
+SOURCES = {"flag": 1, "environment": 2, "file": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (("flag", "environment", "file"), 1),
+        (("flag", "file"), 1),
+        (("environment", "file"), 2),
+        (("environment",), 2),
+        (("file",), 3),
+        ((), 64),  # the default
+    ],
+)
+def test_a_flag_goes_before_the_environment_and_that_before_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: tuple[str, ...], expected: int
+) -> None:
+    flags = []
+    if "file" in given:
+        config = tmp_path / "settings.toml"
+        config.write_text(f"queue_length = {SOURCES['file']}\n")
+        flags += ["--config", str(config)]
+    if "environment" in given:
+        monkeypatch.setenv("NPUCALL_QUEUE_LENGTH", str(SOURCES["environment"]))
+    if "flag" in given:
+        flags += ["--queue-length", str(SOURCES["flag"])]
+    assert read(*flags).queue_length == expected
+
+
+def test_the_environment_may_name_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text('soc = "Ascend910_9391"\n')
+    monkeypatch.setenv("NPUCALL_CONFIG", str(config))
+    assert read().soc == "Ascend910_9391"
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "value"),
+    [
+        ("--max-message-bytes=64MiB", "max_message_bytes", 64 * 2**20),
+        ("--memory-limit=8GiB", "memory_limit", 8 * 2**30),
+        ("--memory-limit=1000", "memory_limit", 1000),
+        ("--call-timeout=2.5", "call_timeout", 2.5),
+        ("--log-calls=slow", "log_calls", "slow"),
+        ("--insecure-bind", "insecure_bind", True),
+        ("--no-insecure-bind", "insecure_bind", False),
+    ],
+)
+def test_flags_are_written_with_hyphens(flag: str, name: str, value: object) -> None:
+    assert getattr(read(flag), name) == value
+
+
+# A value other than the default for every setting.
+OTHERS: dict[str, Any] = {
+    "device": "cann:3",
+    "soc": "Ascend910_9391",
+    "variant": "builtin",
+    "listen": "[::1]:4321",
+    "insecure_bind": True,
+    "ready_file": '/run/ready é 😀 "quoted" \\ \t',
+    "queue_length": 7,
+    "memory_limit": 12345,
+    "max_message_bytes": 54321,
+    "call_timeout": 1e-3,
+    "drain_timeout": 0.0,
+    "log_calls": "errors",
+    "slow_call": 1e9,
+}
+
+
+def test_every_setting_but_two_has_another_value_here() -> None:
+    assert set(ServerSettings.model_fields) - set(OTHERS) == {"config", "print_settings"}
+
+
+@pytest.mark.parametrize("given", [{}, OTHERS])
+def test_printed_settings_are_a_file_that_gives_the_same_settings(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    printed = ServerSettings(**given)
+    config = tmp_path / "settings.toml"
+    config.write_text(printed.as_toml())
+    assert read("--config", str(config)) == printed.model_copy(update={"config": config})
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f")))
+def test_any_address_is_printed_as_toml(address: str) -> None:
+    printed = ServerSettings(listen=f"unix:{address}").as_toml()
+    assert tomllib.loads(printed)["listen"] == f"unix:{address}"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine with 1 GiB; answers the file where its control group's limit stands."""
+    sizes = {"SC_PHYS_PAGES": 2**18, "SC_PAGE_SIZE": 2**12}
+    monkeypatch.setattr(module.os, "sysconf", sizes.__getitem__)
+    monkeypatch.setattr(module, "_CGROUP_LIMIT", tmp_path / "memory.max")
+    return tmp_path / "memory.max"
+
+
+@pytest.mark.parametrize(
+    ("limit", "half"),
+    [
+        (None, 2**29),  # no control group
+        ("max\n", 2**29),
+        (f"{2**28}\n", 2**27),
+        (f"{2**40}\n", 2**29),  # more than the machine has
+    ],
+)
+def test_the_memory_limit_is_half_of_what_machine_and_control_group_allow(
+    machine: Path, limit: str | None, half: int
+) -> None:
+    if limit is not None:
+        machine.write_text(limit)
+    assert half_of_memory() == half
+    assert read().memory_limit == ByteSize(half)

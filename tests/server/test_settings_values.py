@@ -1,0 +1,152 @@
+"""What a setting may be, and what is said of one that may not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall_server.__main__ import serve
+from npucall_server.exits import ExitCode
+from npucall_server.settings import ServerSettings, is_loopback
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    """The line that the command says on standard error before it exits with 2."""
+    with pytest.raises(SystemExit) as caught:
+        serve(list(flags))
+    assert caught.value.code == ExitCode.SETTINGS == 2
+    line, end, rest = capsys.readouterr().err.partition("\n")
+    assert (end, rest) == ("\n", "")
+    return line.removeprefix("npucall-server: ")
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--queue-length=many", "queue_length: "),
+        ("--queue-length=-1", "queue_length: "),
+        ("--queue-length=1001", "queue_length: "),
+        ("--memory-limit=0", "memory_limit: "),
+        ("--memory-limit=-3", "memory_limit: "),
+        ("--memory-limit=8XB", "memory_limit: "),
+        ("--max-message-bytes=2147483648", "max_message_bytes: "),  # gRPC's limit is 2**31 - 1
+        ("--call-timeout=0", "call_timeout: "),
+        ("--call-timeout=inf", "call_timeout: "),  # a lock cannot wait for infinity
+        ("--call-timeout=nan", "call_timeout: "),
+        ("--drain-timeout=inf", "drain_timeout: "),
+        ("--drain-timeout=-1", "drain_timeout: "),
+        ("--slow-call=nan", "slow_call: "),
+        ("--slow-call=inf", "slow_call: "),
+        ("--device=gpu", "device: "),
+        ("--device=cann:", "device: "),
+        ("--soc=Ascend1", "soc: expected the name of an Ascend SoC"),
+        ("--variant=newest", "variant: expected one of builtin, community, documented"),
+        ("--listen=0.0.0.0:50051", "listen: expected a loopback address, found 0.0.0.0:50051"),
+        ("--config=/nowhere/settings.toml", "[Errno 2] No such file or directory: "),
+    ],
+)
+def test_a_bad_value_gives_one_line_that_names_it(
+    capsys: pytest.CaptureFixture[str], flag: str, said: str
+) -> None:
+    assert refusal(capsys, flag).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("queue_length = 'many'\n", "queue_length: "),
+        ("queue-length = 1\n", "queue-length: Extra inputs are not permitted"),
+        ("queue_length = \n", "Invalid value (at line 1, column 16)"),
+    ],
+)
+def test_a_bad_file_gives_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
+) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text(text)
+    assert refusal(capsys, "--config", str(config)).startswith(said)
+
+
+def test_a_bad_variable_gives_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUCALL_LOG_CALLS", "some")
+    assert refusal(capsys).startswith("log_calls: ")
+
+
+def test_every_wrong_setting_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        serve(["--queue-length=x", "--call-timeout=y"])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": Input")[0] for line in lines] == [
+        "npucall-server: queue_length",
+        "call_timeout",
+    ]
+
+
+def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        serve(["--quick"])
+    assert caught.value.code == ExitCode.SETTINGS
+    assert capsys.readouterr().err.endswith("error: unrecognized arguments: --quick\n")
+
+
+LOOPBACK = [
+    "127.0.0.1:0",
+    "127.8.9.1:50051",
+    "localhost:50051",
+    "[::1]:50051",
+    "unix:/run/npucall.sock",
+    "unix:relative.sock",
+]
+OPEN = [
+    "0.0.0.0:50051",
+    ":50051",
+    "[::]:50051",
+    "192.168.0.1:50051",
+    "[fe80::1]:50051",
+    "[::ffff:10.0.0.1]:50051",
+    "example.org:50051",
+    "localhost.example.org:50051",
+    "127.0.0.1.example.org:50051",
+    "dns:example.org:50051",
+    "unix-abstract:npucall",
+    "vsock:2:50051",
+]
+
+
+@pytest.mark.parametrize("address", LOOPBACK)
+def test_loopback_needs_no_insecure_bind(address: str) -> None:
+    assert is_loopback(address)
+    assert ServerSettings(listen=address).listen == address
+
+
+@pytest.mark.parametrize("address", OPEN)
+def test_any_other_address_needs_insecure_bind(
+    capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    assert not is_loopback(address)
+    assert "--insecure-bind" in refusal(capsys, "--listen", address)
+    assert ServerSettings(listen=address, insecure_bind=True).listen == address
+
+
+@pytest.mark.parametrize(("name", "field"), ServerSettings.model_fields.items())
+def test_every_setting_says_what_it_is(name: str, field: object) -> None:
+    description = getattr(field, "description", None)
+    assert description
+    assert description.endswith(".")
+
+
+def test_help_shows_every_setting_with_its_meaning() -> None:
+    command = [sys.executable, "-m", "npucall_server", "--help"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    shown = "".join(said.split())  # whatever the width of the terminal
+    for name, field in ServerSettings.model_fields.items():
+        assert f"--{name.replace('_', '-')}" in said
+        assert "".join(str(field.description).split()) in shown
