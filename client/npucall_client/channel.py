@@ -131,10 +131,11 @@ class ChannelTransport:
         raise known from error
 
     def _connected(self) -> bool:
-        states: list[grpc.ChannelConnectivity] = []
-        self._channel.subscribe(states.append)  # answers the present state at once
-        self._channel.unsubscribe(states.append)
-        return grpc.ChannelConnectivity.READY in states
+        # What gRPC has for it in public answers later, in a thread that breaks when the channel is
+        # closed meanwhile.
+        core: Any = self._channel._channel  # type: ignore[attr-defined]  # noqa: SLF001
+        state: int = core.check_connectivity_state(False)  # noqa: FBT003  # do not connect
+        return state == grpc.ChannelConnectivity.READY.value[0]
 
     def _unreachable(self, seconds: float) -> ServerUnreachableError:
         return ServerUnreachableError(

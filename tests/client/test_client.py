@@ -97,7 +97,7 @@ def test_an_operator_that_is_not_there_is_unknown(client: Client, name: str, var
     with pytest.raises(OperatorUnknownError):
         client.operator(name, variant)
     with pytest.raises(OperatorUnknownError):
-        client.run(name, variant=variant)
+        client.run(name, variant=variant, grad_output=ONES, self=ONES, target=ONES)
 
 
 def test_server_info_tells_soc_product_and_limits(client: Client) -> None:
@@ -178,7 +178,7 @@ def test_a_name_that_is_no_parameter_is_a_type_error_before_anything_is_sent(
     client: Client,
 ) -> None:
     with pytest.raises(TypeError, match="targt"):
-        client.run(KL, ONES, self=ONES, targt=TARGET)
+        client.run(KL, ONES, ONES, TARGET, targt=TARGET)
 
 
 def test_a_null_output_by_a_wrong_name_is_refused_by_the_device(client: Client) -> None:

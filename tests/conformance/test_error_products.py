@@ -120,7 +120,8 @@ def test_the_refusal_names_no_variant_where_the_product_has_none(soc: str) -> No
 @pytest.mark.parametrize("soc", SOCS)
 def test_the_listing_says_where_an_operator_is_available(soc: str) -> None:
     listed = {(each.name, each.variant): each.available for each in local(soc).operators()}
-    assert listed == {key: bool(takes[soc]) for key, takes in TAKES.items()}
+    expected = {key: bool(takes[soc]) for key, takes in TAKES.items()}
+    assert {key: listed[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import BLOCK, blocks, compute
+from npucall.blocks import cut
+from npucall.evaluate import BLOCK, compute
 
 from .running import (
     BUILTIN,
@@ -54,8 +55,8 @@ def test_blocks_of_any_length_give_the_same_bits(
     tensors = sample(*shapes, dtypes=(dtype,) * 3, log_target=log_target)
     whole = run(operator, tensors, reduction=1, log_target=log_target)
     for block in (1, 2, 3, 7):
-        cut = run(operator, tensors, block=block, reduction=1, log_target=log_target)
-        assert bits(cut) == bits(whole)
+        found = run(operator, tensors, block=block, reduction=1, log_target=log_target)
+        assert bits(found) == bits(whole)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 12, 100])
@@ -66,7 +67,7 @@ def test_blocks_cover_every_element_once_and_stay_within_their_limit(
     shape: tuple[int, ...], limit: int
 ) -> None:
     seen = np.zeros(shape, int)
-    for index in blocks(shape, limit):
+    for index in cut(shape, limit):
         assert seen[index].size <= limit
         seen[index] += 1
     assert np.all(seen == 1)

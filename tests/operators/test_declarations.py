@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from npucall import operators
 from npucall.dtypes import FLOATS
 from npucall.errors import OperatorUnknownError
 from npucall.operators import CATALOGUE, rules
-from npucall.operators.catalogue import Catalogue, operators_of
+from npucall.operators.catalogue import Catalogue
 from npucall.operators.spec import Attribute, Input, Kind, Operator, Output, elementwise, operator
 from npucall.products import A2, A3
 
@@ -52,9 +55,9 @@ def test_a_declaration_has_the_c_prototype_of_the_documents(declared: Any, proto
     assert declared.prototype == prototype
 
 
-def test_the_catalogue_finds_every_operator_and_no_other() -> None:
-    assert set(CATALOGUE) == set(OPERATORS)
-    assert {(found.name, found.variant) for found in CATALOGUE} == {
+def test_the_catalogue_has_the_founding_operators() -> None:
+    assert set(CATALOGUE) >= set(OPERATORS)
+    assert {(found.name, found.variant) for found in CATALOGUE} >= {
         ("aclnnKlDivBackward", ""),
         ("aclnnKlDivTargetBackward", "builtin"),
         ("aclnnKlDivTargetBackward", "community"),
@@ -63,8 +66,21 @@ def test_the_catalogue_finds_every_operator_and_no_other() -> None:
     }
 
 
+def test_the_catalogue_has_an_operator_of_every_file_that_declares_one() -> None:
+    (folder,) = operators.__path__
+    declaring = {
+        path.stem
+        for path in Path(folder).glob("[a-z]*.py")
+        if re.search("^@operator", path.read_text(), re.MULTILINE)
+    }
+    assert {found.formula.__module__.rpartition(".")[2] for found in CATALOGUE} == declaring
+    assert "kl_div_backward" in declaring
+
+
 def test_the_catalogue_lists_operators_by_name_then_variant() -> None:
-    assert list(CATALOGUE) == [KL, BUILTIN, COMMUNITY, DOCUMENTED, L1]
+    listed = [(found.name, found.variant) for found in CATALOGUE]
+    assert listed == sorted(listed)
+    assert len(set(listed)) == len(listed)
 
 
 @pytest.mark.parametrize("declared", OPERATORS, ids=title)
@@ -98,7 +114,7 @@ def test_the_message_about_an_unknown_variant_names_those_that_there_are() -> No
 
 
 def test_variants_are_named_as_far_as_a_product_has_them() -> None:
-    assert CATALOGUE.variants() == ("builtin", "community", "documented")
+    assert {"builtin", "community", "documented"} <= {*CATALOGUE.variants()}
     name = "aclnnKlDivTargetBackward"
     assert CATALOGUE.variants_on(name, A2) == ("builtin", "community", "documented")
     assert CATALOGUE.variants_on(name, A3) == ("builtin",)
@@ -113,17 +129,6 @@ def test_the_catalogue_refuses_two_operators_of_one_name_and_variant(variant: st
 def test_the_catalogue_takes_one_operator_twice() -> None:
     one = declared("")
     assert list(Catalogue([one, one])) == [one]  # a module may import another's operator
-
-
-def test_modules_whose_names_start_with_an_underscore_declare_no_operators() -> None:
-    names = {found.formula.__module__.rpartition(".")[2] for found in operators_of_the_package()}
-    assert names == {
-        "kl_div_backward",
-        "kl_div_target_backward_builtin",
-        "kl_div_target_backward_community",
-        "kl_div_target_backward_documented",
-        "l1_loss_backward",
-    }
 
 
 @pytest.mark.parametrize(
@@ -162,14 +167,8 @@ def declared(variant: str, formula: Any = lambda whole, x, mode=0: x) -> Operato
         variant=variant,
         products={A2: FLOATS},
         checks=(rules.present("x", "grad_out"),),
-        kernel_dtype=rules.dtype_found("x"),
+        kernel_dtype=rules.dtype_of("x"),
         over=elementwise("x"),
         source="this test",
     )
     return declare(formula)
-
-
-def operators_of_the_package() -> list[Operator[..., Any]]:
-    from npucall import operators
-
-    return list(operators_of(operators.__name__, operators.__path__))

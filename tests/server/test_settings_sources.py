@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ServerSettings.model_fields:
-        monkeypatch.delenv(f"NPUCALL_{name.upper()}", raising=False)
-
-
 def read(*flags: str) -> ServerSettings:
     return CliApp.run(ServerSettings, cli_args=list(flags))
 

@@ -1,0 +1,197 @@
+"""Round every method: what the wire shows, what the log shows."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from npucall.errors import NpucallError, QueueFullError, ShapeError
+from npucall.replies import ServerIdentity
+from npucall_server.handling import Handling
+from npucall_server.log import Log, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.protobuf.message import Message
+
+IDENTITY = ServerIdentity("0123456789ab", "cpu", "Ascend910B1")
+
+
+class Aborted(Exception):  # noqa: N818  # what gRPC's own context raises has no name either
+    """Raised by ``abort``, as gRPC's context does."""
+
+
+class Context:
+    """The side of ``grpc.ServicerContext`` that a handler uses."""
+
+    def __init__(self, *metadata: tuple[str, str | bytes]) -> None:
+        self._metadata = metadata
+        self.code = grpc.StatusCode.OK
+        self.message = ""
+        self.trailers: dict[str, bytes] = {}
+
+    def invocation_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        return self._metadata
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:9"
+
+    def set_trailing_metadata(self, trailers: tuple[tuple[str, bytes], ...]) -> None:
+        self.trailers = dict(trailers)
+
+    def abort(self, code: grpc.StatusCode, message: str) -> None:
+        self.code, self.message = code, message
+        raise Aborted
+
+    def details(self) -> list[Message]:
+        """The status details, read with google.rpc's own classes and nothing of npucall's."""
+        status = Status.FromString(self.trailers["grpc-status-details-bin"])
+        assert (status.code, status.message) == (self.code.value[0], self.message)
+        kinds = {kind.DESCRIPTOR.full_name: kind for kind in (ErrorInfo, BadRequest, RetryInfo)}
+        read = []
+        for detail in status.details:
+            message = kinds[detail.TypeName()]()
+            assert detail.Unpack(message)
+            read.append(message)
+        return read
+
+
+class Handled:
+    """One call of a method, through the handler."""
+
+    def __init__(
+        self, method: Callable[[Record], bytes], *metadata: tuple[str, str | bytes]
+    ) -> None:
+        stream = io.StringIO()
+        self.context = Context(*metadata)
+        service = Handling(IDENTITY, Log(stream=stream)).service(
+            "npucall.v1.OperatorService", {"Execute": lambda _, record, __: method(record)}
+        )
+        details: Any = type("Details", (), {"method": "/npucall.v1.OperatorService/Execute"})
+        handler: Any = service.service(details)
+        self.response: bytes | None = None
+        with suppress(Aborted):
+            self.response = handler.unary_unary(b"request", self.context)
+        (line,) = stream.getvalue().splitlines()
+        self.log: dict[str, Any] = json.loads(line)
+
+    @property
+    def info(self) -> ErrorInfo:
+        info = self.context.details()[0]
+        assert isinstance(info, ErrorInfo)
+        return info
+
+
+def fail(error: BaseException) -> Callable[[Record], bytes]:
+    def method(record: Record) -> bytes:
+        raise error
+
+    return method
+
+
+def answer(record: Record) -> bytes:
+    record.operator = "aclnnKlDivBackward"
+    record.run_ns = 7
+    return b"response"
+
+
+def test_an_answer_goes_through_and_is_logged() -> None:
+    handled = Handled(answer)
+    assert handled.response == b"response"
+    assert handled.context.code is grpc.StatusCode.OK
+    assert handled.log["reason"] == "OK"
+    assert handled.log["operator"] == "aclnnKlDivBackward"
+    assert (handled.log["request_bytes"], handled.log["response_bytes"]) == (7, 8)
+    assert handled.log["run_ns"] == 7
+    assert handled.log["total_ns"] > 0
+
+
+@pytest.mark.parametrize("bug", [ValueError("secret"), ZeroDivisionError("secret"), MemoryError()])
+def test_a_bug_is_an_answer_without_its_traceback(bug: Exception) -> None:
+    handled = Handled(fail(bug))
+    assert handled.context.code is grpc.StatusCode.INTERNAL
+    assert handled.info.reason == "INTERNAL"
+    assert handled.info.metadata["request_id"]
+    wire = handled.context.trailers["grpc-status-details-bin"] + handled.context.message.encode()
+    for told in (b"secret", b"Traceback", type(bug).__name__.encode()):
+        assert told not in wire
+
+
+def test_the_log_has_the_traceback_of_a_bug_under_its_request_id() -> None:
+    handled = Handled(fail(ZeroDivisionError("secret")))
+    assert handled.log["request_id"] == handled.info.metadata["request_id"]
+    assert handled.log["reason"] == "INTERNAL"
+    assert "ZeroDivisionError: secret" in handled.log["traceback"]
+    assert "in method" in handled.log["traceback"]
+
+
+def test_an_error_of_the_contract_has_no_traceback() -> None:
+    assert "traceback" not in Handled(fail(ShapeError("no"))).log
+
+
+def test_an_error_travels_as_details_of_google_rpc() -> None:
+    error = ShapeError("self: no", parameter="self", aclnn_status=161002, operator="aclnnX")
+    handled = Handled(fail(error))
+    info, violations = handled.context.details()
+    assert isinstance(info, ErrorInfo)
+    assert (info.domain, info.reason) == ("npucall", "SHAPE_MISMATCH")
+    assert dict(info.metadata) == {
+        "operator": "aclnnX",
+        "parameter": "self",
+        "aclnn_status": "161002",
+        "aclnn_name": "ACLNN_ERR_PARAM_INVALID",
+        "soc": "Ascend910B1",
+        "request_id": "0123456789ab-1",  # the process's own name, then the number of the call
+    }
+    assert isinstance(violations, BadRequest)
+    assert [violation.field for violation in violations.field_violations] == ["self"]
+
+
+def test_a_refusal_for_now_says_when_to_come_back() -> None:
+    handled = Handled(fail(QueueFullError("full", retry_after=0.25)))
+    assert handled.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    retry = handled.context.details()[-1]
+    assert isinstance(retry, RetryInfo)
+    assert retry.retry_delay.ToMilliseconds() == 250
+
+
+def test_the_log_says_what_was_refused() -> None:
+    handled = Handled(fail(ShapeError("self: no", operator="aclnnX")))
+    assert handled.log["message"] == "self: no"
+    assert handled.log["reason"] == "SHAPE_MISMATCH"
+    assert handled.log["operator"] == "aclnnX"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("mine", "mine"),
+        ("x" * 128, "x" * 128),
+        ("x" * 129, "x" * 128),  # _MAX_REQUEST_ID
+        ('"}\\', '"}\\'),
+    ],
+)
+def test_the_callers_request_id_stands_in_log_and_error(sent: str, kept: str) -> None:
+    handled = Handled(fail(NpucallError("no")), ("npucall-request-id", sent))
+    assert handled.log["request_id"] == kept
+    assert handled.info.metadata["request_id"] == kept
+
+
+@pytest.mark.parametrize("sent", ["", b"bytes"])
+def test_a_request_id_that_is_none_is_replaced(sent: str | bytes) -> None:
+    handled = Handled(answer, ("user-agent", "x"), ("npucall-request-id", sent))
+    assert handled.log["request_id"] == "0123456789ab-1"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()])
+def test_what_ends_the_process_is_no_bug(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        Handled(fail(error))

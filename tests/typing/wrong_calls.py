@@ -1,0 +1,60 @@
+"""Calls that a type checker has to refuse. Each line that says so is an error, and no other is:
+mypy and pyright report the comments that are not needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import npucall_client
+from npucall.evaluate import compute
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.operators.l1_loss_backward import l1_loss_backward
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from npucall_client import Client
+
+
+def wrong_arguments(client: Client, x: npt.NDArray[np.float32]) -> None:
+    client.run(kl_div_backward, x, self=x, targt=x)  # type: ignore[call-arg]
+    client.run(kl_div_backward, x, self=x)  # type: ignore[call-arg]
+    client.run(kl_div_backward)  # type: ignore[call-overload]
+    client.run(kl_div_backward, x, x, x, self=x)  # type: ignore[misc]
+    client.run(kl_div_backward, x, x, x, out=x)  # type: ignore[call-arg]
+    client.run(kl_div_backward, x, x, x, 1, True, x)  # type: ignore[call-overload]
+    client.run(l1_loss_backward, x, x, x, log_target=True)  # type: ignore[call-arg]
+
+
+def wrong_types(client: Client, x: npt.NDArray[np.float32]) -> None:
+    client.run(kl_div_backward, x, self=x, target=1.0)  # type: ignore[arg-type]
+    client.run(kl_div_backward, x, self=x, target=[1.0])  # type: ignore[arg-type]
+    client.run(kl_div_backward, x, self=x, target="target")  # type: ignore[arg-type]
+    client.run(kl_div_backward, x, self=x, target=x, reduction="mean")  # type: ignore[arg-type]
+    client.run(kl_div_backward, x, self=x, target=x, reduction=1.0)  # type: ignore[arg-type]
+    client.run(kl_div_backward, x, self=x, target=x, log_target="no")  # type: ignore[arg-type]
+    client.run(3, x, self=x, target=x)  # type: ignore[call-overload]
+
+
+def options_in_a_typed_call(client: Client, x: npt.NDArray[np.float32]) -> None:
+    client.run(kl_div_backward, x, self=x, target=x, timeout=3.0)  # type: ignore[call-arg]
+    client.run(kl_div_backward, x, self=x, target=x, variant="builtin")  # type: ignore[call-arg]
+    client.execute(kl_div_backward, x, self=x, target=x, outputs={})  # type: ignore[call-arg]
+
+
+def other_methods(client: Client, x: npt.NDArray[np.float32]) -> None:
+    client.execute(kl_div_backward, x, self=x, targt=x)  # type: ignore[call-arg]
+    client.plan(kl_div_backward, x, self=x, targt=x)  # type: ignore[call-arg]
+    compute(kl_div_backward, x, self=x, targt=x)  # type: ignore[call-arg]
+    client.options(timout=3.0)  # type: ignore[call-arg]
+    client.options(timeout="soon")  # type: ignore[arg-type]
+    client.run("aclnnAny", timeout="soon", self=x)  # type: ignore[call-overload]
+    npucall_client.connect("local:", 3.0)  # type: ignore[misc]
+
+
+def wrong_results(client: Client, x: npt.NDArray[np.float32]) -> None:
+    result: str = client.run(kl_div_backward, x, self=x, target=x)  # type: ignore[assignment]
+    output = client.run(kl_div_backward, x, self=x, target=x).out  # type: ignore[attr-defined]
+    del result, output
