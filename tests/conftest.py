@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import npucall_client
+from npucall_client.settings import target_of_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 pytest_plugins = ["npucall_client.testing"]
 
 # The client's tests also run where no server is installed.
-DEVICES = ["local", "server"] if find_spec("npucall_server") else ["local"]
+HAS_SERVER = find_spec("npucall_server") is not None or target_of_environment() is not None
 
 
-@pytest.fixture(params=DEVICES, scope="session")
+@pytest.fixture(params=["local", "server"] if HAS_SERVER else ["local"], scope="session")
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     """A client of this process, then one of a real server over a real socket."""
     target = "local:"

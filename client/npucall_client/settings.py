@@ -24,9 +24,9 @@ class ClientSettings:
 
     target: str = "127.0.0.1:50051"
     """HOST:PORT or unix:PATH of a server, or ``local:``. NPUCALL_TARGET."""
-    timeout: Annotated[float, Field(gt=0)] = 60.0
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
-    connect_timeout: Annotated[float, Field(gt=0)] = 10.0
+    connect_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 10.0
     """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
     variant: str = ""
     """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""

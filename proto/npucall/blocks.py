@@ -36,6 +36,8 @@ def work_of(
 
 def cut(shape: Shape, limit: int) -> Iterator[Index]:
     """Cuts a shape into blocks of at most ``limit`` elements, in row-major order."""
+    if 0 in shape:  # the other extents may be as large as they like
+        return
     axis, inner = len(shape), 1
     while axis and inner * shape[axis - 1] <= limit:
         axis -= 1

@@ -209,6 +209,8 @@ def _tag(message: bytes, position: int, end: int) -> tuple[int, int]:
 
 def _varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -> tuple[int, int]:
     """A number of seven bits a byte, and the position behind it."""
+    if position < end and message[position] < 0x80:  # noqa: PLR2004  # most have one byte
+        return message[position], position + 1
     value = shift = 0
     end = min(end, position + most)
     while position < end:

@@ -77,9 +77,13 @@ def fail(error: NpucallError) -> Answer:
 
 
 @contextmanager
-def serving(*handlers: grpc.GenericRpcHandler) -> Iterator[str]:
-    server = grpc.server(ThreadPoolExecutor(4))
-    server.add_generic_rpc_handlers(handlers)
+def serving(script: Script | None, *options: tuple[str, int]) -> Iterator[str]:
+    """The target of a server that follows the script; without one it knows no service."""
+    server = grpc.server(ThreadPoolExecutor(4), options=options)
+    if script is not None:
+        methods = {"GetServerInfo": script.info, "Execute": script.execute}
+        handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -95,9 +99,7 @@ def script() -> Script:
 
 @pytest.fixture
 def target(script: Script) -> Iterator[str]:
-    methods = {"GetServerInfo": script.info, "Execute": script.execute}
-    handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
-    with serving(grpc.method_handlers_generic_handler(SERVICE, handlers)) as address:
+    with serving(script) as address:
         yield address
 
 
@@ -152,29 +154,18 @@ def test_an_error_without_our_trailer_becomes_what_grpc_means_by_its_code(
     assert len(script.requests) == 1  # none of them is repeated
 
 
-def test_a_message_above_the_limit_of_grpc_is_too_large() -> None:
-    with pytest.raises(TooLargeError, match="larger than max"), _server_of_small_messages() as it:
-        run(it, np.ones(2000, np.float32))
-
-
-@contextmanager
-def _server_of_small_messages() -> Iterator[Client]:
-    server = grpc.server(ThreadPoolExecutor(1), options=[("grpc.max_receive_message_length", 4096)])
-    script = Script()
-    handlers = {"GetServerInfo": grpc.unary_unary_rpc_method_handler(script.info)}
-    handlers["Execute"] = grpc.unary_unary_rpc_method_handler(script.execute)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        with npucall_client.connect(f"127.0.0.1:{port}") as client:
-            yield client
-    finally:
-        server.stop(0).wait()
+def test_a_message_above_the_limit_of_grpc_is_too_large(script: Script) -> None:
+    with (
+        serving(script, ("grpc.max_receive_message_length", 4096)) as target,
+        npucall_client.connect(target) as client,
+        pytest.raises(TooLargeError, match="larger than max"),
+    ):
+        run(client, np.ones(2000, np.float32))
+    assert not script.requests
 
 
 def test_a_server_that_is_no_npucall_server_is_told_apart() -> None:
-    with serving() as target, pytest.raises(NpucallError, match="UNIMPLEMENTED") as caught:
+    with serving(None) as target, pytest.raises(NpucallError, match="UNIMPLEMENTED") as caught:
         npucall_client.connect(target)
     assert caught.value.code is grpc.StatusCode.UNIMPLEMENTED
 
@@ -225,11 +216,9 @@ def test_the_request_id_goes_along(script: Script, scripted: Client) -> None:
 @pytest.mark.parametrize("setting", ["max_message_bytes", "memory_limit"])
 def test_a_request_above_a_limit_of_the_server_is_not_sent(script: Script, setting: str) -> None:
     setattr(script.limits, setting, 2_000_000)
-    methods = {"GetServerInfo": script.info, "Execute": script.execute}
-    handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
     small, large = np.ones(10, np.float32), np.ones(600_000, np.float32)
     with (
-        serving(grpc.method_handlers_generic_handler(SERVICE, handlers)) as target,
+        serving(script) as target,
         npucall_client.connect(target) as client,
         pytest.raises(TooLargeError, match=f"at most 2000000 bytes, the server's {setting}") as it,
     ):
@@ -264,9 +253,7 @@ def test_a_call_under_way_is_cancelled_when_the_client_is_closed(
 
 
 def test_a_server_that_is_gone_is_unreachable(script: Script) -> None:
-    methods = {"GetServerInfo": script.info, "Execute": script.execute}
-    handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
-    with serving(grpc.method_handlers_generic_handler(SERVICE, handlers)) as target:
+    with serving(script) as target:
         client = npucall_client.connect(target, timeout=0.5)
     with client, pytest.raises(ServerUnreachableError, match=f"expected a server at {target}"):
         run(client)

@@ -166,11 +166,23 @@ tensors = st.builds(
     storage_shape=st.lists(integers, max_size=3),
     format=st.integers(-1, 60),
 )
+scalars = st.builds(pb.Scalar, dtype=st.integers(-1, 40), value=st.binary(max_size=16))
+others = st.one_of(
+    st.builds(pb.Argument, name=st.just("log_target"), number=st.floats()),
+    st.builds(pb.Argument, name=st.just("reduction"), text=st.text(max_size=4)),
+    st.builds(pb.Argument, name=st.just("reduction"), scalar=scalars),
+    st.builds(
+        pb.Argument,
+        name=st.just("reduction"),
+        integers=st.builds(pb.IntArray, values=st.lists(integers, max_size=3)),
+    ),
+)
 arguments_of_any_kind = st.builds(
     pb.Argument,
     name=st.sampled_from(["grad_output", "self", "target", "reduction", "log_target", "out", "x"]),
     stored=st.booleans(),
 ) | st.one_of(
+    others,
     st.builds(pb.Argument, name=st.sampled_from(["target", "out"]), tensor=tensors),
     st.builds(pb.Argument, name=st.just("reduction"), integer=integers),
     st.builds(pb.Argument, name=st.just("log_target"), absent=st.just(pb.Absent())),

@@ -15,7 +15,9 @@ from npucall.products import A2, ASCEND_310, ASCEND_310B
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1.tensor_pb2 import DataType
 
-everywhere = pytest.mark.parametrize("operator", list(CATALOGUE), ids=lambda operator: operator.title)
+everywhere = pytest.mark.parametrize(
+    "operator", list(CATALOGUE), ids=lambda operator: operator.title
+)
 
 
 def types(*names: str) -> list[int]:

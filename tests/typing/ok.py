@@ -1,0 +1,56 @@
+"""Calls that a type checker has to accept, and the types that it has to find."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+
+import npucall_client
+from npucall.evaluate import compute
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client, Plan, Result
+
+
+def typed_calls(
+    client: Client,
+    single: npt.NDArray[np.float32],
+    half: npt.NDArray[np.float16],
+    unknown: npt.NDArray[Any],
+    number: np.float32,
+) -> None:
+    result = client.run(kl_div_backward, single, self=half, target=unknown)
+    assert_type(result, npt.NDArray[Any])
+    client.run(kl_div_backward, single, single, single, 2, True)
+    client.run(kl_div_backward, grad_output=number, self=unknown, target=half, reduction=0)
+    client.run(kl_div_backward, single, self=single, target=single, log_target=True)
+    client.run(l1_loss_backward, single, self=half, target=unknown, reduction=1)
+    assert_type(client.execute(l1_loss_backward, single, single, single), Result)
+    assert_type(client.plan(l1_loss_backward, single, single, single), Plan)
+    assert_type(compute(l1_loss_backward, single, single, single), npt.NDArray[Any])
+
+
+def results_are_arrays(client: Client, single: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    result: npt.NDArray[np.float32] = client.run(kl_div_backward, single, single, single)
+    return result[0] + result.sum()
+
+
+def options(client: Client, single: npt.NDArray[np.float32]) -> None:
+    with_options = client.options(timeout=3.0, outputs={"out": single}, request_id="mine")
+    assert_type(with_options, Client)
+    with_options.run(kl_div_backward, single, self=single, target=single)
+
+
+def calls_by_name(client: Client, single: npt.NDArray[np.float32]) -> None:
+    assert_type(client.run("aclnnAny", self=single, x=[1], flag=True), Any)
+    client.run("aclnnAny", self=None, variant="builtin", outputs={"out": None}, timeout=3.0)
+    assert_type(client.execute("aclnnAny", self=single, timeout=3.0), Result)
+    assert_type(client.plan("aclnnAny", self=single, variant="x"), Plan)
+
+
+def connections() -> None:
+    with npucall_client.connect("local:", soc="Ascend910B1") as client:
+        assert_type(client, Client)
+    npucall_client.connect(timeout=3.0, connect_timeout=1.0, variant="builtin").close()

@@ -51,7 +51,7 @@ def other_methods(client: Client, x: npt.NDArray[np.float32]) -> None:
     client.options(timout=3.0)  # type: ignore[call-arg]
     client.options(timeout="soon")  # type: ignore[arg-type]
     client.run("aclnnAny", timeout="soon", self=x)  # type: ignore[call-overload]
-    npucall_client.connect("local:", 3.0)  # type: ignore[misc]
+    npucall_client.connect("local:", 3.0)  # type: ignore[call-arg]
 
 
 def wrong_results(client: Client, x: npt.NDArray[np.float32]) -> None:
