@@ -15,7 +15,7 @@ class OperatorServiceStub(object):
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
     changes it), and `driver_message` (at most 2 KiB).
-    * `google.rpc.BadRequest` with one field violation, where an argument is to blame.
+    * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
     Order of checks: first that the operator and the variant exist here, then structure and layout
@@ -71,7 +71,7 @@ class OperatorServiceServicer(object):
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
     changes it), and `driver_message` (at most 2 KiB).
-    * `google.rpc.BadRequest` with one field violation, where an argument is to blame.
+    * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
     Order of checks: first that the operator and the variant exist here, then structure and layout
@@ -192,7 +192,7 @@ class OperatorService(object):
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
     changes it), and `driver_message` (at most 2 KiB).
-    * `google.rpc.BadRequest` with one field violation, where an argument is to blame.
+    * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
     Order of checks: first that the operator and the variant exist here, then structure and layout
