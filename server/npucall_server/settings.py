@@ -113,12 +113,14 @@ class ServerSettings(BaseSettings):
     call_timeout: float = Field(
         300.0,
         gt=0,
+        allow_inf_nan=False,
         le=_LONGEST_SECONDS,
         description="Seconds after which the server ends a call, whatever its deadline is.",
     )
     drain_timeout: float = Field(
         30.0,
         ge=0,
+        allow_inf_nan=False,
         le=_LONGEST_SECONDS,
         description="Seconds that running calls get to finish after SIGTERM.",
     )
@@ -128,6 +130,7 @@ class ServerSettings(BaseSettings):
     slow_call: float = Field(
         1.0,
         ge=0,
+        allow_inf_nan=False,
         le=_LONGEST_SECONDS,
         description="Seconds from which a call counts as slow.",
     )
