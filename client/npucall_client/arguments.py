@@ -13,7 +13,7 @@ from npucall import calls, replies
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
 from npucall.operators.attributes import attribute_value
-from npucall.operators.spec import Attribute, Operator
+from npucall.operators.spec import Attribute, Operator, Scalar
 from npucall.tensors import TensorSpec
 from npucall_client import arrays
 
@@ -116,9 +116,9 @@ def _by_name(
 
 def _is_attribute(parameter: Parameter | None, value: object) -> bool:
     if parameter is None:
-        return isinstance(value, bool | int | float | str | list | tuple) and not isinstance(
-            value, np.generic
-        )
+        return isinstance(
+            value, bool | int | float | str | list | tuple | Scalar
+        ) and not isinstance(value, np.generic)
     return isinstance(parameter, Attribute)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from npucall.dtypes import BOOL
+from npucall.errors import NpucallError
 from npucall.operators.spec import AtOnce, Elementwise, Rows
 
 if TYPE_CHECKING:
@@ -92,9 +93,14 @@ class Work(ABC):
         """The formula's results on blocks of the inputs, each rounded to the kernel dtype."""
         arguments = {name: self._ready(name, block) for name, block in blocks.items()}
         call = self.call
-        answer: Any = call.operator.formula(
-            self.whole, **arguments, **self.absent, **call.attributes
-        )
+        try:
+            answer: Any = call.operator.formula(
+                self.whole, **arguments, **self.absent, **call.attributes
+            )
+        except NpucallError as error:  # of values, which no rule sees
+            error.details.setdefault("operator", call.operator.name)
+            error.details.setdefault("phase", "run")
+            raise
         results = answer if isinstance(answer, tuple) else (answer,)
         return [r if r.dtype == self.kernel else r.astype(self.kernel) for r in results]
 

@@ -179,6 +179,11 @@ def _decode_argument(argument: pb.Argument, parameter: Parameter) -> Argument:
     if member == "integers":
         return tuple(argument.integers.values)
     value: int | bool | float | str = getattr(argument, expected)
+    if isinstance(value, str) and "\0" in value:
+        raise AttributeValueError(
+            f"{argument.name}: expected a text without a zero byte, found {value!r}",
+            parameter=argument.name,
+        )
     return value
 
 

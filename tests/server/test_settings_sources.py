@@ -52,6 +52,11 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(
     assert read(*flags).queue_length == expected
 
 
+def test_an_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPUCALL_QUEUE_LENGTH", "2")
+    assert ServerSettings(queue_length=1).queue_length == 1
+
+
 def test_the_environment_may_name_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "settings.toml"
     config.write_text('soc = "Ascend910_9391"\n')

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     """The line that the command says on standard error before it exits with 2."""
     with pytest.raises(SystemExit) as caught:
-        serve(list(flags))
+        serve([*flags, "--print-settings"])  # which ends it where nothing is refused
     assert caught.value.code == ExitCode.SETTINGS == 2
     line, end, rest = capsys.readouterr().err.partition("\n")
     assert (end, rest) == ("\n", "")

@@ -34,7 +34,13 @@ def attribute_value(name: str, attribute: Attribute | None, given: Any) -> Value
 
 
 def _kind_of(given: Any) -> Kind | None:
-    types = {bool: Kind.BOOL, int: Kind.INT64, float: Kind.DOUBLE, str: Kind.STRING}
+    types = {
+        bool: Kind.BOOL,
+        int: Kind.INT64,
+        float: Kind.DOUBLE,
+        str: Kind.STRING,
+        Scalar: Kind.SCALAR,
+    }
     return Kind.INT_ARRAY if isinstance(given, list | tuple) else types.get(type(given))
 
 
@@ -44,15 +50,15 @@ def _bool(given: Any) -> bool | None:
 
 def _int64(given: Any) -> int | None:
     number = operator.index(given)
-    return number if number in _INT64 else None
+    return None if isinstance(number, bool) or number not in _INT64 else int(number)
 
 
 def _float(given: Any) -> float | None:
-    return None if isinstance(given, str | bool) else float(given)
+    return None if isinstance(given, str | bytes | bool | np.bool_) else float(given)
 
 
 def _text(given: Any) -> str | None:
-    return given if isinstance(given, str) and "\0" not in given else None
+    return str.__str__(given) if isinstance(given, str) and "\0" not in given else None
 
 
 def _integers(given: Any) -> tuple[int, ...] | None:
@@ -62,13 +68,21 @@ def _integers(given: Any) -> tuple[int, ...] | None:
 
 def _scalar(given: Any) -> Scalar | None:
     if isinstance(given, Scalar):
-        return given
+        return given if _holds(given.dtype, given.value) else None
     if isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
         return Scalar(BY_NUMPY[given.dtype], given.item()) if given.dtype in BY_NUMPY else None
     kinds: dict[type, DType] = {bool: BOOL, int: INT64, float: DOUBLE}
     if type(given) not in kinds or (type(given) is int and given not in _INT64):
         return None
     return Scalar(kinds[type(given)], given)
+
+
+def _holds(dtype: DType, value: float) -> bool:
+    """Whether a dtype has the number; floats round it, and truth values know no other."""
+    if dtype.kind != "int":
+        return True
+    limits = np.iinfo(dtype.numpy)
+    return limits.min <= operator.index(value) <= limits.max  # type: ignore[arg-type]
 
 
 _CONVERSIONS = {

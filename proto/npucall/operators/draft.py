@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.operators.spec import Attribute, Input, Output, Scalar
+from npucall.operators.spec import Attribute, Input, Kind, Output, Scalar
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Draft:
         """Whether an argument is a null pointer for the C call."""
         parameter = self.operator.by_name[name]
         if isinstance(parameter, Attribute):
-            return self.attribute(name) is None
+            return self.argument(name) is None
         mentioned = not isinstance(parameter, Output) or name in self._arguments
         return mentioned and self._arguments.get(name) is None
 
@@ -57,10 +57,15 @@ class Draft:
     def attribute(self, name: str) -> Any:
         """The value of an attribute, its default if the call does not mention it, None if absent.
 
-        A Scalar comes as its number rounded to float32, which is what the operators use of it.
+        A Scalar comes as its number rounded to float32, which is what the operators use of it; a
+        number of C type float likewise, since that is what the C function is given.
         """
         value = self.argument(name)
-        return float(np.float32(value.value)) if isinstance(value, Scalar) else value
+        if isinstance(value, Scalar):
+            return _single(value.value)
+        parameter = self.operator.by_name[name]
+        single = isinstance(parameter, Attribute) and parameter.kind is Kind.FLOAT
+        return value if value is None or not single else _single(value)
 
     def scalar(self, name: str) -> Scalar | None:
         """An aclScalar with its dtype, or None."""
@@ -83,9 +88,9 @@ class Draft:
         return self.found_shapes[name]
 
     def dtype(self, name: str) -> DType:
-        """Dtype of a given tensor, or the one that a rule finds under that name."""
-        if (spec := self.tensor(name)) is not None:
-            return spec.dtype
+        """Dtype of a given tensor or aclScalar, or the one that a rule finds under that name."""
+        if (given := self.tensor(name) or self.scalar(name)) is not None:
+            return given.dtype
         if name not in self.found_dtypes:
             self._find(name)
         return self.found_dtypes[name]
@@ -106,3 +111,8 @@ class Draft:
                 rule.check(self)
                 return
         raise LookupError(f"{self.operator.name} has no rule that finds {name!r}")
+
+
+def _single(number: Any) -> float:
+    with np.errstate(over="ignore"):  # beyond float32 it is an infinity, as in C
+        return float(np.float32(number))

@@ -65,17 +65,18 @@ def present(*names: str) -> Rule:
     return Rule(f"{_list(names)} must not be null", names, PARAM_NULLPTR, check)
 
 
-def supported(*names: str, blames: tuple[str, ...] = ()) -> Rule:
-    """Their dtypes are in the operator's list for the product.
+def supported(*names: str, blames: tuple[str, ...] = (), besides: tuple[DType, ...] = ()) -> Rule:
+    """Their dtypes are in the operator's list for the product, or among ``besides``.
 
-    A name may also be that of a dtype that a rule found; ``blames`` then says whose fault it is.
+    A name may also be that of an aclScalar, or of a dtype that a rule found; ``blames`` then says
+    whose fault it is.
     """
 
     def check(draft: Draft) -> None:
         allowed = draft.operator.dtypes_on(draft.product)
+        allowed += besides if allowed else ()
         for name in names:
-            known = draft.tensor(name) is not None or name not in draft.operator.by_name
-            if known and draft.dtype(name) not in allowed:
+            if not _unknown(name, draft) and draft.dtype(name) not in allowed:
                 blamed = _list(blames) if blames else name
                 found = f"{draft.dtype(name)} (their {name})" if blames else draft.dtype(name)
                 raise DTypeError(
@@ -84,10 +85,9 @@ def supported(*names: str, blames: tuple[str, ...] = ()) -> Rule:
                     aclnn_status=PARAM_INVALID,
                 )
 
-    return Rule(
-        f"dtype of {_list(names)} is one that the product takes", blames or names, PARAM_INVALID,
-        check,
-    )  # fmt: skip
+    more = f", or {_list(tuple(map(str, besides)), 'or')}" if besides else ""
+    text = f"dtype of {_list(names)} is one that the product takes{more}"
+    return Rule(text, blames or names, PARAM_INVALID, check)
 
 
 def castable(name: str, *, to: str, blames: tuple[str, ...] = ()) -> Rule:
@@ -132,7 +132,7 @@ def same_dtype(*names: str, as_: str) -> Rule:
 
     def check(draft: Draft) -> None:
         for name, spec in draft.tensors(names):
-            if spec.dtype is not draft.dtype(as_):
+            if not _unknown(as_, draft) and spec.dtype is not draft.dtype(as_):
                 raise DTypeError(
                     f"{name}: expected {draft.dtype(as_)}, the dtype of {as_}, found {spec.dtype}",
                     parameter=name,
@@ -200,7 +200,7 @@ def same_shape(name: str, like: str, meaning: str = "", status: int = PARAM_INVA
 
     def check(draft: Draft) -> None:
         for _, spec in draft.tensors((name,)):
-            if spec.shape != draft.shape(like):
+            if not _unknown(like, draft) and spec.shape != draft.shape(like):
                 raise ShapeError(
                     f"{name}: expected shape {draft.shape(like)}, {meaning or f'that of {like}'},"
                     f" found {spec.shape}",
@@ -226,6 +226,70 @@ def rank_is(name: str, *ranks: int, status: int = PARAM_INVALID) -> Rule:
                 )
 
     return Rule(f"{name} has {expected} dimensions", (name,), status, check)
+
+
+def one_element(name: str) -> Rule:
+    """The tensor has one element, whatever its rank."""
+
+    def check(draft: Draft) -> None:
+        for _, spec in draft.tensors((name,)):
+            if spec.elements != 1:
+                raise ShapeError(
+                    f"{name}: expected one element, found shape {spec.shape}",
+                    parameter=name,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    return Rule(f"{name} has one element", (name,), PARAM_INVALID, check)
+
+
+def one_for_each(
+    name: str,
+    like: str,
+    condition: Callable[[Draft], bool],
+    meaning: str,
+    status: int = PARAM_INVALID,
+) -> Rule:
+    """``name`` has the shape ``like`` if the condition holds, else shape () or (1,).
+
+    ``meaning`` says the condition to people, as in "if reduction is 0".
+    """
+
+    def check(draft: Draft) -> None:
+        for _, spec in draft.tensors((name,)):
+            allowed = (draft.shape(like),) if condition(draft) else ((), (1,))
+            if spec.shape not in allowed:
+                raise ShapeError(
+                    f"{name}: expected shape {_list(tuple(map(str, allowed)), 'or')}, one element "
+                    f"for each of {like} {meaning} and a single one otherwise, found {spec.shape}",
+                    parameter=name,
+                    aclnn_status=status,
+                )
+
+    text = f"shape of {name} is that of {like} {meaning}, otherwise () or (1,)"
+    return Rule(text, (name,), status, check)
+
+
+def same_extent(like: str, axis: int, meaning: str, **axes: int) -> Rule:
+    """Each of these tensors has, along its axis, the extent of ``like`` along ``axis``.
+
+    ``meaning`` says what that extent counts, as in "batch size".
+    """
+    names = tuple(axes)
+
+    def check(draft: Draft) -> None:
+        expected = draft.shape(like)[axis]
+        for name, spec in draft.tensors(names):
+            if spec.shape[axes[name]] != expected:
+                raise ShapeError(
+                    f"{name}: expected extent {expected} of dimension {axes[name]}, the {meaning} "
+                    f"of {like}, found shape {spec.shape}",
+                    parameter=name,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    text = f"{_list(names)} have the {meaning} of {like}"
+    return Rule(text, names, PARAM_INVALID, check)
 
 
 def shape_of(name: str, *, into: str, make: Callable[[Draft], Shape]) -> Rule:
@@ -292,19 +356,40 @@ def dtype_in(name: str, *dtypes: DType, status: int = PARAM_INVALID) -> Rule:
     return Rule(f"dtype of {name} is {expected}", (name,), status, check)
 
 
-def bfloat16_if_product_has(*names: str) -> Rule:
-    """None of them, tensors or dtypes found, is BF16 on a product without it."""
+def real(*names: str) -> Rule:
+    """None of these aclScalars is complex: they can be cast to FLOAT."""
+
+    def check(draft: Draft) -> None:
+        for name in names:
+            given = draft.scalar(name)
+            if given is not None and not can_cast(given.dtype, FLOAT):
+                raise DTypeError(
+                    f"{name}: expected a real number, found {given.dtype}",
+                    parameter=name,
+                    aclnn_status=PARAM_INVALID,
+                )
+
+    return Rule(f"{_list(names)} can be cast to FLOAT", names, PARAM_INVALID, check)
+
+
+def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
+    """None of them is BF16 on a product without it.
+
+    A name may also be that of a dtype that a rule found; ``blames`` then says whose fault it is.
+    """
 
     def check(draft: Draft) -> None:
         for name in names:
             if draft.dtype(name) is BF16 and not draft.product.bfloat16:
+                blamed, found = (_list(blames), f"BF16 (their {name})") if blames else (name, BF16)
                 raise DTypeError(
-                    f"{name}: expected no BF16, which {draft.product} has not, found BF16",
-                    parameter=name if name in draft.operator.by_name else (),
+                    f"{blamed}: expected no BF16, which {draft.product} has not, found {found}",
+                    parameter=blames or name,
                     aclnn_status=PARAM_INVALID,
                 )
 
-    return Rule(f"{_list(names)} not BF16 where the product has none", names, PARAM_INVALID, check)
+    text = f"{_list(names)} not BF16 where the product has none"
+    return Rule(text, blames or names, PARAM_INVALID, check)
 
 
 def not_negative(name: str) -> Rule:
@@ -364,11 +449,16 @@ def not_empty(name: str) -> Callable[[Draft], bool]:
     return lambda draft: 0 not in draft.shape(name)
 
 
+def not_given(name: str) -> Callable[[Draft], bool]:
+    """Condition for ``when``: the call leaves the output to the operator."""
+    return lambda draft: draft.tensor(name) is None
+
+
 def one_of(name: str, *values: int | str, status: int = PARAM_INVALID) -> Rule:
-    """The attribute has one of these values."""
+    """The attribute has one of these values; whether it may be absent is for others to say."""
 
     def check(draft: Draft) -> None:
-        if draft.attribute(name) not in values:
+        if not draft.absent(name) and draft.attribute(name) not in values:
             raise AttributeValueError(
                 f"{name}: expected one of {values}, found {draft.attribute(name)}",
                 parameter=name,
@@ -424,6 +514,16 @@ def float16_if_all(*names: str) -> Callable[[Draft], DType]:
     return kernel_dtype
 
 
+def short_if_all(*names: str) -> Callable[[Draft], DType]:
+    """Kernel dtype: FLOAT16 or BF16 if that is the dtype of all of them, otherwise FLOAT."""
+
+    def kernel_dtype(draft: Draft) -> DType:
+        (first, *others) = {draft.dtype(name) for name in names}
+        return first if first in (FLOAT16, BF16) and not others else FLOAT
+
+    return kernel_dtype
+
+
 def always(dtype: DType) -> Callable[[Draft], DType]:
     """Kernel dtype: this one, whatever the inputs are."""
     return lambda _: dtype
@@ -432,6 +532,12 @@ def always(dtype: DType) -> Callable[[Draft], DType]:
 def dtype_of(name: str) -> Callable[[Draft], DType]:
     """Kernel dtype: that of a tensor, or the one that a rule found under that name."""
     return lambda draft: draft.dtype(name)
+
+
+def _unknown(name: str, draft: Draft) -> bool:
+    """Whether it is a parameter of which the call says nothing, such as an output to derive."""
+    given = draft.tensor(name) or draft.scalar(name)
+    return given is None and name in draft.operator.by_name
 
 
 def _expected(draft: Draft, allowed: tuple[DType, ...], found: object) -> str:

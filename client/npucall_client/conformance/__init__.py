@@ -1,0 +1,87 @@
+"""The conformance suite: judges any server against a second, naive statement of every operator.
+
+``npucall conform TARGET`` runs it. Its parts, from the bottom::
+
+    given, reals, domains  a call's arguments as float64, IEEE arithmetic, how numbers are drawn
+    statement              what a statement of an operator consists of
+    layouts, cases         a case has no data, only what makes them; a layout places them in memory
+    calls                  a case's data, from the seed and the case's id
+    truth, tolerance       what is right, and how near an answer has to come
+    elementwise, rowwise   make statements from functions of single elements, or of rows
+    defects                rows of error tables that operators share
+    maker, blocks, select  which cases there are, and which of them a run has
+    statements/            the statements, one file an operator, found as operators are
+    wire, check, runner    run cases and hold answers against what is expected
+    bundle                 keeps failing cases, to run them again
+    report, reports/       what a run found, and how it is shown
+    command                ``npucall conform`` and ``npucall replay``
+
+**How to state an operator** (with ``statements/kl_div_backward.py`` and ``l1_loss_backward.py``
+beside this). Write ``statements/<operator>.py``. Work from the mathematics and from the tables of
+operators.md, never from ``npucall.operators.<operator>``: an error there must not be repeated here.
+A module-level ``Statement``, or a tuple of them (variants), is all that is needed::
+
+    def scalar(k: Given, g: float, y: float) -> float:     # one element, Python floats
+        return g * (1 - y) * y
+
+    def vector(k: Given, g: Any, y: Any) -> Any:           # the same on arrays, written apart
+        return g * (y - y**2), np.abs(g * y) * (1 + np.abs(y))  # value, size of the terms
+
+    SIGMOID_BACKWARD = elementwise(
+        "aclnnSigmoidBackward",
+        inputs=(In("grad_output", normal()), In("output", probabilities())),
+        output=Out("grad_input", shape=lambda k: k.shape(*BOTH), dtype=promotion(*BOTH)),
+        scalar=scalar,
+        vector=vector,
+        space=BOTH,                       # these broadcast with each other; absent: all equal
+        kernel=promotion(*BOTH),
+        torch=lambda k, torch: torch.ops.aten.sigmoid_backward(k["grad_output"], k["output"]),
+        mixed=mixed_floats(*BOTH, output="grad_input"),
+        edges=(crossed({"grad_output": (1.0, 0.0, INF, NAN), "output": (0.0, 1.0, 2.0, NAN)}),),
+        invalid=(                         # in the order of the checks
+            *defects.nulls(*BOTH, "grad_input"),
+            *defects.ranks(*BOTH),
+            ...
+        ),
+    )
+
+* ``k`` is a ``Given``: ``k["alpha"]`` is an attribute or a float64 tensor (None if absent),
+  ``k.shape/count/first(*names)`` speak of what tensors broadcast to, ``k.mean("self")`` is the
+  factor of the attribute ``reduction`` (1 is mean), ``k.product`` the short SoC name, ``k.dtypes``
+  the dtypes, and ``k.top`` the number beyond which the device's intermediate results overflow.
+  Scalar functions use ``reals.exp(x, k.top)``, ``reals.log/divide/sigmoid/capped``, since ``math``
+  raises; ``vector`` caps with ``capped(array, k.top)`` of ``elementwise``. Tensors come already
+  rounded to the kernel's dtype, except those with dtypes of their own.
+* ``size`` is the sum of the absolute values of the terms; leave it out only if nothing cancels.
+* ``kernel`` is what inputs are converted to, and results rounded to before any sum:
+  ``always(FLOAT)`` (the default), ``float16_if_all``, ``promotion``, ``dtype_of``. ``stepwise``
+  says for which kernel dtypes every step rounds (community kernels). For DOUBLE add it to
+  ``dtypes`` and use ``promotion``.
+* Along a dimension: ``rowwise`` (``row`` takes and answers lists, ``vector`` has the row as last
+  axis). Anything else: a ``Statement(operator, inputs, outputs, loops, arrays, ...)`` of your own:
+  ``loops(k)`` answers an array or nested lists, ``arrays(k)`` a ``Terms``; with several outputs
+  both answer a dict by output name.
+* Shapes that are not all equal: ``shapes=lambda base, attributes: {"self": base, "target":
+  base[:1], "weight": base[1:]}``, with ``base_shapes``, ``rank_shapes``, ``empty_shapes``,
+  ``layout_shape`` and ``sized`` (element count -> base shape) of the right rank, and ``broadcast``
+  as explicit ``Plan``s.
+* ``In(..., dtypes=(INT64, INT32))`` for indices (``domains.indices``) and what else has dtypes of
+  its own; ``optional=True`` for weights that may be absent. A domain sees what was drawn before
+  it: ``domains.follows(lambda d: np.tanh(d["x"]))``, ``d.shapes["self"]``, ``d["ignore_index"]``.
+* ``attributes``: values to cross; a callable value is called with the base shape. An aclScalar is
+  a Python number or a ``Scalar(INT32, 2)``. Keep the product of all under about 16. What is not
+  listed is not sent, and has the default of the operator's signature.
+* ``Plan`` is what is special about a case: shapes, values, attributes, dtypes (an output's too,
+  which is then given), absent inputs, products. ``broadcast``, ``mixed``, ``empty``, ``edges`` and
+  ``reductions`` are tuples of plans; grid, layout, rank, determinism and size come by themselves.
+* ``invalid`` has every row of the error table in the order of its checks (``Invalid``, and the
+  helpers in ``defects``). The suite also puts a null pointer beside each row, which must win, and
+  pairs neighbouring rows, of which the first must win; ``alone=True`` keeps a row out of pairs.
+  The valid call that rows are put in has tensors of the first of ``dtypes`` and of
+  ``layout_shape``, outputs and optional inputs given, and the first values of ``attributes``;
+  ``base=Plan(...)`` changes it for a row.
+* ``contradictions``: rows of operators.md 1.4 with what each source expects.
+
+``tests/conformance_suite/test_statements.py`` holds every statement to the rules; the quickest
+check is ``npucall conform local: --operator SigmoidBackward``.
+"""

@@ -1,0 +1,248 @@
+"""A failing case in a folder, to be run again anywhere: ``npucall replay FOLDER TARGET``.
+
+``case.json`` says everything but numbers; ``inputs.npz`` has storages as they were sent,
+``expected.npz`` values and sizes of the terms in float64, ``got.npz`` what the server answered.
+Types that NumPy does not have itself, such as BF16, are stored as unsigned integers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import DTYPES
+from npucall.errors import NpucallError
+from npucall.operators.spec import Scalar
+from npucall.tensors import Format, TensorSpec
+from npucall_client.conformance import wire
+from npucall_client.conformance.check import Expectation, Refused, arrays_of, check, described
+from npucall_client.conformance.report import Outcome
+from npucall_client.conformance.runner import Evidence, finished
+from npucall_client.conformance.statement import Contradiction, Plan, Refusal
+from npucall_client.conformance.truth import Expected
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from npucall.dtypes import AnyArray, DType
+    from npucall.operators.spec import Argument
+    from npucall_client.client import Client
+    from npucall_client.conformance.report import Server
+
+VERSION = 1
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A case that failed, without the suite that made it."""
+
+    case: str
+    operator: str
+    variant: str
+    block: str
+    dtype: str
+    profile: str
+    seed: int
+    server: Mapping[str, Any]
+    versions: Mapping[str, str]
+    problems: tuple[str, ...]
+    arguments: Mapping[str, Argument]
+    storages: Mapping[str, bytes]
+    expectation: Expectation
+
+
+def save(  # noqa: PLR0913  # what a run knows
+    folder: Path,
+    evidence: Evidence,
+    *,
+    profile: str,
+    seed: int,
+    server: Server,
+    versions: Mapping[str, str],
+) -> Path:
+    """Writes a bundle into a folder of its own below ``folder``; answers that folder."""
+    outcome, call = evidence.outcome, evidence.call
+    place = folder / outcome.case.replace("/", "__")
+    place.mkdir(parents=True, exist_ok=True)
+    inputs = {name: _elements(call.arguments[name], data) for name, data in call.storages.items()}
+    _write(place / "inputs.npz", inputs)
+    truth = evidence.expectation.outputs
+    values = {f"{name}.value": each.value for name, each in truth.items()}
+    sizes = {f"{name}.size": each.size for name, each in truth.items()}
+    _write(place / "expected.npz", values | sizes)
+    answer = evidence.answer
+    got = {} if isinstance(answer, NpucallError) else arrays_of(answer)
+    _write(place / "got.npz", {name: _plain(array) for name, array in got.items()})
+    about = {
+        "version": VERSION,
+        "case": outcome.case,
+        "operator": outcome.operator,
+        "variant": outcome.variant,
+        "block": outcome.block,
+        "dtype": outcome.dtype,
+        "profile": profile,
+        "seed": seed,
+        "server": asdict(server),
+        "versions": dict(versions),
+        "problems": outcome.problems,
+        "arguments": {name: _argument(value) for name, value in call.arguments.items()},
+        "stored": list(call.storages),
+        "expected": _expectation(evidence.expectation),
+        "error": described(answer) if isinstance(answer, NpucallError) else None,
+    }
+    (place / "case.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return place
+
+
+def load(place: Path) -> Bundle:
+    """Reads a bundle. Raises OSError or ValueError where it is none."""
+    about = json.loads((place / "case.json").read_text(encoding="utf-8"))
+    if about.get("version") != VERSION:
+        raise ValueError(f"{place}: expected a bundle of version {VERSION}")
+    with np.load(place / "inputs.npz") as stored:
+        storages = {name: stored[name].tobytes() for name in about["stored"]}
+    with np.load(place / "expected.npz") as numbers:
+        expectation = _read_expectation(about["variant"], about["expected"], dict(numbers))
+    names = {field.name for field in fields(Bundle)} - {"arguments", "storages", "expectation"}
+    return Bundle(
+        **{name: about[name] for name in names - {"problems"}},
+        problems=tuple(about["problems"]),
+        arguments={name: _read_argument(value) for name, value in about["arguments"].items()},
+        storages=storages,
+        expectation=expectation,
+    )
+
+
+def replay(bundle: Bundle, client: Client, profile: str = "") -> Outcome:
+    """Runs a bundle's call once more and judges the answer as then, or by another profile."""
+    outcome = Outcome(
+        bundle.case, bundle.operator, bundle.variant, bundle.block, bundle.dtype, "passed"
+    )
+    answer: wire.Answer | NpucallError
+    try:
+        answer = wire.send(
+            client, bundle.operator, bundle.variant, bundle.arguments, bundle.storages
+        )
+    except NpucallError as error:
+        answer = error
+    checked = check(bundle.expectation, answer, profile or bundle.profile)
+    return finished(outcome, checked, list(checked.problems), answer)
+
+
+def _write(path: Path, arrays: Mapping[str, Any]) -> None:
+    np.savez(path, **arrays)
+
+
+def _elements(spec: Argument, data: bytes | bytearray) -> AnyArray:
+    if not isinstance(spec, TensorSpec):
+        raise TypeError("expected the storage of a tensor")
+    return _plain(np.frombuffer(data, spec.dtype.numpy))
+
+
+def _plain(array: AnyArray) -> AnyArray:
+    """The array in a type that every NumPy can read."""
+    return array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array
+
+
+def _argument(value: Argument) -> Any:
+    if isinstance(value, TensorSpec):
+        return {
+            "tensor": {
+                "dtype": value.dtype.name,
+                "shape": value.shape,
+                "strides": value.strides,
+                "offset": value.offset,
+                "storage_shape": value.storage_shape,
+                "format": value.format.name,
+            }
+        }
+    if isinstance(value, Scalar):
+        return {"scalar": {"dtype": value.dtype.name, "value": value.value}}
+    return {"value": list(value) if isinstance(value, tuple) else value}
+
+
+def _read_argument(saved: Mapping[str, Any]) -> Argument:
+    if "tensor" in saved:
+        tensor = saved["tensor"]
+        return TensorSpec(
+            _dtype(tensor["dtype"]), tuple(tensor["shape"]), tuple(tensor["strides"]),
+            tensor["offset"], tuple(tensor["storage_shape"]), Format[tensor["format"]],
+        )  # fmt: skip
+    if "scalar" in saved:
+        return Scalar(_dtype(saved["scalar"]["dtype"]), saved["scalar"]["value"])
+    value: Any = saved["value"]
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _dtype(name: str) -> DType:
+    return _BY_NAME[name]
+
+
+def _expectation(expectation: Expectation) -> dict[str, Any]:
+    sided = expectation.contradiction
+    return {
+        "outputs": {
+            name: {
+                "summed": each.summed,
+                "kernel": each.kernel.name,
+                "stepwise": each.stepwise,
+                "dtype": each.dtype.name,
+            }
+            for name, each in expectation.outputs.items()
+        },
+        "refused": asdict(expectation.refused) if expectation.refused else None,
+        "contradiction": {
+            "number": sided.number,
+            "topic": sided.topic,
+            "decided": sided.decided,
+            "sources": {name: _source(wanted) for name, wanted in sided.sources.items()},
+        }
+        if sided
+        else None,
+    }
+
+
+def _read_expectation(
+    variant: str, saved: Mapping[str, Any], numbers: Mapping[str, AnyArray]
+) -> Expectation:
+    outputs = {
+        name: Expected(
+            numbers[f"{name}.value"], numbers[f"{name}.size"], each["summed"],
+            _dtype(each["kernel"]), each["stepwise"], _dtype(each["dtype"]),
+        )
+        for name, each in saved["outputs"].items()
+    }  # fmt: skip
+    refused, sided = saved["refused"], saved["contradiction"]
+    return Expectation(
+        variant,
+        outputs,
+        Refused(refused["status"], refused["reason"], tuple(refused["blames"]))
+        if refused
+        else None,
+        Contradiction(
+            sided["number"],
+            sided["topic"],
+            Plan(),
+            {name: _read_source(wanted) for name, wanted in sided["sources"].items()},
+            sided["decided"],
+        )
+        if sided
+        else None,
+    )
+
+
+def _source(wanted: Any) -> dict[str, Any]:
+    if isinstance(wanted, Refusal):
+        return {"refused": wanted.status}
+    return {} if wanted is ... else {"numbers": wanted}
+
+
+def _read_source(saved: Mapping[str, Any]) -> Any:
+    if "refused" in saved:
+        return Refusal(saved["refused"])
+    return saved.get("numbers", ...)

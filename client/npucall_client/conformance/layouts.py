@@ -1,0 +1,85 @@
+"""Layouts of a tensor in memory, and arrays put into storage of such a layout."""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.tensors import TensorSpec, row_major, view
+
+if TYPE_CHECKING:
+    from npucall.dtypes import AnyArray, DType
+    from npucall.tensors import Shape
+
+SENTINEL = 0xA5
+"""Every byte of storage that no element of an output owns."""
+_BEFORE, _BEHIND = 3, 5
+"""Elements in front of a view with an offset, and behind every view that is not dense."""
+
+
+class Layout(Enum):
+    """How a tensor lies in its storage."""
+
+    DENSE = "dense"
+    TRANSPOSED = "transposed"
+    STEP = "step"
+    OFFSET = "offset"
+    GAPS = "gaps"
+    EXPANDED = "expanded"
+
+    def fits(self, shape: Shape, *, output: bool) -> bool:
+        """Whether a tensor of that shape can differ from dense in this way."""
+        if self is Layout.TRANSPOSED:
+            return sum(extent > 1 for extent in shape) > 1
+        if self is Layout.EXPANDED:
+            return not output and bool(shape) and shape[0] > 1
+        if self is Layout.GAPS:
+            return len(shape) > 1
+        return self is Layout.OFFSET or bool(shape)
+
+    def spec(self, dtype: DType, shape: Shape) -> TensorSpec:
+        """The tensor in this layout; storage reaches behind the view."""
+        if self is Layout.DENSE:
+            return TensorSpec(dtype, shape)
+        offset = _BEFORE if self is Layout.OFFSET else 0
+        strides = _strides(self, shape)
+        reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else 0
+        return TensorSpec(dtype, shape, strides, offset, (offset + reach + 1 + _BEHIND,))
+
+
+def put(array: AnyArray, spec: TensorSpec) -> tuple[bytearray, AnyArray]:
+    """Storage with the array's elements in it, sentinels elsewhere, and the view of it.
+
+    Where elements share memory the view has what was written last.
+    """
+    storage = bytearray([SENTINEL]) * spec.storage_bytes
+    seen = view(spec, storage)
+    if spec.elements:
+        seen[...] = array
+    return storage, seen
+
+
+def gaps(spec: TensorSpec, storage: bytes | bytearray | memoryview) -> AnyArray:
+    """The bytes of storage that no element of the view owns."""
+    free = np.ones(spec.storage_elements, bool)
+    if spec.elements:
+        steps = tuple(0 if n == 1 else s for n, s in zip(spec.shape, spec.strides, strict=True))
+        np.lib.stride_tricks.as_strided(free[spec.offset :], spec.shape, steps)[...] = False
+    return np.frombuffer(storage, np.uint8).reshape(-1, spec.dtype.itemsize)[free]
+
+
+def _strides(layout: Layout, shape: Shape) -> Shape:
+    if not shape:
+        return ()
+    if layout is Layout.TRANSPOSED:
+        return tuple(reversed(row_major(tuple(reversed(shape)))))
+    if layout is Layout.STEP:
+        return tuple(2 * stride for stride in row_major(shape))
+    if layout is Layout.GAPS:
+        return row_major((*shape[:-1], shape[-1] + _BEFORE))
+    if layout is Layout.EXPANDED:
+        return (0, *row_major(shape)[1:])
+    return row_major(shape)

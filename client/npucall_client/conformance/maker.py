@@ -1,0 +1,98 @@
+"""Turns what is special about a case into a whole case with its id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from npucall_client.conformance.cases import Case, label, short
+from npucall_client.conformance.statement import Plan
+
+if TYPE_CHECKING:
+    from npucall.dtypes import DType
+    from npucall.tensors import Shape
+    from npucall_client.conformance.statement import Attributes, Statement
+
+
+@dataclass
+class Maker:
+    """Makes the cases of one block, numbering them."""
+
+    statement: Statement
+    block: str
+    made: int = 0
+    turn: int = 0
+
+    def case(
+        self,
+        dtype: DType,
+        plan: Plan = Plan(),  # noqa: B008  # frozen
+        attributes: Attributes | None = None,
+        *,
+        note: str = "",
+        outputs: bool = False,
+        **more: Any,
+    ) -> Case:
+        """A case: ``attributes`` None takes the next combination; ``more`` are fields of it."""
+        statement = self.statement
+        chosen = {**(self._next() if attributes is None else attributes), **plan.attributes}
+        base = statement.layout_shape if plan.base is None else plan.base
+        settled = {n: v(base) if callable(v) else v for n, v in chosen.items()}
+        shapes = self._shapes(plan, base, settled)
+        dtypes = {
+            each.name: plan.dtypes.get(each.name) or _own(each.dtypes, self.made, dtype)
+            for each in statement.inputs
+            if each.name in shapes
+        }
+        names = [each.name for each in statement.outputs]
+        given: dict[str, DType | None] = {
+            name: plan.dtypes.get(name)
+            for name in names
+            if outputs or name in plan.dtypes or name in plan.shapes
+        }
+        kinds = list(dict.fromkeys(map(short, dtypes.values()))) if plan.dtypes else [short(dtype)]
+        kinds += [short(each) for each in given.values() if each is not None]
+        self.made += 1
+        text = label("+".join(kinds), settled, base, note or plan.note)
+        case_id = f"{statement.title}/{self.block}/{text}-{self.made:04}"
+        return Case(
+            case_id, statement, self.block, dtype, dtypes, shapes, settled, given,
+            plan=plan, products=more.pop("products", plan.products), **more,
+        )  # fmt: skip
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """Every combination of the statement's attributes."""
+        grid = self.statement.attributes
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+    def _next(self) -> dict[str, Any]:
+        """The statement's combinations of attributes in turn."""
+        every = self.combinations()
+        self.turn += 1
+        return every[(self.turn - 1) % len(every)]
+
+    def _shapes(self, plan: Plan, base: Shape, attributes: Attributes) -> dict[str, Shape]:
+        shapes = self.statement.input_shapes(base, attributes)
+        given = {name: plan.shapes[name] for name in shapes.keys() & plan.shapes.keys()}
+        known = shapes | given | {name: _extents(value) for name, value in plan.values.items()}
+        return {
+            each.name: known[each.name]
+            for index, each in enumerate(self.statement.inputs)
+            if not (each.optional and self._left_out(each.name, index, plan))
+        }
+
+    def _left_out(self, name: str, index: int, plan: Plan) -> bool:
+        if plan.absent or name in plan.shapes or name in plan.values or name in plan.dtypes:
+            return name in plan.absent
+        return bool(self.made >> (index % 3) & 1)
+
+
+def _own(dtypes: tuple[DType, ...], turn: int, dtype: DType) -> DType:
+    return dtypes[turn % len(dtypes)] if dtypes else dtype
+
+
+def _extents(values: Any) -> Shape:
+    if isinstance(values, list | tuple):
+        return (len(values), *(_extents(values[0]) if values else ()))
+    return tuple(getattr(values, "shape", ()))

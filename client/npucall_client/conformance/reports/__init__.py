@@ -1,0 +1,9 @@
+"""How a report is shown.
+
+``table.progress`` and ``table.show`` are for people at a terminal; ``json_file``, ``junit`` and
+``html`` each have ``write(report: Report, path: Path) -> None``. Modules that start with an
+underscore are parts of the page; ``text`` is what all of them share.
+
+Whatever stands in a report may come from a server that one does not trust: names, messages,
+versions. Each format escapes all of it.
+"""

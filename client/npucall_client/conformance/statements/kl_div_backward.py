@@ -1,0 +1,146 @@
+"""aclnnKlDivBackward, operators.md 1.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16
+from npucall.errors import DTypeError, ShapeError
+from npucall_client.conformance import defects, reals
+from npucall_client.conformance.domains import log_probabilities, normal, probabilities
+from npucall_client.conformance.elementwise import capped, elementwise
+from npucall_client.conformance.given import Given
+from npucall_client.conformance.statement import (
+    Contradiction,
+    In,
+    Invalid,
+    Out,
+    Plan,
+    Refusal,
+    crossed,
+    float16_if_all,
+    mixed_floats,
+)
+from npucall_client.conformance.statements._torch import gradient
+
+INPUTS = ("grad_output", "self", "target")
+TENSORS = (*INPUTS, "out")
+NAN, INF = reals.NAN, reals.INFINITY
+G_EDGES = (1.0, 0.0, -2.0, 300.0, 1e-4, INF, NAN)
+S_EDGES = (-1.0, INF, NAN)
+
+
+def scalar(k: Given, g: float, _: float, t: float) -> float:
+    weight = reals.exp(t, k.top) if k["log_target"] else t
+    return reals.capped(-(weight * g), k.top) * factor(k)
+
+
+def vector(k: Given, g: Any, _: Any, t: Any) -> Any:
+    weight = t
+    if k["log_target"]:
+        weight = capped(np.exp(t), k.top)
+    return capped(g * weight * -1.0, k.top) * factor(k)
+
+
+def factor(k: Given) -> float:
+    """Mean over, or first extent of, what self and target broadcast to."""
+    if k["reduction"] == 3:  # batchmean
+        return 1 / max(k.first("self", "target"), 1)
+    return k.mean("self", "target")
+
+
+def torch_says(k: Given, torch: Any) -> Any:
+    if len({tensor.shape for tensor in (k["self"], k["target"], k["grad_output"])}) > 1:
+        return None
+    kl_div = torch.nn.functional.kl_div
+    return gradient(
+        torch,
+        lambda s: kl_div(s, k["target"], reduction="none", log_target=k["log_target"]),
+        k["self"],
+        k["grad_output"] * factor(k),
+    )
+
+
+KL_DIV_BACKWARD = elementwise(
+    "aclnnKlDivBackward",
+    inputs=(
+        In("grad_output", normal()),
+        In("self", log_probabilities()),
+        In("target", probabilities()),
+    ),
+    output=Out("out", shape="self", dtype="self"),
+    scalar=scalar,
+    vector=vector,
+    space=("self", "target"),
+    expands=("grad_output",),
+    kernel=float16_if_all(*INPUTS),
+    torch=torch_says,
+    attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
+    mixed=mixed_floats(*INPUTS, output="out"),
+    empty=(
+        Plan("self-kept", shapes={"self": (2, 1), "target": (2, 0), "grad_output": (2, 0)}),
+        Plan("self-empty-alone", shapes={"self": (0, 3), "target": (1, 3), "grad_output": ()}),
+    ),
+    edges=(
+        crossed({
+            "grad_output": G_EDGES,
+            "target": (0.0, -0.0, -1.5, 0.25, 12.0, 89.0, 300.0, 1e-4, INF, -INF, NAN),
+            "self": S_EDGES,
+        }),
+    ),
+    reductions=tuple(Plan(attributes={"reduction": each}) for each in (4, 7, -1, 2**40)),
+    invalid=(
+        *defects.nulls(*TENSORS),
+        *defects.uncastable("out"),
+        *defects.uncastable("out", BOOL),
+        Invalid("cast-from-complex", {"self": {"dtype": COMPLEX64}}, ("out",), DTypeError),
+        *defects.dtypes(*TENSORS),
+        *defects.no_bfloat16(*TENSORS),
+        *defects.ranks(*TENSORS),
+        *defects.shapes("self", (5, 3), blames=("self", "target")),
+        *defects.shapes("target", (5, 3), blames=("self", "target")),
+        *defects.shapes("grad_output", (5, 3), (5, 3, 4)),
+        Invalid("out-transposed", {"out": {"shape": (4, 3)}}, ("out",), ShapeError),
+        Invalid("out-of-higher-rank", {"out": {"shape": (1, 3, 4)}}, ("out",), ShapeError),
+    ),
+    contradictions=(
+        Contradiction(
+            1, "KlDivBackward on Atlas training and inference",
+            Plan(products=("Ascend910", "Ascend310P"), dtypes=dict.fromkeys(INPUTS, FLOAT16)),
+            {"S1, S3": Refusal(), "S4, source": ...}, "S4, source",
+        ),
+        Contradiction(
+            2, "DOUBLE", Plan(dtypes=dict.fromkeys(TENSORS, DOUBLE)),
+            {"S4": ..., "S3, source": Refusal()}, "S3, source",
+        ),
+        Contradiction(
+            3, "dtype of out", Plan(dtypes={"out": FLOAT16}),
+            {"S3": Refusal(), "source": ...}, "source",
+        ),
+        Contradiction(
+            4, "gradOutput larger than self and target", Plan(shapes={"grad_output": (2, 3, 4)}),
+            {"S1, S3": ..., "source": Refusal()}, "source",
+        ),
+        Contradiction(5, "rank 0", Plan(base=()), {"S3": Refusal(), "source": ...}, "source"),
+        Contradiction(
+            6, "reduction 7",
+            Plan(
+                values={"grad_output": [1, 2], "self": [0, 0], "target": [3, 4]},
+                attributes={"reduction": 7, "log_target": False},
+            ),
+            {"source": [-3, -8], "KL forward": Refusal()}, "source",
+        ),
+        Contradiction(
+            7, "divisor of batchmean",
+            Plan(
+                values={
+                    "grad_output": [[1, 1]], "self": [[0, 0]], "target": [[1, 2], [3, 4], [5, 6]]
+                },
+                attributes={"reduction": 3, "log_target": False},
+            ),
+            {"source": [[-3, -4]], "torch": [[-9, -12]]}, "source",
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,130 @@
+"""What a call must answer: the statement's loops, its arrays, and torch where it is installed.
+
+Up to ``LOOPED`` elements the scalar loops are the truth, beyond them the arrays. Opinions that
+differ raise ``TruthError``: then the statement is wrong, whatever the server answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.tensors import broadcast
+from npucall_client.conformance.given import Given, Reals, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.dtypes import DType
+    from npucall.tensors import Shape
+    from npucall_client.conformance.calls import Call
+    from npucall_client.conformance.statement import Statement
+
+LOOPED = 4096
+"""Elements up to which every element is computed by scalar loops."""
+_AGREE = 2.0**-36
+"""How far float64 opinions may differ, relative to the size of the terms."""
+
+
+class TruthError(Exception):
+    """Two statements of the same operator differ."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is right for one output, and what an answer is judged by."""
+
+    value: Reals
+    size: Reals
+    summed: int
+    kernel: DType
+    stepwise: bool
+    dtype: DType
+    """Of the output."""
+
+
+def expected(
+    statement: Statement, call: Call, *, zeros: bool = False, torch: bool = False
+) -> dict[str, Expected]:
+    """The truth by output.
+
+    Raises TruthError.
+    """
+    given = call.given
+    with np.errstate(all="ignore"):
+        opinions = _zeros(call) if zeros else _opinions(statement, call, torch=torch)
+    return {
+        name: Expected(
+            terms.value, terms.sizes, terms.summed, given.kernel, given.stepwise, call.dtypes[name]
+        )
+        for name, terms in opinions.items()
+    }
+
+
+def _zeros(call: Call) -> dict[str, Terms]:
+    return {name: Terms(np.zeros(shape)) for name, shape in call.shapes.items()}
+
+
+def _opinions(statement: Statement, call: Call, *, torch: bool) -> dict[str, Terms]:
+    if not any(prod(shape) for shape in call.shapes.values()):
+        return _zeros(call)
+    terms = statement.terms(call.given)
+    for name, shape in call.shapes.items():
+        if terms[name].value.shape != shape:
+            raise TruthError(f"{name}: arrays answer shape {terms[name].value.shape}, not {shape}")
+    if _elements(call) <= LOOPED:
+        looped = _by_output(statement, statement.loops(call.given))
+        for name, value in looped.items():
+            _compare(name, "loops", value, "arrays", terms[name])
+            terms[name] = replace(terms[name], value=value, size=terms[name].sizes)
+    if torch and statement.torch is not None and find_spec("torch"):
+        for name, value in _torch(statement, call.given).items():
+            _compare(name, "torch", value, "the statement", terms[name])
+    return terms
+
+
+def _elements(call: Call) -> int:
+    """Elements that loops go through: of the largest tensor, or of what the inputs broadcast to."""
+    inputs: list[Shape] = [v.shape for v in call.given.values.values() if isinstance(v, np.ndarray)]
+    return max(map(prod, [*inputs, *call.shapes.values(), broadcast(*inputs) or ()]))
+
+
+def _by_output(statement: Statement, answer: Any) -> dict[str, Reals]:
+    named: Mapping[str, Any] = (
+        answer if isinstance(answer, dict) else {statement.outputs[0].name: answer}
+    )
+    return {name: np.asarray(value, np.float64) for name, value in named.items()}
+
+
+def _torch(statement: Statement, given: Given) -> dict[str, Reals]:
+    import torch  # noqa: PLC0415  # takes seconds, and is optional
+
+    if statement.torch is None:
+        return {}
+    values = {
+        name: torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
+        for name, value in given.values.items()
+    }
+    answer = statement.torch(replace(given, values=values), torch)
+    if answer is None:
+        return {}
+    named = answer if isinstance(answer, dict) else {statement.outputs[0].name: answer}
+    return {name: tensor.detach().numpy() for name, tensor in named.items()}
+
+
+def _compare(name: str, first: str, one: Reals, second: str, terms: Terms) -> None:
+    other = terms.value
+    if one.shape != other.shape:
+        raise TruthError(f"{name}: {first} answer shape {one.shape}, {second} {other.shape}")
+    near = np.abs(one - other) <= _AGREE * np.maximum(terms.sizes, np.abs(other)) + 2.0**-1000
+    wrong = ~(near | (one == other) | (np.isnan(one) & np.isnan(other)))
+    if wrong.any():
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise TruthError(
+            f"{name}{list(index)}: {first} answer {float(one[index])!r}, "
+            f"{second} {float(other[index])!r}"
+        )

@@ -1,0 +1,40 @@
+"""The two forms of the Gaussian error linear unit, as derivatives.
+
+Computed in float64: both cancel where the derivative passes through 0, and for negative arguments
+of some size float32 would leave few digits of them. NaN at both infinities, as in torch.
+"""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.operators.numerics import normal_distribution, sigmoid
+
+if TYPE_CHECKING:
+    from npucall.dtypes import AnyArray, Array
+
+SCALE = sqrt(2 / pi)
+CUBIC = 0.044715
+
+
+def erf_derivative(x: Array) -> AnyArray:
+    """Of ``x * P(x)``, P the normal distribution function: ``P(x) + x * density(x)``."""
+    wide = np.asarray(x, np.float64)
+    distribution, density = normal_distribution(wide)
+    return distribution + wide * density
+
+
+def tanh_derivative(x: Array) -> AnyArray:
+    """Of ``x * (1 + tanh u) / 2``, where ``u = sqrt(2 / pi) * (x + 0.044715 x^3)``.
+
+    ``(1 + tanh u) / 2`` is ``s = sigmoid(2 u)``, which loses nothing where tanh is nearly -1; its
+    derivative by ``u`` is ``2 s (1 - s)``.
+    """
+    wide = np.asarray(x, np.float64)
+    square = wide * wide
+    s = sigmoid(2 * SCALE * wide * (1 + CUBIC * square))
+    slope = SCALE * (1 + 3 * CUBIC * square)
+    return s * (1 + 2 * wide * (1 - s) * slope)

@@ -1,0 +1,270 @@
+"""Gradient of the connectionist temporal classification loss with respect to log-probabilities."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from npucall.dtypes import (
+    BF16,
+    BOOL,
+    DOUBLE,
+    FLOAT,
+    FLOAT16,
+    INT32,
+    INT64,
+    AnyArray,
+    Array,
+)
+from npucall.errors import AttributeValueError, DTypeError
+from npucall.operators import rules
+from npucall.operators._labels import check_labels
+from npucall.operators.draft import Draft
+from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator
+from npucall.operators.spec import whole as at_once
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+
+INPUTS = ("grad_out", "log_probs", "targets", "input_lengths", "target_lengths")
+WITH_SHORT, WITHOUT_SHORT = (FLOAT, DOUBLE, FLOAT16, BF16), (FLOAT, DOUBLE)
+MATRIX = 2
+"""Rank of targets that have a row for each item."""
+
+
+def longest(draft: Draft, lengths: str) -> int:
+    """The longest of some lengths; 0 if there are none."""
+    return max(draft.attribute(lengths), default=0)
+
+
+def matrix(draft: Draft) -> bool:
+    """Whether the targets have a row for each item, rather than one item behind the other."""
+    return len(draft.shape("targets")) == MATRIX
+
+
+def one_for_each_item(lengths: str) -> rules.Rule:
+    """There are as many lengths as items."""
+    return rules.requires(
+        "a length for each item of log_probs",
+        lengths,
+        holds=lambda draft: len(draft.attribute(lengths)) == draft.shape("log_probs")[1],
+        found=lambda draft: f"{len(draft.attribute(lengths))} for {draft.shape('log_probs')[1]}",
+        error=AttributeValueError,
+    )
+
+
+def lengths_not_negative(lengths: str) -> rules.Rule:
+    """No length is below 0."""
+    return rules.requires(
+        "lengths of 0 or more",
+        lengths,
+        holds=lambda draft: min(draft.attribute(lengths), default=0) >= 0,
+        found=lambda draft: min(draft.attribute(lengths)),
+        error=AttributeValueError,
+    )
+
+
+def small_enough_for_short_floats(draft: Draft) -> bool:
+    """Whether the kernels of Atlas A2 and A3 have room, if log_probs are FLOAT16 or BF16."""
+    _, items, classes = draft.shape("log_probs")
+    states = draft.shape("log_alpha")[2]
+    roomy = classes <= 200_000 and items <= 8180 and (states - 1) // 2 <= 1000  # noqa: PLR2004
+    return roomy or draft.dtype("log_probs") not in (FLOAT16, BF16)
+
+
+@operator(
+    "aclnnCtcLossBackward",
+    Input("grad_out", "gradient with respect to the loss of each item, (N,)"),
+    Input("log_probs", "log-probabilities of the classes at each time step, (T, N, C)"),
+    Input("targets", "labels, (N, S), or those of all items one behind the other", as_is=True),
+    Attribute("input_lengths", Kind.INT_ARRAY, "time steps of each item"),
+    Attribute("target_lengths", Kind.INT_ARRAY, "labels of each item"),
+    Input("neg_log_likelihood", "the loss of each item, (N,)"),
+    Input("log_alpha", "logarithms of the forward variables, (N, T, A)"),
+    Attribute("blank", Kind.INT64, "the class between labels"),
+    Attribute("zero_infinity", Kind.BOOL, "items whose loss is infinite have no gradient"),
+    Output("out", "gradient with respect to log_probs", shape="log_probs", dtype="log_probs"),
+    products={
+        A2: WITH_SHORT,
+        A3: WITH_SHORT,
+        ASCEND_950: WITH_SHORT,
+        ASCEND_910: WITHOUT_SHORT,
+        ASCEND_310P: WITHOUT_SHORT,
+    },
+    legacy={ASCEND_310B: WITHOUT_SHORT},
+    checks=(
+        rules.present(*INPUTS, "neg_log_likelihood", "log_alpha", "out"),
+        rules.requires(
+            "a first dimension, the time steps, of 1 or more",
+            "log_probs",
+            holds=lambda draft: draft.shape("log_probs")[:1] not in ((), (0,)),
+            found=lambda draft: f"shape {draft.shape('log_probs')}",
+        ),
+        rules.rank_is("grad_out", 1),
+        rules.rank_is("neg_log_likelihood", 1),
+        rules.rank_is("log_probs", 3),
+        rules.rank_is("log_alpha", 3),
+        rules.rank_is("targets", 1, 2),
+        rules.rank_is("out", 3),
+        rules.requires(
+            "a class of log_probs",
+            "blank",
+            holds=lambda draft: 0 <= draft.attribute("blank") < draft.shape("log_probs")[2],
+            found=lambda draft: f"{draft.attribute('blank')} of {draft.shape('log_probs')[2]}",
+            error=AttributeValueError,
+        ),
+        rules.requires(
+            "lengths of at most (A - 1) / 2, A being the last extent of log_alpha",
+            "target_lengths",
+            "log_alpha",
+            holds=lambda draft: (
+                longest(draft, "target_lengths") <= (draft.shape("log_alpha")[2] - 1) // 2
+            ),
+            found=lambda draft: (
+                f"{longest(draft, 'target_lengths')} beside A = {draft.shape('log_alpha')[2]}"
+            ),
+            error=AttributeValueError,
+        ),
+        rules.when(
+            matrix,
+            rules.requires(
+                "a second extent of at least the longest of target_lengths",
+                "targets",
+                "target_lengths",
+                holds=lambda draft: draft.shape("targets")[1] >= longest(draft, "target_lengths"),
+                found=lambda draft: (
+                    f"shape {draft.shape('targets')} beside {longest(draft, 'target_lengths')}"
+                ),
+            ),
+            "if targets have 2 dimensions",
+        ),
+        rules.same_extent(
+            "log_probs", 1, "batch size", grad_out=0, out=1, neg_log_likelihood=0, log_alpha=0
+        ),
+        one_for_each_item("input_lengths"),
+        one_for_each_item("target_lengths"),
+        rules.when(
+            matrix,
+            rules.same_extent("log_probs", 1, "batch size", targets=0),
+            "if targets have 2 dimensions",
+        ),
+        rules.same_extent("log_probs", 0, "number of time steps", out=0, log_alpha=1),
+        rules.requires(
+            "lengths of at most the time steps of log_probs",
+            "input_lengths",
+            "log_probs",
+            holds=lambda draft: longest(draft, "input_lengths") <= draft.shape("log_probs")[0],
+            found=lambda draft: (
+                f"{longest(draft, 'input_lengths')} of {draft.shape('log_probs')[0]}"
+            ),
+            error=AttributeValueError,
+        ),
+        rules.same_extent("log_probs", 2, "number of classes", out=2),
+        rules.requires(
+            "as many labels as target_lengths say, if it has 1 dimension",
+            "targets",
+            "target_lengths",
+            holds=lambda draft: (
+                matrix(draft)
+                or draft.shape("targets") == (sum(draft.attribute("target_lengths")),)
+            ),
+            found=lambda draft: (
+                f"shape {draft.shape('targets')} beside {sum(draft.attribute('target_lengths'))}"
+            ),
+        ),
+        rules.supported("log_probs"),
+        rules.on(
+            (A2, A3),
+            rules.requires(
+                "FLOAT or DOUBLE, since for FLOAT16 and BF16 there may be at most 200000 classes, "
+                "8180 items and log_alpha for 1000 labels",
+                "log_probs",
+                holds=small_enough_for_short_floats,
+                found=lambda draft: draft.dtype("log_probs"),
+                error=DTypeError,
+            ),
+        ),
+        rules.same_dtype("grad_out", "neg_log_likelihood", "log_alpha", "out", as_="log_probs"),
+        rules.dtype_in("targets", INT32, INT64, BOOL, FLOAT, FLOAT16),
+        # What the software does not check.
+        lengths_not_negative("input_lengths"),
+        lengths_not_negative("target_lengths"),
+        rules.succeed_if_empty("log_probs"),
+    ),
+    kernel_dtype=rules.dtype_of("log_probs"),
+    over=at_once(),
+    source="ops-nn page aclnnCtcLossBackward",
+)
+def ctc_loss_backward(
+    whole: Whole,
+    grad_out: Array,
+    log_probs: Array,
+    targets: Array,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    neg_log_likelihood: Array,
+    log_alpha: Array,
+    blank: int = 0,
+    zero_infinity: bool = False,
+) -> AnyArray:
+    """Gradient of ``ctc_loss(log_probs, targets)`` with respect to ``log_probs``.
+
+    An item n has T = ``input_lengths[n]`` steps and the K = 2 * ``target_lengths[n]`` + 1 states
+    l = blank, y1, blank, y2, ..., blank. With lp = ``log_probs[:, n]``, a = ``log_alpha[n]`` and
+    L = ``neg_log_likelihood[n]`` as the forward operator gave them::
+
+        b[T - 1, s] = lp[T - 1, l[s]]  for the last two states, -inf for the others
+        b[t, s] = lp[t, l[s]] + log of the sum of e^b[t + 1, s], e^b[t + 1, s + 1] and, where l[s]
+                  is neither blank nor l[s + 2], e^b[t + 1, s + 2]
+        out[t, n, c] = grad_out[n] * (e^lp[t, c] - e^(q - lp[t, c] + L))  for t < T, else 0
+                  q = log of the sum of e^(a[t, s] + b[t, s]) over the states s whose l[s] is c
+
+    An infinite L makes NaN, or with ``zero_infinity`` 0. Targets of BOOL, FLOAT or FLOAT16 are
+    converted to integers. Sums are taken in float64 and rounded once. A label that is no class is
+    refused (161002) when values are seen, which is at run; what stands behind an item's labels, and
+    in ``log_alpha`` behind its states and steps, is not looked at.
+
+    As torch's, which computes in the tensors' own dtype and takes no short floats.
+    """
+    wide = np.asarray(log_probs, np.float64)
+    forward = np.asarray(log_alpha, np.float64)
+    steps, items, classes = wide.shape
+    states, inside, last = _states(np.asarray(targets, np.int64), target_lengths, blank, classes)
+    everyone = np.arange(items)[:, np.newaxis]
+    ends = np.reshape(input_lengths, (items, 1)) - 1
+    skipping = (states != blank) & (states != _ahead(states, 2, blank))
+    backward = np.full(states.shape, -np.inf)
+    paths = np.full(wide.shape, -np.inf)
+    for step in reversed(range(max(input_lengths))):
+        emitted = wide[step][everyone, states]
+        skipped = np.where(skipping, _ahead(backward, 2, -np.inf), -np.inf)
+        onward = np.logaddexp(np.logaddexp(backward, _ahead(backward, 1, -np.inf)), skipped)
+        ending = np.where(last, emitted, -np.inf)
+        backward = np.where(step == ends, ending, np.where(inside, emitted + onward, -np.inf))
+        through = np.where(inside, forward[:, step, : states.shape[1]] + backward, -np.inf)
+        np.logaddexp.at(paths[step], (everyone, states), through)
+    loss = np.reshape(neg_log_likelihood, (items, 1)).astype(np.float64)
+    gradient = np.reshape(grad_out, (items, 1)) * (np.exp(wide) - np.exp(paths - wide + loss))
+    without = np.arange(steps)[:, np.newaxis, np.newaxis] > ends
+    if zero_infinity:
+        without = without | (loss == np.inf)
+    return np.where(without, 0, gradient)
+
+
+def _states(
+    targets: AnyArray, lengths: Sequence[int], blank: int, classes: int
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """The class of each item's states, blank behind its end; which of them it has; its last two."""
+    counts = np.reshape(lengths, (-1, 1))
+    states = np.full((len(lengths), 2 * max(lengths) + 1), blank)
+    starts = np.cumsum([0, *lengths])
+    for item, length in enumerate(lengths):
+        row = targets[item] if targets.ndim == MATRIX else targets[starts[item] :]
+        states[item, 1 : 2 * length : 2] = row[:length]
+    inside = np.arange(states.shape[1]) <= 2 * counts
+    check_labels("targets", states[inside], classes)
+    return states, inside, inside & (np.arange(states.shape[1]) >= 2 * counts - 1)
+
+
+def _ahead(states: AnyArray, distance: int, fill: float) -> AnyArray:
+    """What stands that many states ahead in each row; ``fill`` behind its end."""
+    filled = np.full_like(states, fill)
+    filled[:, :-distance] = states[:, distance:]
+    return filled

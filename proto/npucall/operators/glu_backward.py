@@ -1,0 +1,81 @@
+"""Gradient of the gated linear unit with respect to its input."""
+
+import numpy as np
+
+from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, AnyArray, Array
+from npucall.operators import rules
+from npucall.operators.draft import Draft
+from npucall.operators.numerics import sigmoid
+from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator, rows
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+from npucall.tensors import Shape
+
+WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
+
+
+def half(draft: Draft) -> Shape:
+    """The shape of self with half its extent along dim."""
+    shape = list(draft.shape("self"))
+    shape[draft.attribute("dim")] //= 2
+    return tuple(shape)
+
+
+@operator(
+    "aclnnGluBackward",
+    Input("grad_out", "gradient of the loss with respect to the forward result"),
+    Input("self", "what went into the forward operator: along dim first values, then gates"),
+    Attribute("dim", Kind.INT64, "the dimension that the forward operator halves"),
+    Output("out", "gradient with respect to self", shape="self", dtype="self", const=True),
+    products={
+        A2: WITH_BF16,
+        A3: WITH_BF16,
+        ASCEND_950: WITH_BF16,
+        ASCEND_910: WITHOUT_BF16,
+        ASCEND_310P: WITHOUT_BF16,
+    },
+    legacy={ASCEND_310B: WITHOUT_BF16},
+    checks=(
+        rules.present("self", "grad_out", "out"),
+        rules.supported("self"),
+        rules.same_dtype("grad_out", "out", as_="self"),
+        rules.rank_at_most(8, "self", "out", "grad_out"),
+        rules.requires(
+            "at least one dimension",
+            "self",
+            holds=lambda draft: len(draft.shape("self")) > 0,
+            found=lambda draft: f"shape {draft.shape('self')}",
+        ),
+        rules.dim_of("self"),
+        rules.requires(
+            "an even extent along dim",
+            "self",
+            "dim",
+            holds=lambda draft: draft.shape("self")[draft.attribute("dim")] % 2 == 0,
+            found=lambda draft: f"shape {draft.shape('self')}, dim {draft.attribute('dim')}",
+        ),
+        rules.shape_of("self", into="half", make=half),
+        rules.same_shape("grad_out", "half", "that of self with half its extent along dim"),
+        rules.same_shape("out", "self"),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.dtype_of("self"),
+    over=rows("dim"),
+    source="ops-nn page aclnnGluBackward",
+)
+def glu_backward(whole: Whole, grad_out: Array, self: Array, dim: int = -1) -> AnyArray:
+    """Gradient of ``glu(self, dim)``, which is ``a * sigmoid(b)``, with respect to ``self``.
+
+    With a and b the first and second half of ``self`` along ``dim`` and s = sigmoid(b)::
+
+        out, first half  = grad_out * s
+        out, second half = grad_out * s * (1 - s) * a
+
+    All tensors have one dtype; FLOAT16 and BF16 are computed in float32 and rounded once. ``dim``
+    counts from the end if it is negative; rank 0 is refused.
+
+    As torch's. The order of the checks is that of the software: null tensors, dtypes, ranks, then
+    shapes.
+    """
+    values, gates = np.split(np.asarray(self), 2, axis=-1)
+    opened, closed = sigmoid(gates), sigmoid(-gates)
+    return np.concatenate([grad_out * opened, opened * closed * values * grad_out], axis=-1)

@@ -1,0 +1,49 @@
+"""Gradient of the logit with respect to its input."""
+
+import numpy as np
+
+from npucall.dtypes import FLOATS, AnyArray, Array
+from npucall.errors import AclnnStatus
+from npucall.operators import rules
+from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.products import A2, A3, ASCEND_950
+
+TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
+
+
+@operator(
+    "aclnnLogitGrad",
+    Input("x", "what went into the forward operator"),
+    Input("dy", "gradient of the loss with respect to the forward result"),
+    Attribute("eps", Kind.DOUBLE, "the forward operator's margin; below 0: none"),
+    Output("out", "gradient with respect to x", shape="x", dtype="x", const=True),
+    products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS},
+    checks=(
+        rules.present("x", "dy", "out"),
+        rules.supported("x"),
+        rules.same_dtype("dy", "out", as_="x"),
+        rules.same_shape("dy", "x", status=TILING),
+        rules.same_shape("out", "x", status=TILING),
+    ),
+    kernel_dtype=rules.dtype_of("x"),
+    over=elementwise("x"),
+    source="header aclnn_logit_grad.h, CANN 8.1",
+)
+def logit_grad(whole: Whole, x: Array, dy: Array, eps: float = -1.0) -> AnyArray:
+    """Gradient of ``logit(x, eps)``, which is ``ln(x / (1 - x))``, with respect to ``x``.
+
+    ::
+
+        out = dy / (x * (1 - x))    where eps <= x <= 1 - eps, or 0 <= x <= 1 if eps < 0
+        out = 0                     elsewhere; NaN if eps < 0
+
+    ``eps`` counts as a float32. Infinite where ``x`` is 0 or 1, if that is inside; NaN there if
+    ``dy`` is 0. All tensors have one shape and one dtype.
+
+    As torch's ``aten.logit_backward``, whose eps of None is one below 0, but for an ``x`` of NaN:
+    with ``eps`` of 0 or more it gives 0 here, NaN in torch.
+    """
+    margin = whole.dtype.type(np.float32(eps))
+    low, outside = (margin, 0) if margin >= 0 else (whole.dtype.type(0), np.nan)
+    inside = (x >= low) & (x <= whole.dtype.type(1) - low)
+    return np.where(inside, dy / (x * np.subtract(1, x)), outside)

@@ -1,0 +1,57 @@
+"""Gradient of the mean squared error with respect to its input."""
+
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators import rules
+from npucall.operators.numerics import MEAN
+from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+
+INPUTS = ("grad_output", "self", "target")
+
+
+@operator(
+    "aclnnMseLossBackward",
+    Input("grad_output", "gradient of the loss with respect to the forward result"),
+    Input("self", "predictions"),
+    Input("target", "labels"),
+    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
+    Output("out", "gradient with respect to self", shape="common", dtype="self"),
+    products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS, ASCEND_310P: HALF_AND_SINGLE},
+    legacy={ASCEND_910: HALF_AND_SINGLE, ASCEND_310B: HALF_AND_SINGLE},
+    checks=(
+        rules.present(*INPUTS, "out"),
+        rules.same_dtype("grad_output", "target", as_="self"),
+        rules.supported("self", "out"),
+        rules.one_of("reduction", 0, 1, 2),
+        rules.rank_at_most(8, *INPUTS),
+        rules.broadcast(*INPUTS, into="common"),
+        rules.same_shape("out", "common", "what the inputs broadcast to"),
+        rules.succeed_if_empty(*INPUTS),
+    ),
+    kernel_dtype=rules.dtype_of("self"),
+    over=elementwise("common"),
+    source="ops-nn page aclnnMseLossBackward",
+)
+def mse_loss_backward(
+    whole: Whole,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    reduction: int = 1,
+) -> AnyArray:
+    """Gradient of ``mse_loss(self, target)`` with respect to ``self``.
+
+    ::
+
+        out = (self - target) * factor * 2 * grad_output
+
+    ``factor`` is 1 / element count of ``self`` as passed (mean), also where the other inputs
+    stretch it, otherwise 1. All inputs have one dtype, in which is computed; ``out`` may have any
+    that is supported. ``out`` has the shape that the inputs broadcast to: nothing is summed, so the
+    caller reduces where ``self`` was smaller.
+
+    As torch's ``aten.mse_loss_backward``; autograd sums over the axes along which ``self`` was
+    stretched.
+    """
+    factor = whole.reciprocal(whole.count("self") if reduction == MEAN else 1)
+    return (self - target) * factor * 2 * grad_output

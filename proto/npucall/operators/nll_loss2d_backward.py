@@ -1,0 +1,97 @@
+"""Gradient of the negative log-likelihood of every pixel with respect to its input."""
+
+from math import prod
+
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators import _nll_loss as shared
+from npucall.operators import rules
+from npucall.operators.draft import Draft
+from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator
+from npucall.operators.spec import whole as at_once
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+from npucall.tensors import Shape
+
+
+def pixels(draft: Draft) -> Shape:
+    """(N, H, W) of self."""
+    batch, _, *image = draft.shape("self")
+    return (batch, *image)
+
+
+@operator(
+    "aclnnNLLLoss2dBackward",
+    Input("grad_output", "gradient of the loss with respect to the forward result"),
+    Input("self", "log-probabilities (N, C, H, W); only shape and dtype matter", read=False),
+    Input("target", "labels (N, H, W)", as_is=True),
+    Input("weight", "weight of each class, C elements; ones for no weighting"),
+    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    Attribute("ignore_index", Kind.INT64, "the label of pixels that do not count"),
+    Input(
+        "total_weight",
+        "one element: the sum of the weights of the labels; read for mean only",
+        const=False,
+    ),
+    Output("out", "gradient with respect to self", shape="self", dtype="self"),
+    products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS, ASCEND_910: HALF_AND_SINGLE},
+    legacy={ASCEND_310P: HALF_AND_SINGLE, ASCEND_310B: HALF_AND_SINGLE},
+    checks=(
+        rules.present("grad_output", "self", "target", "weight", "out", "total_weight"),
+        rules.supported("self"),
+        rules.same_dtype("grad_output", "weight", "out", "total_weight", as_="self"),
+        rules.dtype_in("target", *shared.LABELS),
+        rules.one_for_each(
+            "grad_output",
+            "target",
+            lambda draft: draft.attribute("reduction") == 0,
+            "if reduction is 0",
+        ),
+        rules.rank_is("self", 4),
+        rules.rank_is("target", 3),
+        rules.shape_of("self", into="pixels", make=pixels),
+        rules.same_shape("target", "pixels", "N, H and W of self"),
+        rules.requires(
+            "an element for each class of self",
+            "weight",
+            holds=lambda draft: prod(draft.shape("weight")) == draft.shape("self")[1],
+            found=lambda draft: f"{draft.shape('weight')} beside self {draft.shape('self')}",
+        ),
+        rules.same_shape("out", "self"),
+        rules.one_element("total_weight"),
+        rules.one_of("reduction", 0, 1, 2),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.dtype_of("self"),
+    over=at_once(),
+    source="ops-nn page aclnnNLLLoss2dBackward",
+)
+def nll_loss2d_backward(
+    whole: Whole,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    weight: Array,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Array,
+) -> AnyArray:
+    """Gradient of ``nll_loss(self, target, weight)`` with respect to ``self``, for images.
+
+    For each pixel (n, h, w), with y = ``target[n, h, w]``::
+
+        out[n, y, h, w] = -grad_output[n, h, w] * weight[y]               reduction none
+        out[n, y, h, w] = -(grad_output / total_weight) * weight[y]       mean
+        out[n, y, h, w] = -grad_output * weight[y]                        sum
+
+    and 0 elsewhere. A pixel is 0 throughout if y is ``ignore_index`` or no class at all.
+    ``total_weight`` is used as it is given, as the forward operator gave it; of 0 it makes
+    infinities and NaN. All tensors but ``target`` have one dtype, ``out`` included.
+
+    Differs from torch, which refuses labels that are no class and takes no labels of INT32. Devices
+    other than Ascend 950 cut INT64 labels to 32 bits; this does not.
+    """
+    batch, classes, height, width = whole.shapes["self"]
+    shape = (batch, classes, height * width)
+    result = shared.gradient(
+        shape, grad_output, target, weight, reduction, ignore_index, total_weight
+    )
+    return result.reshape(whole.shapes["self"])

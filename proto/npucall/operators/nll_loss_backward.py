@@ -1,0 +1,98 @@
+"""Gradient of the negative log-likelihood with respect to its input."""
+
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators import _nll_loss as shared
+from npucall.operators import rules
+from npucall.operators.draft import Draft
+from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator
+from npucall.operators.spec import whole as at_once
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+
+MATRIX, ROW = 2, 1
+"""Ranks of self: rows of classes, or the classes of one row."""
+
+
+def one_label_a_row(draft: Draft) -> bool:
+    """Whether there is a label for each row; the label of a single row may have rank 0."""
+    allowed = [draft.shape("self")[:1]]
+    if len(draft.shape("self")) == ROW:
+        allowed = [(), *(shape for shape in allowed if shape == (1,))]
+    return draft.shape("target") in allowed
+
+
+@operator(
+    "aclnnNLLLossBackward",
+    Input("grad_output", "gradient of the loss with respect to the forward result"),
+    Input("self", "log-probabilities (N, C) or (C,); only shape and dtype matter", read=False),
+    Input("target", "labels (N,), or one of rank 0", as_is=True),
+    Input("weight", "weight of each class, (C,); ones for no weighting"),
+    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    Attribute("ignore_index", Kind.INT64, "the label of rows that do not count"),
+    Input("total_weight", "one element: the sum of the weights of the labels; read for mean only"),
+    Output("out", "gradient with respect to self", shape="self", dtype="self"),
+    products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS, ASCEND_910: HALF_AND_SINGLE},
+    legacy={ASCEND_310P: HALF_AND_SINGLE, ASCEND_310B: HALF_AND_SINGLE},
+    checks=(
+        rules.present("grad_output", "self", "target", "weight", "total_weight", "out"),
+        rules.same_dtype("weight", as_="self"),
+        rules.same_dtype("grad_output", as_="self"),
+        rules.same_dtype("total_weight", as_="self"),
+        rules.castable("self", to="out"),
+        rules.supported("self"),
+        rules.dtype_in("target", *shared.LABELS),
+        rules.one_of("reduction", 0, 1, 2),
+        rules.rank_is("self", MATRIX, ROW),
+        rules.rank_at_most(1, "target"),
+        rules.requires(
+            "a label for each row of self",
+            "target",
+            holds=one_label_a_row,
+            found=lambda draft: f"{draft.shape('target')} beside self {draft.shape('self')}",
+        ),
+        rules.shape_of("self", into="classes", make=lambda draft: draft.shape("self")[-1:]),
+        rules.same_shape("weight", "classes", "a weight for each class of self"),
+        rules.one_element("total_weight"),
+        rules.one_for_each(
+            "grad_output",
+            "target",
+            lambda draft: draft.attribute("reduction") == 0 and len(draft.shape("self")) == MATRIX,
+            "if reduction is 0 and self has 2 dimensions",
+        ),
+        rules.same_shape("out", "self"),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.dtype_of("self"),
+    over=at_once(),
+    source="ops-nn page aclnnNLLLossBackward",
+)
+def nll_loss_backward(
+    whole: Whole,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    weight: Array,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Array,
+) -> AnyArray:
+    """Gradient of ``nll_loss(self, target, weight)`` with respect to ``self``.
+
+    For each row i of (N, C), ``self`` of shape (C,) being one row, with y = ``target[i]``::
+
+        out[i, y] = -grad_output[i] * weight[y]                           reduction none
+        out[i, y] = -(grad_output / total_weight) * weight[y]             mean
+        out[i, y] = -grad_output * weight[y]                              sum
+
+    and 0 elsewhere. A row is 0 throughout if y is ``ignore_index`` or no class at all.
+    ``total_weight`` is used as it is given, as the forward operator gave it; of 0 it makes
+    infinities and NaN. ``out`` may have any dtype that self's can be cast to.
+
+    Differs from torch, which refuses labels that are no class and takes no labels of INT32. Devices
+    other than Ascend 950 cut INT64 labels to 32 bits; this does not.
+    """
+    *rows, classes = whole.shapes["self"]
+    shape = (rows[0] if rows else 1, classes, 1)
+    result = shared.gradient(
+        shape, grad_output, target, weight, reduction, ignore_index, total_weight
+    )
+    return result.reshape(whole.shapes["self"])

@@ -1,0 +1,91 @@
+"""Gradient of the rectifier with a learned slope with respect to its input and the slope."""
+
+from math import prod
+
+import numpy as np
+
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators import rules
+from npucall.operators.draft import Draft
+from npucall.operators.spec import Input, Output, Whole, operator
+from npucall.operators.spec import whole as at_once
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+from npucall.tensors import Shape
+
+TENSORS = ("grad_output", "self", "weight", "grad_input", "grad_weight")
+
+
+def channels(draft: Draft) -> int:
+    """The second extent of self; 1 if it has none."""
+    return (*draft.shape("self")[1:2], 1)[0]
+
+
+def weight_gradient(draft: Draft) -> Shape:
+    """The shape of weight if it has one element, otherwise that of a list of them."""
+    count = prod(draft.shape("weight"))
+    return draft.shape("weight") if count == 1 else (count,)
+
+
+@operator(
+    "aclnnPreluBackward",
+    Input("grad_output", "gradient of the loss with respect to the forward result"),
+    Input("self", "what went into the forward operator; its channels are dimension 1"),
+    Input("weight", "slope below 0: one element, or one for each channel"),
+    Output("grad_input", "gradient with respect to self", shape="self", dtype="self"),
+    Output(
+        "grad_weight", "gradient with respect to weight", shape="weight_gradient", dtype="self"
+    ),
+    products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS, ASCEND_910: HALF_AND_SINGLE},
+    legacy={ASCEND_310P: HALF_AND_SINGLE, ASCEND_310B: HALF_AND_SINGLE},
+    checks=(
+        rules.present(*TENSORS),
+        rules.supported("self"),
+        rules.same_dtype("grad_output", "weight", "grad_input", "grad_weight", as_="self"),
+        rules.rank_at_most(8, *TENSORS),
+        rules.same_shape("grad_input", "self"),
+        rules.requires(
+            "one element, or one for each channel of self",
+            "weight",
+            "self",
+            holds=lambda draft: prod(draft.shape("weight")) in (1, channels(draft)),
+            found=lambda draft: f"{draft.shape('weight')} beside self {draft.shape('self')}",
+        ),
+        rules.shape_of("weight", into="weight_gradient", make=weight_gradient),
+        rules.same_shape(
+            "grad_weight", "weight_gradient", "that of weight, as a list unless it is one element"
+        ),
+        rules.expandable("grad_output", to="self", meaning="the shape of self"),
+        rules.succeed_if_empty("grad_output", "self", "weight"),
+    ),
+    kernel_dtype=rules.dtype_of("self"),
+    over=at_once(),
+    source="ops-nn activation/p_relu_grad_update",
+)
+def prelu_backward(
+    whole: Whole, grad_output: Array, self: Array, weight: Array
+) -> tuple[AnyArray, AnyArray]:
+    """Gradients of ``prelu(self, weight)`` with respect to ``self`` and ``weight``.
+
+    With w the weight of an element's channel, or the only one::
+
+        grad_input = grad_output           where self > 0
+        grad_input = grad_output * w       elsewhere, 0 and NaN among them
+        grad_weight = sum of  grad_output * self  over the elements of the channel that are not > 0
+
+    A ``weight`` of one element belongs to all channels, and so does its sum. Channels are dimension
+    1; ``self`` of rank 0 or 1 has one. ``grad_output`` broadcasts to ``self``. ``grad_weight`` has
+    shape (C,), whatever the shape of a ``weight`` of C elements is, and weight's own if C is 1. All
+    five tensors have one dtype; sums are taken in float64 and rounded once.
+
+    As torch's, which requires ``weight`` to have at most 1 dimension. The order of the checks is
+    that of the software: null tensors, dtypes, ranks, then shapes.
+    """
+    single = np.size(weight) == 1
+    others = [1] * (np.ndim(self) - 2)
+    slopes = np.reshape(weight, () if single else (-1, *others))
+    rising = self > 0
+    falling = np.where(rising, whole.dtype.type(0), grad_output * self)
+    axes = tuple(axis for axis in range(falling.ndim) if single or axis != 1)
+    sums = falling.sum(axes, np.float64)
+    grad_input = np.where(rising, grad_output, grad_output * slopes)
+    return grad_input, sums.reshape(whole.shapes["weight_gradient"])

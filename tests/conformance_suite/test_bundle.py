@@ -1,0 +1,106 @@
+"""Bundles: a failing case goes into a folder and comes back as the same call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from servers import altered, client_of, local, run
+
+from npucall_client.conformance import bundle
+from npucall_client.conformance.runner import Evidence
+from npucall_client.local import LocalTransport
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CASES = (
+    "aclnnKlDivBackward/grid/f32-none-4x6-0000",
+    "aclnnKlDivBackward/grid/bf16-mean-4x6-0066",
+    "aclnnKlDivBackward/layout/f32-none-3x4-out-gaps-0018",
+    "aclnnKlDivTargetBackward.builtin/grid/f16-sum-log_target-17-0053",
+)
+
+
+def invert(storage: bytearray) -> None:
+    storage[:4] = bytes(255 - byte for byte in storage[:4])
+
+
+def kept(folder: Path, *cases: str) -> tuple[Evidence, bundle.Bundle]:
+    """One failing case, and its bundle as it is read again."""
+    found: list[Evidence] = []
+    server = altered(invert)
+    run(server, cases=cases, on_failure=found.append)
+    (evidence,) = found
+    place = bundle.save(
+        folder,
+        evidence,
+        profile="cpu-strict",
+        seed=0,
+        server=server.server,
+        versions={"numpy": "2"},
+    )
+    return evidence, bundle.load(place)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_bundle_holds_the_very_call(tmp_path: Path, case: str) -> None:
+    evidence, read = kept(tmp_path, case)
+    assert read.case == case
+    assert read.arguments == evidence.call.arguments
+    assert read.storages == {n: bytes(s) for n, s in evidence.call.storages.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_bundle_holds_what_was_expected(tmp_path: Path, case: str) -> None:
+    evidence, read = kept(tmp_path, case)
+    for name, truth in evidence.expectation.outputs.items():
+        again = read.expectation.outputs[name]
+        np.testing.assert_array_equal(again.value, truth.value)
+        np.testing.assert_array_equal(again.size, truth.size)
+        assert (again.dtype, again.kernel, again.summed) == (
+            truth.dtype, truth.kernel, truth.summed
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_bundle_fails_again_where_it_failed_and_passes_where_that_is_mended(
+    tmp_path: Path, case: str
+) -> None:
+    evidence, read = kept(tmp_path, case)
+    again = bundle.replay(read, altered(invert).client)
+    assert (again.status, again.problems) == ("failed", evidence.outcome.problems)
+    assert bundle.replay(read, client_of(LocalTransport("Ascend910B1"))).status == "passed"
+
+
+@pytest.mark.parametrize("block", ["invalid", "reduction", "documents", "rank"])
+def test_expected_errors_and_sources_are_kept_too(tmp_path: Path, block: str) -> None:
+    server = local()
+    found: list[Evidence] = []
+    for operator in ("aclnnL1LossBackward", "aclnnKlDivTargetBackward.builtin"):
+        # By a profile of nobody nothing is right, so that every case is kept.
+        run(altered(invert), operators=(operator,), blocks=(block,), on_failure=found.append)
+    for evidence in found:
+        place = bundle.save(
+            tmp_path, evidence, profile="cpu-strict", seed=0, server=server.server, versions={}
+        )
+        assert bundle.replay(bundle.load(place), server.client).status == "passed"
+
+
+def test_bfloat16_is_stored_as_unsigned_integers(tmp_path: Path) -> None:
+    evidence, _ = kept(tmp_path, CASES[1])
+    with np.load(tmp_path / CASES[1].replace("/", "__") / "inputs.npz") as stored:
+        assert stored["target"].dtype == np.uint16
+        assert stored["target"].tobytes() == bytes(evidence.call.storages["target"])
+
+
+def test_a_bundle_names_the_server_and_the_versions(tmp_path: Path) -> None:
+    _, read = kept(tmp_path, CASES[0])
+    assert (read.server["target"], read.versions) == ("altered", {"numpy": "2"})
+
+
+def test_another_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "case.json").write_text('{"version": 99}')
+    with pytest.raises(ValueError, match="version 1"):
+        bundle.load(tmp_path)

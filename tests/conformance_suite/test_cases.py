@@ -1,0 +1,133 @@
+"""Which cases there are: ids that last, data that follow from them, filters that change neither."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall.dtypes import BF16, FLOAT16
+from npucall_client.conformance.blocks import cases_of
+from npucall_client.conformance.calls import call_of
+from npucall_client.conformance.cases import BLOCKS, dtype_named
+from npucall_client.conformance.select import Selection, count, select
+from npucall_client.conformance.statements import statements
+from npucall_client.conformance.statements.kl_div_backward import KL_DIV_BACKWARD
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.cases import Case
+
+# Ids that bundles, reports and people remember: a change of them is a change of the contract.
+KNOWN = (
+    "aclnnKlDivBackward/grid/f32-none-4x6-0000",
+    "aclnnKlDivBackward/grid/f32-mean-4x6-0002",
+    "aclnnKlDivBackward/grid/bf16-batchmean-log_target-2x3x4x5-0095",
+    "aclnnKlDivBackward/invalid/f32-none-3x4-null-target-0003",
+    "aclnnKlDivTargetBackward.builtin/documents/f32-mean-3x4-contradiction-12-0001",
+)
+
+
+def ids(**filters: object) -> list[str]:
+    return [case.id for case in select(statements(), Selection(**filters))]  # type: ignore[arg-type]
+
+
+def only(case: str) -> Case:
+    (found,) = select(statements(), Selection(cases=(case,)))
+    return found
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_an_id_is_found_alone(case: str) -> None:
+    assert ids(cases=(case,)) == [case]
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_the_data_of_an_id_are_the_same_whatever_the_filters_are(case: str) -> None:
+    among_all = {each.id: each for block in BLOCKS for each in _of(case, block)}[case]
+    first, second = call_of(only(case), seed=7), call_of(among_all, seed=7)
+    assert first.storages == second.storages
+    assert first.arguments == second.arguments
+
+
+def _of(case: str, block: str) -> list[Case]:
+    (statement,) = [s for s in statements() if s.title == case.partition("/")[0]]
+    return list(cases_of(statement, block))
+
+
+def test_another_seed_gives_other_data_to_the_same_id() -> None:
+    case = only(KNOWN[0])
+    assert call_of(case, seed=0).storages != call_of(case, seed=1).storages
+
+
+def test_two_ids_have_different_data() -> None:
+    assert call_of(only(KNOWN[0]), 0).storages != call_of(only(KNOWN[1]), 0).storages
+
+
+def test_the_data_of_a_seed_never_change() -> None:
+    # The first number of grad_output of that case and seed when the suite was made.
+    storage = call_of(only(KNOWN[0]), seed=0).storages["grad_output"]
+    assert storage[:4].hex() == FIRST_FLOAT
+
+
+FIRST_FLOAT = "FIRST"
+
+
+def test_every_block_has_cases() -> None:
+    assert {block for block in BLOCKS if list(cases_of(KL_DIV_BACKWARD, block))} == set(BLOCKS)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_filter_of_blocks_leaves_that_block(block: str) -> None:
+    found = ids(blocks=(block,))
+    assert found
+    assert all(each.split("/")[1] == block for each in found)
+
+
+def test_a_filter_of_dtypes_leaves_those() -> None:
+    found = list(select(statements(), Selection(dtypes=(BF16, FLOAT16))))
+    assert {case.dtype for case in found} == {BF16, FLOAT16}
+
+
+@pytest.mark.parametrize(
+    "name", ["aclnnL1LossBackward", "L1LossBackward", "l1lossbackward", "ACLNNL1LOSSBACKWARD"]
+)
+def test_an_operator_is_named_with_or_without_its_prefix(name: str) -> None:
+    assert {each.partition("/")[0] for each in ids(operators=(name,))} == {"aclnnL1LossBackward"}
+
+
+def test_an_operator_without_its_variant_means_all_of_them() -> None:
+    found = {each.partition("/")[0] for each in ids(operators=("KlDivTargetBackward",))}
+    assert {each.partition(".")[2] for each in found} == {"builtin", "community", "documented"}
+
+
+def test_quick_is_a_sample_of_every_operator_dtype_and_block() -> None:
+    def strata(*, quick: bool) -> set[tuple[str, str, str]]:
+        cases = select(statements(), Selection(quick=quick))
+        return {(case.statement.title, case.block, case.dtype.name) for case in cases}
+
+    everything = {each for each in strata(quick=False) if each[1] != "determinism"}
+    assert everything <= strata(quick=True)
+
+
+def test_quick_is_much_less_than_everything() -> None:
+    assert 4 * count(statements(), Selection(quick=True)) < count(statements(), Selection())
+
+
+def test_quick_has_no_large_tensor() -> None:
+    cases = select(statements(), Selection(quick=True))
+    assert max(len(s) for c in cases for s in call_of(c, 0).storages.values()) <= 4 * 1000
+
+
+def test_one_case_has_a_million_elements() -> None:
+    cases = cases_of(KL_DIV_BACKWARD, "size")
+    assert max(case.shapes["self"] for case in cases) == (1_000_003,)
+
+
+@pytest.mark.parametrize("name", ["bf16", "BF16", "bfloat16"])
+def test_a_dtype_has_several_names(name: str) -> None:
+    assert dtype_named(name) is BF16
+
+
+def test_an_unknown_dtype_is_refused() -> None:
+    with pytest.raises(ValueError, match="f99"):
+        dtype_named("f99")

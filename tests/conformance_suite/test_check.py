@@ -1,0 +1,137 @@
+"""What a look at an answer finds: every way in which it can be wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.dtypes import FLOAT, FLOAT16, DType
+from npucall.errors import DTypeError, NpucallError, ShapeError
+from npucall.tensors import TensorSpec
+from npucall_client.conformance.check import Checked, Expectation, Refused, check
+from npucall_client.conformance.layouts import Layout, put
+from npucall_client.conformance.statement import Contradiction, Plan, Refusal
+from npucall_client.conformance.truth import Expected
+from npucall_client.conformance.wire import Answer
+
+VALUE = np.arange(12.0).reshape(3, 4)
+
+
+def answer(
+    array: Any = VALUE, dtype: DType = FLOAT, layout: Layout = Layout.DENSE, variant: str = ""
+) -> Answer:
+    array = np.asarray(array)
+    spec = layout.spec(dtype, array.shape)
+    storage, _ = put(array.astype(dtype.numpy), spec)
+    return Answer({"out": spec}, {"out": bytes(storage)}, variant, 0, 0)
+
+
+def expectation(**changes: Any) -> Expectation:
+    truth = Expected(VALUE, np.abs(VALUE), 1, FLOAT, stepwise=False, dtype=FLOAT)
+    return Expectation("", {"out": truth}, **changes)
+
+
+def look(found: Answer | NpucallError, wanted: Expectation | None = None) -> Checked:
+    return check(wanted or expectation(), found, "cpu-strict")
+
+
+def error(status: int = 161002, parameter: Any = "self") -> NpucallError:
+    return ShapeError("self: expected less", parameter=parameter, aclnn_status=status)
+
+
+REFUSED = expectation(refused=Refused(161002, "SHAPE_MISMATCH", ("self",)))
+
+
+@pytest.mark.parametrize("layout", [Layout.DENSE, Layout.TRANSPOSED, Layout.GAPS, Layout.STEP])
+def test_the_right_answer_is_right_in_every_layout(layout: Layout) -> None:
+    assert look(answer(layout=layout)).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (answer(VALUE.T), r"found FLOAT \(4, 3\)"),
+        (answer(dtype=FLOAT16), "found FLOAT16"),
+        (answer(VALUE + np.eye(3, 4)), r"element \[0, 0\]"),
+        (answer(variant="builtin"), "variant"),
+        (Answer({}, {}, "", 0, 0), "outputs"),
+        (error(), "SHAPE_MISMATCH 161002"),
+    ],
+    ids=["shape", "dtype", "value", "variant", "no output", "error"],
+)
+def test_what_is_wrong_is_said(found: Answer | NpucallError, says: str) -> None:
+    import re
+
+    (problem,) = look(found).problems
+    assert re.search(says, problem)
+
+
+def test_a_gap_that_was_written_is_a_problem() -> None:
+    good = answer(layout=Layout.GAPS)
+    storage = bytearray(good.storages["out"])
+    storage[16] = 0  # behind the first row of four float32
+    (problem,) = look(Answer(good.outputs, {"out": bytes(storage)}, "", 0, 0)).problems
+    assert "gaps" in problem
+
+
+def test_the_right_error_is_right() -> None:
+    assert look(error(), REFUSED).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (answer(), "found an answer"),
+        (error(status=161001), "expected status 161002, found 161001"),
+        (error(parameter="target"), "blamed"),
+        (error(parameter=("self", "target")), "blamed"),
+        (DTypeError("self: no", parameter="self", aclnn_status=161002), "expected reason SHAPE"),
+    ],
+    ids=["no error", "status", "parameter", "more parameters", "reason"],
+)
+def test_another_error_is_wrong(found: Answer | NpucallError, says: str) -> None:
+    (problem,) = look(found, REFUSED).problems
+    assert says in problem
+
+
+def test_a_server_that_blames_nobody_is_judged_by_its_status() -> None:
+    assert look(error(parameter=()), REFUSED).problems == ()
+
+
+SOURCES = {"numbers": [[1.0, 2.0]], "refused": Refusal(), "any": ...}
+SIDES = Contradiction(99, "an example", Plan(), SOURCES, "numbers")
+
+
+@pytest.mark.parametrize(
+    ("found", "agrees"),
+    [
+        (answer([[1.0, 2.0]]), ("numbers", "any")),
+        (answer([[1.0, 3.0]]), ("any",)),
+        (answer([1.0, 2.0]), ("any",)),
+        (error(161002), ("refused",)),
+        (error(161001), ()),
+    ],
+    ids=["numbers", "others", "shape", "refused", "another error"],
+)
+def test_a_contradiction_names_the_sources_that_agree(
+    found: Answer | NpucallError, agrees: tuple[str, ...]
+) -> None:
+    sided = look(found, Expectation("", contradiction=SIDES)).sided
+    assert sided is not None
+    assert sided.agrees == agrees
+
+
+@pytest.mark.parametrize(("profile", "problems"), [("cpu-strict", 1), ("cann-standard", 0)])
+def test_the_reference_must_follow_its_decision_and_hardware_may_follow_any_source(
+    profile: str, problems: int
+) -> None:
+    checked = check(Expectation("", contradiction=SIDES), error(), profile)
+    assert len(checked.problems) == problems
+
+
+def test_a_spec_without_elements_is_right() -> None:
+    truth = Expected(np.zeros((0, 3)), np.zeros((0, 3)), 1, FLOAT, stepwise=False, dtype=FLOAT)
+    empty = Answer({"out": TensorSpec(FLOAT, (0, 3))}, {"out": b""}, "", 0, 0)
+    assert check(Expectation("", {"out": truth}), empty, "cpu-strict").problems == ()

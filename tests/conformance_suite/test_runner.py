@@ -1,0 +1,139 @@
+"""Runs against servers that are right, wrong, older, or gone."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from servers import Refusing, altered, client_of, failed, local, run
+
+from npucall.errors import InternalError
+from npucall_client.conformance.report import Server
+from npucall_client.conformance.runner import Evidence, default_profile, judged
+
+KL = ("aclnnKlDivBackward",)
+GRID = {"operators": KL, "blocks": ("grid",)}
+
+
+def flip(storage: bytearray) -> None:
+    """Makes the last number of an output another: its largest byte has sign and exponent."""
+    if storage:
+        storage[-1] ^= 0x80
+
+
+def test_a_reference_passes() -> None:
+    outcomes = run(local(), **GRID)
+    assert {outcome.status for outcome in outcomes} == {"passed"}
+
+
+def test_every_case_with_a_wrong_number_fails() -> None:
+    outcomes = run(altered(flip), **GRID)
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert all(outcome.ratio > 1 for outcome in outcomes)
+
+
+def test_the_worst_error_is_in_the_outcome() -> None:
+    (outcome,) = run(altered(flip), cases=("aclnnKlDivBackward/grid/f32-none-4x6-0000",))
+    assert outcome.worst == "out[3, 5]"
+    assert sum(outcome.histogram) == 24
+
+
+def test_a_second_server_is_compared_with_the_first() -> None:
+    outcomes = run(local(), altered(flip), **GRID)
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert all(outcome.problems[0].startswith("altered: out") for outcome in outcomes)
+
+
+def test_two_answers_inside_the_tolerance_may_still_differ_too_much() -> None:
+    def up(storage: bytearray) -> None:
+        storage[0] += 1 if storage[0] < 255 else -1
+
+    def down(storage: bytearray) -> None:
+        storage[0] -= 1 if storage[0] else -1
+
+    # One ulp of BF16 up and one down: each is off by at most 1.5, together by 2.
+    filters = {"cases": ("aclnnKlDivBackward/grid/bf16-none-4x6-0064",)}
+    (outcome,) = run(altered(up), altered(down), **filters)
+    assert any("differs" in problem or "ulp" in problem for problem in outcome.problems)
+
+
+def test_an_operator_that_a_server_does_not_list_is_skipped_with_the_reason() -> None:
+    server = local()
+    server.listed = server.listed - set(KL)
+    outcomes = run(server, **GRID)
+    assert {(o.status, *o.problems) for o in outcomes} == {
+        ("skipped", "local: does not list aclnnKlDivBackward")
+    }
+
+
+def test_an_operator_that_is_not_on_the_product_is_skipped() -> None:
+    outcomes = run(local("Ascend310B1"), **GRID)
+    assert {(o.status, *o.problems) for o in outcomes} == {
+        ("skipped", "aclnnKlDivBackward is not on Ascend310B")
+    }
+
+
+def test_bfloat16_is_skipped_where_the_product_has_none() -> None:
+    outcomes = run(local("Ascend910A"), **GRID)
+    skipped = {o.dtype for o in outcomes if o.status == "skipped"}
+    assert (skipped, {o.dtype for o in outcomes} - skipped) == ({"bf16"}, {"f32", "f16"})
+    assert not failed(outcomes)
+
+
+@pytest.mark.parametrize("soc", ["Ascend910_9391", "Ascend950PR_9589", "Ascend910A", "Ascend310P3"])
+def test_every_product_passes_a_quick_run(soc: str) -> None:
+    assert failed(run(local(soc), quick=True)) == []
+
+
+def test_a_server_that_is_gone_is_an_outcome_and_is_not_asked_for_ever() -> None:
+    transport = Refusing()
+    server = judged(client_of(transport), "gone")
+    outcomes = run(server, **GRID)
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert transport.asked == 3
+    assert "not sent" in outcomes[-1].problems[0]
+
+
+@pytest.mark.parametrize("error", [InternalError("a bug"), KeyError("unreadable")])
+def test_an_error_of_the_server_is_an_outcome_and_the_next_case_is_sent(error: Exception) -> None:
+    transport = Refusing(error)
+    outcomes = run(judged(client_of(transport), "broken"), **GRID)
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert transport.asked == len(outcomes)
+
+
+def test_answers_that_change_fail_determinism() -> None:
+    turns = count()
+
+    def drift(storage: bytearray) -> None:
+        storage[0] ^= next(turns) % 2  # every other answer is off by an ulp at most
+
+    outcomes = run(altered(drift), operators=KL, blocks=("determinism",))
+    assert {o.problems[-1] for o in outcomes} == {"repeated: expected the same bits, found others"}
+
+
+def test_a_failure_comes_with_its_evidence() -> None:
+    kept: list[Evidence] = []
+    run(altered(flip), cases=("aclnnKlDivBackward/grid/f32-none-4x6-0000",), on_failure=kept.append)
+    (evidence,) = kept
+    assert set(evidence.call.storages) == {"grad_output", "self", "target"}
+    assert evidence.outcome.status == "failed"
+
+
+def server_with(device: str) -> Server:
+    return Server("t", device, "Ascend910B1", "Ascend910B", "1", "i", "documented", ())
+
+
+@pytest.mark.parametrize(
+    ("devices", "profile"),
+    [
+        (("local",), "cpu-strict"),
+        (("cpu", "local"), "cpu-strict"),
+        (("cann:0",), "cann-standard"),
+        (("cpu", "cann:0"), "cann-standard"),
+    ],
+)
+def test_a_device_is_judged_by_the_standard_and_the_reference_strictly(
+    devices: tuple[str, ...], profile: str
+) -> None:
+    assert default_profile(*map(server_with, devices)) == profile

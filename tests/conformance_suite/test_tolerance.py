@@ -1,0 +1,210 @@
+"""The profiles of operators.md 3.2 on arrays made by hand. Around 1 an ulp is 2^-23, 2^-10, 2^-7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, INT32, DType
+from npucall_client.conformance.tolerance import PROFILES, ULP_BINS, Verdict, judge, ulp
+from npucall_client.conformance.truth import Expected
+
+NAN, INF = np.nan, np.inf
+PROFILE = pytest.mark.parametrize("profile", PROFILES)
+
+
+def verdict(
+    profile: str,
+    got: Any,
+    value: Any,
+    *,
+    size: Any = None,
+    summed: int = 1,
+    kernel: DType = FLOAT,
+    stepwise: bool = False,
+    dtype: DType = FLOAT,
+) -> Verdict:
+    value = np.atleast_1d(np.asarray(value, np.float64))
+    size = np.abs(value) if size is None else np.broadcast_to(np.float64(size), value.shape)
+    truth = Expected(value, size, summed, kernel, stepwise, dtype)
+    return judge(profile, np.atleast_1d(np.asarray(got, np.float64)).astype(dtype.numpy), truth)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "at_one"), [(FLOAT, 2.0**-23), (FLOAT16, 2.0**-10), (BF16, 2.0**-7)], ids=str
+)
+def test_an_ulp_is_the_distance_to_the_next_number(dtype: DType, at_one: float) -> None:
+    np.testing.assert_array_equal(
+        ulp([1.0, 1.99, 2.0, 0.75, -1.0], dtype), np.array([1, 1, 2, 0.5, 1]) * at_one
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least"), [(FLOAT, 2.0**-149), (FLOAT16, 2.0**-24), (BF16, 2.0**-133)], ids=str
+)
+def test_an_ulp_of_zero_is_the_smallest_number(dtype: DType, least: float) -> None:
+    assert ulp(0.0, dtype) == least
+
+
+@PROFILE
+def test_the_truth_passes(profile: str) -> None:
+    result = verdict(profile, [1.5, -2.0, 0.0], [1.5, -2.0, 0.0])
+    assert (result.passed, result.ulp, result.ratio) == (True, 0.0, 0.0)
+
+
+@PROFILE
+@pytest.mark.parametrize(("got", "value"), [(NAN, NAN), (INF, INF), (-INF, -INF), (-0.0, 0.0)])
+def test_special_numbers_match_themselves_and_zeros_each_other(
+    profile: str, got: float, value: float
+) -> None:
+    assert verdict(profile, got, value).passed
+
+
+@PROFILE
+@pytest.mark.parametrize(
+    ("got", "value"),
+    [(1.0, NAN), (NAN, 1.0), (INF, NAN), (NAN, INF), (-INF, INF), (INF, 1.0), (3e38, INF)],
+)
+def test_special_numbers_match_nothing_else(profile: str, got: float, value: float) -> None:
+    result = verdict(profile, got, value)
+    assert (result.passed, result.ulp) == (False, INF)
+
+
+@PROFILE
+def test_what_float16_cannot_hold_may_be_an_infinity_of_its_sign(profile: str) -> None:
+    assert verdict(profile, INF, 90000.0, dtype=FLOAT16).passed
+    assert not verdict(profile, -INF, 90000.0, dtype=FLOAT16).passed
+    assert not verdict(profile, INF, 60000.0, dtype=FLOAT16).passed
+
+
+def test_a_float16_kernel_overflows_before_a_wider_output() -> None:
+    assert verdict("cpu-strict", INF, 90000.0, kernel=FLOAT16).passed
+    assert not verdict("cpu-strict", INF, 90000.0, kernel=FLOAT).passed
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, BF16], ids=str)
+def test_strict_allows_one_ulp_and_not_two(dtype: DType) -> None:
+    step = float(ulp(1.0, dtype))
+    assert verdict("cpu-strict", 1 + step, 1.0, dtype=dtype).passed
+    assert not verdict("cpu-strict", 1 + 2 * step, 1.0, dtype=dtype).passed
+
+
+def test_strict_allows_float_32_units_of_float32_and_an_ulp() -> None:
+    # 1 ulp is 2 * 2^-24, so 34 * 2^-24 in all.
+    assert verdict("cpu-strict", 1 + 34 * 2.0**-24, 1.0).passed
+    assert not verdict("cpu-strict", 1 + 36 * 2.0**-24, 1.0).passed
+
+
+def test_strict_judges_by_the_size_of_terms_that_cancel() -> None:
+    assert verdict("cpu-strict", 30 * 2.0**-24, 1e-9, size=1.0).passed
+    assert not verdict("cpu-strict", 30 * 2.0**-24, 1e-9).passed
+
+
+def test_strict_allows_double_less_where_the_kernel_is_double() -> None:
+    assert verdict("cpu-strict", 1 + 32 * 2.0**-53, 1.0, dtype=DOUBLE, kernel=DOUBLE).passed
+    assert not verdict("cpu-strict", 1 + 2.0**-24, 1.0, dtype=DOUBLE, kernel=DOUBLE).passed
+    assert verdict("cpu-strict", 1 + 2.0**-24, 1.0, dtype=DOUBLE, kernel=FLOAT).passed
+
+
+def test_strict_allows_a_float16_kernel_an_ulp_of_float16_in_a_float_output() -> None:
+    assert verdict("cpu-strict", 1 + 2.0**-10, 1.0, kernel=FLOAT16).passed
+    assert not verdict("cpu-strict", 1 + 2.0**-10, 1.0, kernel=FLOAT).passed
+
+
+def test_strict_allows_a_float16_kernel_another_ulp_for_each_summed_element() -> None:
+    # Four terms of 1/4: an ulp of each, 2^-10 of it, makes one of their sum.
+    near = 1 + 2 * 2.0**-10
+    assert verdict("cpu-strict", near, 1.0, kernel=FLOAT16, dtype=FLOAT16, summed=4).passed
+    assert not verdict("cpu-strict", near, 1.0, kernel=FLOAT16, dtype=FLOAT16).passed
+
+
+def test_strict_allows_steps_in_float16_16_units_of_the_terms() -> None:
+    # 16 * 2^-11 of 2, and an ulp of 1: 17 ulp of 1.
+    near = {"size": 2.0, "kernel": FLOAT16, "dtype": FLOAT16}
+    assert verdict("cpu-strict", 1 + 17 * 2.0**-10, 1.0, stepwise=True, **near).passed
+    assert not verdict("cpu-strict", 1 + 18 * 2.0**-10, 1.0, stepwise=True, **near).passed
+
+
+def test_strict_wants_integers_exactly() -> None:
+    assert verdict("cpu-strict", 7, 7, dtype=INT32).passed
+    assert not verdict("cpu-strict", 8, 7, dtype=INT32).passed
+
+
+# rtol and atol of the standard: at 1 their sum is allowed, at 0 atol alone.
+STANDARD = [(FLOAT, 2.0**-10, 2.0**-16), (FLOAT16, 2.0**-9, 2.0**-9), (BF16, 2.0**-6, 2.0**-6)]
+
+
+@pytest.mark.parametrize(("dtype", "relative", "absolute"), STANDARD, ids=str)
+def test_the_standard_is_relative_and_absolute(
+    dtype: DType, relative: float, absolute: float
+) -> None:
+    step = float(ulp(1.0, dtype))
+    allowed = (relative + absolute) // step * step
+    assert verdict("cann-standard", 1 + allowed, 1.0, dtype=dtype).passed
+    assert not verdict("cann-standard", 1 + allowed + step, 1.0, dtype=dtype).passed
+    assert verdict("cann-standard", absolute, 0.0, dtype=dtype).passed
+    assert not verdict("cann-standard", 1.1 * absolute, 0.0, dtype=dtype).passed
+
+
+def of_many(wrong: int, count: int, error: float) -> Verdict:
+    got = np.ones(count)
+    got[:wrong] += error
+    return verdict("cann-standard", got, np.ones(count))
+
+
+def test_the_standard_wants_all_of_10000_elements() -> None:
+    assert not of_many(1, 10_000, 0.005).passed
+
+
+def test_the_standard_wants_99_of_100_of_more_elements() -> None:
+    assert of_many(200, 20_000, 0.005).passed
+    assert not of_many(201, 20_000, 0.005).passed
+
+
+def test_the_standard_caps_what_the_rest_may_be_off() -> None:
+    assert of_many(1, 20_000, 0.0099).passed
+    assert not of_many(1, 20_000, 0.0101).passed  # the cap of FLOAT is 1e-2
+
+
+def test_the_cap_is_32_ulp_where_that_is_more() -> None:
+    # At 2^20 32 ulp of FLOAT16 would be far more than 1e-1, and of FLOAT are 4.
+    value = np.full(20_000, 2.0**20)
+    got = value.copy()
+    got[0] += 4
+    assert verdict("cann-standard", got, value).passed
+
+
+# T of the older standard: ten times of it is allowed for one element, it itself for the mean.
+@pytest.mark.parametrize(
+    ("dtype", "threshold"), [(FLOAT, 2.0**-13), (FLOAT16, 2.0**-10), (BF16, 2.0**-7)], ids=str
+)
+def test_the_legacy_profile_limits_the_mean_and_the_largest(dtype: DType, threshold: float) -> None:
+    value = np.ones(100)
+    one_off, all_off = value.copy(), value + 2 * threshold
+    one_off[0] += 8 * threshold
+    assert verdict("cann-legacy", one_off, value, dtype=dtype).passed
+    assert not verdict("cann-legacy", all_off, value, dtype=dtype).passed
+    one_off[0] += 8 * threshold
+    assert not verdict("cann-legacy", one_off, value, dtype=dtype).passed
+
+
+@PROFILE
+def test_the_worst_element_is_named(profile: str) -> None:
+    result = verdict(profile, [[1.0, 2.0], [3.0, 9.0]], [[1.0, 2.0], [3.0, 4.0]])
+    assert result.worst == (1, 1)
+    assert "element [1, 1] of [2, 2] is 9.0, expected 4.0" in result.problem
+
+
+def test_errors_are_counted_by_their_ulp() -> None:
+    step = 2.0**-23
+    result = verdict("cpu-strict", [1.0, 1 + step, 1 + 3 * step, NAN], [1.0] * 4)
+    assert len(result.histogram) == len(ULP_BINS) + 1
+    found = dict(zip((*ULP_BINS, INF), result.histogram, strict=True))
+    assert {end: n for end, n in found.items() if n} == {0.0: 1, 1.0: 1, 4.0: 1, INF: 1}
+
+
+@PROFILE
+def test_nothing_is_nothing_wrong(profile: str) -> None:
+    assert verdict(profile, np.zeros((0, 3)), np.zeros((0, 3))).passed

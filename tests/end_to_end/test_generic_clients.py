@@ -1,0 +1,169 @@
+"""Clients that know nothing of npucall: generated stubs, reflection, health, google.rpc."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import operator_service_pb2_grpc, tensor_pb2
+
+from . import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KL = "aclnnKlDivBackward"
+
+
+@pytest.fixture(scope="module")
+def channel(npucall_server: str) -> Iterator[grpc.Channel]:
+    with wire.bare_channel(npucall_server) as channel:
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def stub(channel: grpc.Channel) -> Any:
+    """The class that grpcio-tools made, as any other client would have it."""
+    return operator_service_pb2_grpc.OperatorServiceStub(channel)
+
+
+def call(*tensors: str) -> pb.Call:
+    arguments = [wire.tensor(name, 2) for name in tensors]
+    return pb.Call(operator=KL, arguments=[*arguments, pb.Argument(name="reduction", integer=2)])
+
+
+INPUTS = ("grad_output", "self", "target")
+NUMBERS = struct.pack("<2f", 3.0, 0.5)
+
+
+def test_a_generated_stub_can_execute(stub: Any) -> None:
+    storage = [tensor_pb2.Storage(data=NUMBERS)] * 3
+    request = pb.ExecuteRequest(call=call(*INPUTS), storage=storage)
+    response = stub.Execute(request, timeout=wire.PATIENCE)
+    assert struct.unpack("<2f", response.storage[0].data) == (-9.0, -0.25)  # -grad * target
+    (out,) = response.reply.outputs
+    assert (out.name, out.stored, list(out.tensor.shape)) == ("out", True, [2])
+    assert response.reply.kernel_dtype == tensor_pb2.DATA_TYPE_FLOAT
+    assert response.timings.run_ns > 0
+
+
+def test_a_generated_stub_can_plan(stub: Any) -> None:
+    response = stub.Plan(pb.PlanRequest(call=call(*INPUTS)), timeout=wire.PATIENCE)
+    assert [argument.name for argument in response.reply.outputs] == ["out"]
+    assert response.workspace_bytes == 0
+
+
+def test_a_generated_stub_can_list(stub: Any) -> None:
+    response = stub.ListOperators(pb.ListOperatorsRequest(), timeout=wire.PATIENCE)
+    listed = [(operator.name, operator.variant) for operator in response.operators]
+    assert listed == sorted(listed)
+    assert (KL, "") in listed
+
+
+def test_what_is_listed_is_what_is_described(stub: Any) -> None:
+    listing = stub.ListOperators(pb.ListOperatorsRequest(), timeout=wire.PATIENCE)
+    for operator in listing.operators:
+        request = pb.GetOperatorRequest(operator=operator.name, variant=operator.variant)
+        assert stub.GetOperator(request, timeout=wire.PATIENCE).operator == operator
+
+
+def test_a_generated_stub_can_ask_for_the_limits(stub: Any) -> None:
+    response = stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=wire.PATIENCE)
+    assert response.server.device == "cpu"
+    assert response.limits.max_message_bytes == 2**31 - 1
+    assert response.limits.max_rank == 32
+    assert (response.calls_in_flight, response.bytes_in_flight) == (0, 0)
+
+
+def test_an_error_can_be_read_with_nothing_but_google_rpc(stub: Any) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Plan(
+            pb.PlanRequest(call=call("grad_output", "self")),
+            timeout=wire.PATIENCE,
+            metadata=[("npucall-request-id", "mine")],
+        )
+    error: Any = caught.value
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (trailer,) = [value for key, value in error.trailing_metadata() if key.endswith("-bin")]
+    status, info, violations = Status.FromString(trailer), ErrorInfo(), BadRequest()
+    assert (status.code, status.message) == (error.code().value[0], error.details())
+    assert status.details[0].Unpack(info)
+    assert (info.domain, info.reason) == ("npucall", "ARGUMENT_MISSING")
+    assert info.metadata["aclnn_status"] == "161001"
+    assert info.metadata["parameter"] == "target"
+    assert info.metadata["request_id"] == "mine"
+    assert status.details[1].Unpack(violations)
+    assert [violation.field for violation in violations.field_violations] == ["target"]
+
+
+@pytest.fixture
+def reflected(channel: grpc.Channel) -> ProtoReflectionDescriptorDatabase:
+    return ProtoReflectionDescriptorDatabase(channel)
+
+
+def test_reflection_lists_the_services(reflected: ProtoReflectionDescriptorDatabase) -> None:
+    assert set(reflected.get_services()) == {
+        "npucall.v1.OperatorService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+def test_a_client_made_of_reflection_alone_can_plan(
+    channel: grpc.Channel, reflected: ProtoReflectionDescriptorDatabase
+) -> None:
+    """As grpcurl does it: no file of npucall's is there."""
+    pool = DescriptorPool(reflected)
+    service = pool.FindServiceByName("npucall.v1.OperatorService")
+    assert [method.name for method in service.methods] == list(wire.METHODS)
+    plan = service.methods_by_name["Plan"]
+    request: Any = message_factory.GetMessageClass(plan.input_type)()
+    assert type(request) is not pb.PlanRequest
+    request.call.operator = KL
+    for name in INPUTS:
+        argument = request.call.arguments.add(name=name, stored=True)
+        argument.tensor.dtype = 1
+        argument.tensor.shape.extend([5, 4])
+    data = wire.ask(channel, "Plan", request.SerializeToString())
+    response: Any = message_factory.GetMessageClass(plan.output_type).FromString(data)
+    (out,) = response.reply.outputs
+    assert list(out.tensor.shape) == [5, 4]
+
+
+@pytest.mark.parametrize("service", ["", "npucall.v1.OperatorService"])
+def test_health_can_be_checked_and_watched(channel: grpc.Channel, service: str) -> None:
+    stub = health_pb2_grpc.HealthStub(channel)
+    request = health_pb2.HealthCheckRequest(service=service)
+    serving = health_pb2.HealthCheckResponse.SERVING
+    assert stub.Check(request, timeout=wire.PATIENCE).status == serving
+    watch = stub.Watch(request, timeout=wire.PATIENCE)
+    assert next(watch).status == serving
+    watch.cancel()
+
+
+def test_a_compressed_request_is_taken(channel: grpc.Channel) -> None:
+    answer = wire.method(channel, "Execute")(
+        wire.long_call(4), timeout=wire.PATIENCE, compression=grpc.Compression.Gzip
+    )
+    assert struct.unpack("<f", pb.ExecuteResponse.FromString(answer).storage[0].data) == (-4.0,)
+
+
+def test_fields_that_this_server_does_not_know_are_passed_over(channel: grpc.Channel) -> None:
+    """Field 1000 of a later version: bytes, a number, a fixed64 and a fixed32."""
+    unknown = (
+        b"\xc2\x3e\x03abc" + b"\xc0\x3e\x07" + b"\xc1\x3e" + b"\1" * 8 + b"\xc5\x3e" + b"\1" * 4
+    )
+    assert wire.refusal(channel, "Execute", unknown + wire.long_call(4) + unknown) == "OK"
+    assert wire.refusal(channel, "GetServerInfo", unknown) == "OK"

@@ -1,0 +1,32 @@
+"""Tensors near gRPC's limit of 2 GiB a message."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import npucall_client
+from npucall.errors import TooLargeError
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.testing import running_server
+
+ONE = np.ones((), np.float32)
+
+
+@pytest.mark.long
+def test_a_gibibyte_goes_there_and_back() -> None:
+    array = np.arange(2**28, dtype=np.float32)
+    with running_server() as server, npucall_client.connect(server.target) as client:
+        out = client.run(l1_loss_backward, ONE, array, np.float32(2**27), reduction=2)
+    assert np.array_equal(out, np.sign(array - np.float32(2**27)))
+
+
+@pytest.mark.long
+def test_more_than_two_gibibytes_are_refused_before_they_are_sent() -> None:
+    array = np.zeros(2**29, np.float32)
+    with (
+        running_server() as server,
+        npucall_client.connect(server.target) as client,
+        pytest.raises(TooLargeError, match="max_message_bytes"),
+    ):
+        client.run(l1_loss_backward, ONE, array, ONE)

@@ -1,0 +1,153 @@
+"""A server with more to do than it can: who is refused, who is taken out, who is still answered."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+import npucall_client
+from npucall.errors import DeadlineError, QueueFullError
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall_client.testing import running_server
+
+from . import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_client import Client
+
+QUEUE_LENGTH = 2
+PLACES = QUEUE_LENGTH + wire.LANES
+ONES = np.ones(2, np.float32)
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    with running_server(wire.ENDLESS_LIMIT, f"--queue-length={QUEUE_LENGTH}") as server:
+        yield server.target
+
+
+@pytest.fixture
+def client(target: str) -> Iterator[Client]:
+    with npucall_client.connect(target) as client:
+        yield client
+
+
+@contextmanager
+def endless_calls(target: str, count: int, timeout: float | None = None) -> Iterator[list[Any]]:
+    """As many callers, each with a connection of its own and a call that does not end."""
+    request = wire.long_call(*wire.ENDLESS)
+    with ExitStack() as stack:
+        channels = [stack.enter_context(wire.bare_channel(target)) for _ in range(count)]
+        calls = [
+            wire.method(channel, "Execute").future(request, timeout=timeout) for channel in channels
+        ]
+        stack.callback(lambda: [call.cancel() for call in calls])
+        yield calls
+
+
+def in_flight(client: Client, count: int) -> None:
+    wire.until(lambda: client.server_info().calls_in_flight == count, f"{count} calls in flight")
+
+
+def test_a_call_is_refused_when_every_place_is_taken(target: str, client: Client) -> None:
+    with endless_calls(target, PLACES):
+        in_flight(client, PLACES)
+        with pytest.raises(QueueFullError) as caught:
+            client.run(kl_div_backward, ONES, ONES, ONES)
+    assert caught.value.details["setting"] == "queue_length"
+    assert caught.value.details["limit"] == str(QUEUE_LENGTH)
+    assert caught.value.retry_after is not None
+    assert caught.value.retry_after > 0
+
+
+def test_one_place_is_enough(target: str, client: Client) -> None:
+    with endless_calls(target, PLACES - 1):
+        in_flight(client, PLACES - 1)
+        assert client.run(kl_div_backward, ONES, ONES, ONES, reduction=2).tolist() == [-1, -1]
+
+
+def test_of_many_callers_at_once_exactly_those_without_a_place_are_refused(
+    target: str, client: Client
+) -> None:
+    extra = 9
+    with endless_calls(target, PLACES + extra) as calls:
+        wire.until(lambda: sum(call.done() for call in calls) == extra, "the others are refused")
+        in_flight(client, PLACES)
+        refused = [call for call in calls if call.done()]
+        assert {wire.reason_of(call.exception()) for call in refused} == {"QUEUE_FULL"}
+        assert len(refused) == extra
+    in_flight(client, 0)
+
+
+def test_health_listings_and_checks_are_answered_when_every_place_is_taken(
+    target: str, client: Client
+) -> None:
+    with endless_calls(target, PLACES), wire.bare_channel(target) as channel:
+        in_flight(client, PLACES)
+        health = health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(), timeout=wire.PATIENCE
+        )
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+        assert client.server_info().limits.queue_length == QUEUE_LENGTH
+        assert client.operators()
+        assert client.plan(kl_div_backward, ONES, ONES, ONES).workspace_bytes == 0
+
+
+def test_cancelled_calls_leave_waiting_and_running(target: str, client: Client) -> None:
+    with endless_calls(target, PLACES) as calls:
+        in_flight(client, PLACES)
+        for call in calls:
+            assert call.cancel()
+        in_flight(client, 0)
+    assert client.server_info().bytes_in_flight == 0
+
+
+def test_calls_past_their_deadline_leave_waiting_and_running(target: str, client: Client) -> None:
+    with endless_calls(target, PLACES, timeout=0.3) as calls:
+        codes = [call.exception(timeout=wire.PATIENCE).code() for call in calls]
+        in_flight(client, 0)
+    assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED] * PLACES
+    assert client.server_info().bytes_in_flight == 0
+
+
+def test_the_calls_of_a_caller_who_goes_away_are_dropped(target: str, client: Client) -> None:
+    with wire.bare_channel(target) as channel:
+        call = wire.method(channel, "Execute").future(wire.long_call(*wire.ENDLESS))
+        in_flight(client, 1)
+    assert call.exception(wire.PATIENCE).code() is grpc.StatusCode.CANCELLED
+    in_flight(client, 0)
+
+
+def test_the_clients_own_timeout_is_a_deadline_error(target: str, client: Client) -> None:
+    one = np.ones(1, np.float32)
+    with pytest.raises(DeadlineError, match="its (timeout|deadline)"):
+        client.options(timeout=0.2).run(
+            kl_div_backward, one, one, np.broadcast_to(one, wire.ENDLESS)
+        )
+    in_flight(client, 0)
+
+
+def test_the_server_ends_a_call_after_its_own_limit() -> None:
+    with (
+        running_server(wire.ENDLESS_LIMIT, "--call-timeout=0.2") as server,
+        npucall_client.connect(server.target) as client,
+    ):
+        one = np.ones(1, np.float32)
+        with pytest.raises(DeadlineError, match=r"less than 0\.2 s, the server's") as caught:
+            client.run(kl_div_backward, one, one, np.broadcast_to(one, wire.ENDLESS))
+        assert caught.value.details["setting"] == "call_timeout"
+        in_flight(client, 0)
+
+
+def test_small_calls_are_answered_while_large_ones_run(target: str, client: Client) -> None:
+    with endless_calls(target, PLACES - 1):
+        in_flight(client, PLACES - 1)
+        for _ in range(20):
+            client.run(kl_div_backward, ONES, ONES, ONES)

@@ -1,0 +1,129 @@
+"""Below the client: requests as bytes over a bare channel, and calls that do not end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SERVICE = "npucall.v1.OperatorService"
+METHODS = ("Execute", "Plan", "ListOperators", "GetOperator", "GetServerInfo")
+FLOAT = tensor_pb2.DATA_TYPE_FLOAT
+
+PATIENCE = 30.0
+"""Seconds after which a test gives up; none takes so long unless something is broken."""
+
+LANES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+"""Turns of a CPU server on this machine: one a core."""
+
+ENDLESS = (4096, 4096, 65536)
+"""2**40 elements: about 20 minutes. A server takes it with a memory limit of ENDLESS_LIMIT."""
+
+ENDLESS_LIMIT = "--memory-limit=16TiB"
+
+_POLL_SECONDS = 0.005
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for something that another thread or process does."""
+    never = threading.Event()
+    for _ in range(int(PATIENCE / _POLL_SECONDS)):
+        if condition():
+            return
+        never.wait(_POLL_SECONDS)
+    raise AssertionError(f"did not happen: {what}")
+
+
+@contextmanager
+def bare_channel(target: str, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
+    """A connection of its own, without retries."""
+    own = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+    with grpc.insecure_channel(target, [*own, *options]) as channel:
+        yield channel
+
+
+def method(channel: grpc.Channel, name: str) -> Any:
+    """A method from bytes to bytes."""
+    return channel.unary_unary(f"/{SERVICE}/{name}")
+
+
+def ask(channel: grpc.Channel, name: str, request: bytes) -> bytes:
+    answer: bytes = method(channel, name)(request, timeout=PATIENCE)
+    return answer
+
+
+def refusal(channel: grpc.Channel, name: str, request: bytes) -> str:
+    """The reason that the server gives for refusing a request; OK if it does not."""
+    try:
+        ask(channel, name, request)
+    except grpc.RpcError as error:
+        return reason_of(error)
+    return "OK"
+
+
+def reason_of(error: Any) -> str:
+    """What ErrorInfo says, read with google.rpc's classes; gRPC's own code where there is none."""
+    trailers = dict(error.trailing_metadata() or ())
+    status = Status.FromString(trailers.get("grpc-status-details-bin", b""))
+    info = ErrorInfo()
+    if not any(detail.Unpack(info) for detail in status.details):
+        return str(error.code().name)
+    return str(info.reason)
+
+
+def server_info(channel: grpc.Channel) -> pb.GetServerInfoResponse:
+    return pb.GetServerInfoResponse.FromString(ask(channel, "GetServerInfo", b""))
+
+
+def calls_in_flight(channel: grpc.Channel) -> int:
+    return server_info(channel).calls_in_flight
+
+
+def resident_bytes(process_id: int) -> int:
+    """What a process has in memory."""
+    pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes(process_id: int) -> int:
+    """The most that a process ever had in memory."""
+    status = Path(f"/proc/{process_id}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024  # in kB, which proc(5) means as KiB
+
+
+def tensor(name: str, *shape: int, stored: bool = True, **spec: Any) -> pb.Argument:
+    message = tensor_pb2.TensorSpec(dtype=spec.pop("dtype", FLOAT), shape=shape, **spec)
+    return pb.Argument(name=name, stored=stored, tensor=message)
+
+
+def request_of(operator: str, arguments: list[pb.Argument], *storage: bytes) -> bytes:
+    return pb.ExecuteRequest(
+        call=pb.Call(operator=operator, arguments=arguments),
+        storage=[tensor_pb2.Storage(data=data) for data in storage],
+    ).SerializeToString()
+
+
+def long_call(*shape: int) -> bytes:
+    """An Execute of a few bytes that computes as many elements as the shape has."""
+    strides = [0] * len(shape)
+    arguments = [
+        tensor("grad_output"),
+        tensor("self", 1, stored=False),
+        tensor("target", *shape, strides=strides, storage_shape=[1]),
+        pb.Argument(name="reduction", integer=2),
+    ]
+    one = b"\0\0\x80\x3f"  # 1.0
+    return request_of("aclnnKlDivBackward", arguments, one, one)

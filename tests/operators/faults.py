@@ -1,0 +1,130 @@
+"""Defects of an otherwise valid call, listed in the order in which an operator has to find them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from npucall.dtypes import FLOAT
+from npucall.errors import ArgumentMissingError, DTypeError, NpucallError, ShapeError
+from npucall.operators import CATALOGUE
+from npucall.operators.draft import Draft
+from npucall.operators.prepare import prepare
+from npucall.operators.spec import Call, Input, Output
+from npucall.products import product_of
+from npucall.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.dtypes import DType
+    from npucall.operators.spec import Operator
+
+NULL, INVALID = 161001, 161002
+SHAPE = (2, 3)
+NINE = (1,) * 8 + (3,)
+"""Nine dimensions that would broadcast with (2, 3) if they were allowed."""
+
+Answer = tuple[type[NpucallError], "int | None", tuple[str, ...]]
+"""Class, aclnn status and blamed parameters of an error."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row, or one tensor of a row, of a list of checks."""
+
+    changes: Mapping[str, Any]
+    """By argument: None, the value of an attribute, or fields of a tensor's spec."""
+    error: type[NpucallError]
+    blamed: tuple[str, ...]
+    status: int = INVALID
+
+    def __str__(self) -> str:
+        return f"{self.error.__name__} {'+'.join(self.changes)}"
+
+    @property
+    def answer(self) -> Answer:
+        return self.error, self.status, self.blamed
+
+
+def null(*names: str) -> list[Fault]:
+    """Each of them alone is a null pointer."""
+    return [Fault({name: None}, ArgumentMissingError, (name,), NULL) for name in names]
+
+
+def dtype(wrong: DType, *names: str) -> list[Fault]:
+    """Each of them alone has a dtype for which it is blamed."""
+    return [Fault({name: {"dtype": wrong}}, DTypeError, (name,)) for name in names]
+
+
+def shape(wrong: tuple[int, ...], *names: str) -> list[Fault]:
+    """Each of them alone has a shape for which it is blamed."""
+    return [Fault({name: {"shape": wrong}}, ShapeError, (name,)) for name in names]
+
+
+@dataclass(frozen=True)
+class Table:
+    """An operator's checks: what is wrong with a call, first things first."""
+
+    operator: Operator[..., Any]
+    attributes: Mapping[str, Any]
+    """Valid values."""
+    faults: Sequence[Fault]
+
+    def refusal(self, *faults: Fault, soc: str = "Ascend910B1") -> Answer | None:
+        """What a call with these faults and no other is answered; None if it passes."""
+        try:
+            prepare(self.call(*faults), product_of(soc), CATALOGUE)
+        except NpucallError as error:
+            return type(error), error.aclnn_status, error.parameters
+        return None
+
+    def call(self, *faults: Fault, left_out: tuple[str, ...] = ()) -> Call:
+        """All tensors FLOAT of shape (2, 3), but for the faults."""
+        tensors = [p for p in self.operator.parameters if isinstance(p, Input | Output)]
+        values: dict[str, Any] = {p.name: {"dtype": FLOAT, "shape": SHAPE} for p in tensors}
+        values |= self.attributes
+        for name, change in (item for fault in faults for item in fault.changes.items()):
+            values[name] = values[name] | change if isinstance(change, dict) else change
+        arguments = {
+            name: TensorSpec(**value) if isinstance(value, dict) else value
+            for name, value in values.items()
+            if name not in left_out
+        }
+        inputs = {p.name for p in self.operator.inputs}
+        stored = (n for n, a in arguments.items() if n in inputs and isinstance(a, TensorSpec))
+        return Call(self.operator, arguments, tuple(stored))
+
+    def pairs(self) -> list[tuple[Fault, Fault]]:
+        """Every two faults that fit into one call, in the order of the list."""
+        return [pair for pair in combinations(self.faults, 2) if _fit(*pair)]
+
+    def refusing(self) -> set[str]:
+        """The checks that are the first to refuse one of the faults."""
+        return {self._first(self.call(fault)) for fault in self.faults}
+
+    def may_refuse(self) -> set[str]:
+        """The checks that refuse anything; floats that passed a list always promote."""
+        refusing = {rule.description for rule in self.operator.checks if rule.status}
+        return {text for text in refusing if "promote" not in text}
+
+    def _first(self, call: Call) -> str:
+        draft = Draft(call, product_of("Ascend910B1"), CATALOGUE)
+        for rule in self.operator.checks:
+            try:
+                rule.check(draft)
+            except NpucallError:
+                return rule.description
+        return "none"
+
+
+def _fit(first: Fault, second: Fault) -> bool:
+    """Whether the answers differ, or name one tensor each, and no field is changed by both."""
+    if first.answer == second.answer and len(first.blamed) > 1:
+        return False
+    for name in first.changes.keys() & second.changes.keys():
+        one, other = first.changes[name], second.changes[name]
+        if not (isinstance(one, dict) and isinstance(other, dict)) or one.keys() & other.keys():
+            return False
+    return True

@@ -1,0 +1,181 @@
+"""aclnnLeakyReluBackward: prototype, values, and its checks in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.dtypes import (
+    BF16,
+    BOOL,
+    COMPLEX64,
+    DOUBLE,
+    DTYPES,
+    FLOAT,
+    FLOAT16,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+)
+from npucall.errors import AttributeValueError, DTypeError, ShapeError
+from npucall.operators.leaky_relu_backward import leaky_relu_backward
+from npucall.operators.spec import Scalar
+
+from .activations import FLOATS, LOCAL, short
+from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
+
+INF, NAN = np.inf, np.nan
+SLOPE = Scalar(DOUBLE, 0.1)
+BELOW_0 = Scalar(DOUBLE, -0.5)
+
+# operators.md 2.3, in order
+TABLE = Table(
+    leaky_relu_backward,
+    {"negative_slope": SLOPE, "self_is_result": False},
+    [
+        *null("grad_output", "self", "negative_slope", "out"),
+        *dtype(INT32, "grad_output", "self"),
+        Fault({"negative_slope": Scalar(COMPLEX64, 1)}, DTypeError, ("negative_slope",)),
+        *shape(NINE, "grad_output", "self"),
+        Fault({"grad_output": {"shape": (4, 3)}}, ShapeError, ("grad_output", "self")),
+        Fault({"self": {"shape": (4, 3)}}, ShapeError, ("grad_output", "self")),
+        *shape((3, 2), "out"),
+        Fault(
+            {"self_is_result": True, "negative_slope": BELOW_0},
+            AttributeValueError,
+            ("negative_slope", "self_is_result"),
+        ),
+        *dtype(INT64, "out"),
+    ],
+)
+# self, slope, grad_output, result
+CELLS = [
+    (2.0, 0.5, 3.0, 3.0),
+    (-2.0, 0.5, 3.0, 1.5),
+    (-2.0, -0.5, 3.0, -1.5),
+    (0.0, 0.5, 3.0, 1.5),
+    (-0.0, 0.5, 3.0, 1.5),
+    (NAN, 0.5, 3.0, 1.5),
+    (INF, 0.5, 3.0, 3.0),
+    (-INF, 0.5, 3.0, 1.5),
+    (2.0, 0.5, INF, INF),
+    (-2.0, 0.0, INF, NAN),
+    (2.0, NAN, 3.0, 3.0),
+    (-2.0, NAN, 3.0, NAN),
+    (-2.0, 0.5, NAN, NAN),
+]
+
+
+def gradient(g: Any, x: Any, slope: Any = 0.5, **more: Any) -> Any:
+    return LOCAL.run(leaky_relu_backward, g, x, slope, **more)
+
+
+def test_the_prototype_is_that_of_the_documents() -> None:
+    # cann-abi.md 6.2
+    assert leaky_relu_backward.prototype == (
+        "aclnnStatus aclnnLeakyReluBackwardGetWorkspaceSize("
+        "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* negativeSlope, "
+        "bool selfIsResult, aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);"
+    )
+
+
+@pytest.mark.parametrize("kind", [*FLOATS, np.float64], ids=short)
+@pytest.mark.parametrize(("x", "slope", "g", "expected"), CELLS)
+def test_each_element_is_what_the_formula_says(
+    kind: Any, x: float, slope: float, g: float, expected: float
+) -> None:
+    found = gradient(np.array([1, g, 1], kind), np.array([1, x, 1], kind), slope)
+    np.testing.assert_array_equal(found.astype(np.float64), [1, expected, 1])
+
+
+@pytest.mark.parametrize("kind", [FLOAT, FLOAT16, DOUBLE, BF16], ids=str)
+def test_the_slope_is_used_as_a_float32_whatever_its_dtype_is(kind: Any) -> None:
+    slope = Scalar(kind, float(kind.numpy.type(0.1)))
+    ones = np.ones(1)
+    expected = float(np.float32(slope.value))  # 0.1 as that dtype, then as float32
+    assert gradient(ones, -ones, slope) == [expected]
+
+
+@pytest.mark.parametrize("kind", [INT8, INT16, INT32, INT64, UINT8, BOOL], ids=str)
+def test_the_slope_may_be_an_integer(kind: Any) -> None:
+    ones = np.ones(1, np.float16)
+    assert gradient(ones * 3, -ones, Scalar(kind, 1)) == [3]
+
+
+@pytest.mark.parametrize(
+    ("soc", "more"), [("Ascend910B1", {BF16}), ("Ascend310P3", set()), ("Ascend310B1", set())]
+)
+def test_the_slope_may_be_bf16_where_the_product_has_it(soc: str, more: set[Any]) -> None:
+    faults = {
+        kind: Fault({"negative_slope": Scalar(kind, 0)}, DTypeError, ("negative_slope",))
+        for kind in DTYPES
+    }
+    taken = {kind for kind, fault in faults.items() if TABLE.refusal(fault, soc=soc) is None}
+    assert taken == {FLOAT, FLOAT16, DOUBLE, INT8, INT16, INT32, INT64, UINT8, BOOL} | more
+
+
+def test_inputs_broadcast_and_promote() -> None:
+    g = np.array([[1], [2]], np.float16)
+    found = gradient(g, np.array([-1, 1, -1], np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, [[0.5, 1, 0.5], [1, 2, 1]])
+
+
+@pytest.mark.parametrize("kind", [*FLOATS, np.float64, np.complex64], ids=short)
+def test_the_result_is_cast_to_the_dtype_of_the_output(kind: Any) -> None:
+    out = np.zeros(2, kind)
+    x = np.array([-1, 1], np.float32)
+    LOCAL.options(outputs={"out": out}).run(leaky_relu_backward, x, x, 0.5)
+    np.testing.assert_array_equal(out, np.array([-0.5, 1], kind))
+
+
+@pytest.mark.parametrize(
+    ("slope", "is_result", "refused"),
+    [
+        (-0.5, False, False),
+        (0.0, True, False),
+        (-0.0, True, False),
+        (NAN, True, False),
+        (-1e-60, True, False),  # 0 as a float32
+        (-1e-30, True, True),
+        (-INF, True, True),
+    ],
+)
+def test_a_slope_below_0_is_refused_for_a_result_only(
+    slope: float, is_result: bool, refused: bool
+) -> None:
+    changes = {"negative_slope": Scalar(DOUBLE, slope), "self_is_result": is_result}
+    blamed = ("negative_slope", "self_is_result")
+    answer = (AttributeValueError, INVALID, blamed) if refused else None
+    assert TABLE.refusal(Fault(changes, AttributeValueError, blamed)) == answer
+
+
+def test_self_is_result_changes_no_number() -> None:
+    x = np.linspace(-2, 2, 9, dtype=np.float32)
+    np.testing.assert_array_equal(
+        gradient(x, x, self_is_result=True), gradient(x, x, self_is_result=False)
+    )
+
+
+def test_an_empty_gradient_beside_one_element_gives_an_empty_output() -> None:
+    assert gradient(np.ones((0, 3), np.float32), np.ones((1, 1), np.float32)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
+def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
+    assert TABLE.refusal(fault) == fault.answer
+
+
+@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
+def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
+    first: Fault, second: Fault
+) -> None:
+    assert TABLE.refusal(first, second) == first.answer
+
+
+def test_the_table_has_a_defect_for_every_check() -> None:
+    assert TABLE.refusing() == TABLE.may_refuse()
