@@ -14,6 +14,9 @@ from npucall.operators.prepare import prepare
 from npucall.operators.spec import Attribute, Call, Input, c_name
 from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
+from npucall_client.conformance.calls import call_of
+from npucall_client.conformance.maker import Maker
+from npucall_client.conformance.statements import statements
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 SAMPLE = [[2, 3], [5, 8]]
 """What the vendor's sample programs call the operators with, for every tensor."""
+FOUNDING = ("aclnnKlDivBackward", "aclnnKlDivTargetBackward", "aclnnL1LossBackward")
+"""Those that have a sample program; the others' examples are drawn."""
 
 
 DOCUMENTS = (
@@ -148,15 +153,53 @@ def _rule(number: int, rule: Rule) -> tuple[str, ...]:
 
 
 def _example(operator: Operator[Any, Any]) -> str:
-    """The sample programs' call, in float64, so that every machine prints the same digits."""
-    tensor = np.array(SAMPLE, np.float64)
-    numbers = {"reduction": 0} if "reduction" in operator.by_name else {}
-    tensors = {parameter.name: tensor for parameter in operator.inputs}
-    words = f"With {SAMPLE} for every input" + "".join(f" and {k} {v}" for k, v in numbers.items())
-    try:
-        result = compute(operator, **tensors, **numbers)
-    except NpucallError as error:
-        return f"{words}: refused, {error}."
-    (output,) = operator.outputs
-    rows = (" ".join(f"{value + 0.0:14.8f}" for value in row) for row in result)
-    return f"{words}, `{output.name}` is:\n\n" + "\n".join(f"    {row}" for row in rows)
+    """A small call, in float64, so that every machine prints the same digits."""
+    arguments = _sample(operator) if operator.name in FOUNDING else _drawn(operator)
+    if arguments is None:
+        return "None yet."
+    result = compute(operator, **arguments)
+    values = result if isinstance(result, tuple) else (result,)
+    given = [_assigned(name, value, 2) for name, value in arguments.items()]
+    gives = [_assigned(p.name, v, 8) for p, v in zip(operator.outputs, values, strict=True)]
+    return "\n".join(["With", "", *given, "", "it gives", "", *gives])
+
+
+def _sample(operator: Operator[Any, Any]) -> dict[str, Any]:
+    """The sample program's call."""
+    tensors = {parameter.name: np.array(SAMPLE, np.float64) for parameter in operator.inputs}
+    return {**tensors, "reduction": 0}
+
+
+def _drawn(operator: Operator[Any, Any]) -> dict[str, Any] | None:
+    """A call of the conformance suite, its numbers cut to two decimals."""
+    for statement in statements():
+        if (statement.operator, statement.variant) == (operator.name, operator.variant):
+            case = Maker(statement, "grid").case(statement.dtypes[0])
+            given = call_of(case, seed=0).given
+            values = {p.name: given.values.get(p.name) for p in operator.parameters}
+            own = {each.name: each.dtypes for each in statement.inputs}
+            return {
+                name: _plain(value, given.dtypes[name] if own.get(name) else None)
+                for name, value in values.items()
+                if value is not None
+            }
+    return None
+
+
+def _plain(value: Any, dtype: DType | None) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return np.round(value, 2) + 0.0 if dtype is None else value.astype(dtype.numpy)
+
+
+def _assigned(name: str, value: Any, decimals: int) -> str:
+    """``name = value`` as an indented block; a zero has no sign, which machines differ in."""
+    text = repr(value)
+    if isinstance(value, np.ndarray):
+        clean = value + 0 if value.dtype.kind in "fc" else value
+        text = np.array2string(
+            clean, separator=", ", precision=decimals, suppress_small=False, max_line_width=90
+        )
+    first, *rest = f"{name} = {text}".splitlines()
+    indent = " " * (4 + len(name) + 3)
+    return "\n".join([f"    {first}", *(indent + line for line in rest)])
