@@ -31,6 +31,8 @@ _STORAGE_PADDING, _STORAGE_DATA = 1, 15
 _MAX_LENGTH = 2**31 - 1
 _MAX_TAG = 2**32 - 1
 _MAX_DEPTH = 100
+_MAX_FIELDS = 4096
+"""In a message, a storage or an unknown group: what bounds the time that hostile bytes can take."""
 # Most bytes of a number on the wire: of 64 bits, or of 32 for a tag or a length.
 _NUMBER_BYTES, _SHORT_NUMBER_BYTES = 10, 5
 
@@ -163,7 +165,9 @@ def _fields(
     message: bytes, position: int, end: int, depth: int = 0
 ) -> Iterator[tuple[int, int, int]]:
     """Number, start and end of every field of bytes; all others are passed over."""
-    while position < end:
+    for _ in range(_MAX_FIELDS):
+        if position >= end:
+            return
         tag, position = _tag(message, position, end)
         if tag & 7 == _LENGTH:
             length, position = _varint(message, position, end, _SHORT_NUMBER_BYTES)
@@ -171,11 +175,15 @@ def _fields(
                 raise _Malformed("a field that is longer than what holds it")
             yield tag >> 3, position, position + length
             position += length
+        elif tag & 7 == _START_GROUP:
+            position = _skip_group(message, position, end, tag, depth)
         else:
-            position = _skip(message, position, end, tag, depth)
+            position = _skip(message, position, end, tag)
+    if position < end:
+        raise _Malformed(f"more than {_MAX_FIELDS} fields")
 
 
-def _skip(message: bytes, position: int, end: int, tag: int, depth: int) -> int:
+def _skip(message: bytes, position: int, end: int, tag: int) -> int:
     """The position behind a field that is not wanted."""
     wire_type = tag & 7
     if wire_type == _VARINT:
@@ -183,15 +191,28 @@ def _skip(message: bytes, position: int, end: int, tag: int, depth: int) -> int:
     if wire_type == _LENGTH:
         length, position = _varint(message, position, end, _SHORT_NUMBER_BYTES)
         return _within(position + length, end)
-    if wire_type == _START_GROUP and depth < _MAX_DEPTH:
-        while True:
-            inner, position = _tag(message, position, end)
-            if inner & 7 == _END_GROUP and inner >> 3 == tag >> 3:
-                return position
-            position = _skip(message, position, end, inner, depth + 1)
     if wire_type in _FIXED_SIZES:
         return _within(position + _FIXED_SIZES[wire_type], end)
     raise _Malformed(f"wire type {wire_type} out of place")
+
+
+def _skip_group(message: bytes, position: int, end: int, tag: int, depth: int) -> int:
+    """The position behind a group and all groups in it."""
+    opened = [tag >> 3]
+    for _ in range(_MAX_FIELDS):
+        if depth + len(opened) > _MAX_DEPTH:
+            raise _Malformed("groups too deep")
+        inner, position = _tag(message, position, end)
+        if inner & 7 == _START_GROUP:
+            opened.append(inner >> 3)
+        elif inner & 7 == _END_GROUP:
+            if opened.pop() != inner >> 3:
+                raise _Malformed("a group that another one ends")
+            if not opened:
+                return position
+        else:
+            position = _skip(message, position, end, inner)
+    raise _Malformed(f"more than {_MAX_FIELDS} fields")
 
 
 def _within(position: int, end: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -92,13 +93,15 @@ class Server:
         methods = service.methods()
         server.add_generic_rpc_handlers((handling.service(operators.NAME, methods),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection(
-            (operators.NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-        )
+        if settings.reflection:
+            names = (operators.NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
         return server
 
     def _bind(self) -> str:
         listen = self._settings.listen
+        if listen.startswith("unix:") and _answers(listen.removeprefix("unix:")):
+            raise BindError(f"listen: expected a free address, found a server at {listen}")
         try:
             port = self._grpc.add_insecure_port(listen)
         except RuntimeError as error:
@@ -106,3 +109,13 @@ class Server:
         if listen.startswith("unix:"):
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
+
+
+def _answers(path: str) -> bool:
+    """Whether somebody listens on a Unix socket; gRPC would take it over without a word."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True

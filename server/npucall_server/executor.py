@@ -12,7 +12,6 @@ from npucall.errors import (
     CancelledError,
     DeadlineError,
     DrainingError,
-    OutOfMemoryError,
     QueueFullError,
     TooLargeError,
 )
@@ -80,18 +79,11 @@ class Executor:
         with self._admitted(call):
             turn = _Turn(self._turns, caller, self.limits.call_timeout)
             start = time.perf_counter_ns()
-            try:
-                outputs = self.device.run(call, storages, turn)
-            except MemoryError as error:
-                raise OutOfMemoryError(
-                    f"memory: expected {call.bytes_in_flight} bytes for this call, found less; "
-                    "a lower memory_limit makes the server refuse before it comes to this",
-                    phase="run",
-                    setting="memory_limit",
-                ) from error
+            outputs = self.device.run(call, storages, turn)
             spent = time.perf_counter_ns() - start
-        self._usual_seconds += (spent / 1e9 - self._usual_seconds) / 16
-        return Result(outputs, turn.waited_ns, spent - turn.waited_ns)
+        ran = spent - turn.waited_ns
+        self._usual_seconds += (ran / 1e9 - self._usual_seconds) / 16
+        return Result(outputs, turn.waited_ns, ran)
 
     def plan(self, call: Prepared) -> int:
         """Bytes of workspace that a call needs. Raises TooLargeError where ``run`` would."""

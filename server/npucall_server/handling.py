@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import grpc
 
 from npucall import status
-from npucall.errors import InternalError, NpucallError
+from npucall.errors import InternalError, NpucallError, OutOfMemoryError
 from npucall_server.log import Record
 
 if TYPE_CHECKING:
@@ -55,6 +55,14 @@ class Handling:
                 record.response_bytes = len(response)
             except NpucallError as error:
                 self._refuse(error, record, context)
+            except MemoryError:
+                short = OutOfMemoryError(
+                    "memory: expected enough for this call and its response, found less; a lower "
+                    "memory_limit makes the server refuse before it comes to this",
+                    phase="run",
+                    setting="memory_limit",
+                )
+                self._refuse(short, record, context)
             except Exception:  # noqa: BLE001  # the one place where a bug becomes an answer
                 record.traceback = traceback.format_exc()
                 bug = InternalError("server: a bug; its log says more under the request id")

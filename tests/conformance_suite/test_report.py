@@ -1,19 +1,12 @@
-"""The plain data of a run: tallies, and what can be read of the files."""
+"""The plain data of a run and its tallies."""
 
 from __future__ import annotations
 
-import json
 import math
-from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from npucall_client.conformance.report import Outcome, Report, Server, Sided, Status
-from npucall_client.conformance.reports import json_file, junit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVER = Server("local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",))
 
@@ -79,24 +72,3 @@ def test_contradictions_come_by_their_number() -> None:
 
     found = report(sided("a/documents/1", 7), sided("a/documents/2", 2)).contradictions()
     assert [each.case for each in found] == ["a/documents/2", "a/documents/1"]
-
-
-def test_json_is_strict_json_with_everything(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    json_file.write(MIXED, path)
-    data = json.loads(path.read_text(), parse_constant=pytest.fail)
-    assert data["outcomes"][2]["ulp"] == "inf"
-    assert data["server"]["target"] == "local:"
-    assert data["total"]["passed"] == 2
-    assert data["passed"] is False
-
-
-def test_junit_has_a_test_case_of_each_outcome(tmp_path: Path) -> None:
-    path = tmp_path / "report.xml"
-    junit.write(MIXED, path)
-    root = ET.parse(path).getroot()
-    assert {suite.get("name"): suite.get("tests") for suite in root} == {"a": "3", "b": "1"}
-    (failure,) = root.iter("failure")
-    assert failure.text == "out: wrong"
-    assert len(list(root.iter("skipped"))) == 1
-    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("4", "1", "1")

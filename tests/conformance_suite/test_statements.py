@@ -80,7 +80,7 @@ def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
 def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
     for case in cases(statement, "grid"):
         for name, truth in expected(statement, call_of(case, seed=3)).items():
-            assert abs(truth.value[truth.value == truth.value]).sum() > 0, (case.id, name)  # noqa: PLR0124
+            assert abs(truth.value[truth.value == truth.value]).sum() > 0, (case.id, name)
 
 
 @EACH

@@ -1,4 +1,7 @@
-"""The profiles of operators.md 3.2 on arrays made by hand. Around 1 an ulp is 2^-23, 2^-10, 2^-7."""
+"""The profiles of operators.md 3.2 on arrays made by hand.
+
+At 1 an ulp of FLOAT is 2^-23, of FLOAT16 2^-10, of BF16 2^-7.
+"""
 
 from __future__ import annotations
 
@@ -105,12 +108,19 @@ def test_strict_judges_by_the_size_of_terms_that_cancel() -> None:
 def test_strict_allows_double_less_where_the_kernel_is_double() -> None:
     assert verdict("cpu-strict", 1 + 32 * 2.0**-53, 1.0, dtype=DOUBLE, kernel=DOUBLE).passed
     assert not verdict("cpu-strict", 1 + 2.0**-24, 1.0, dtype=DOUBLE, kernel=DOUBLE).passed
-    assert verdict("cpu-strict", 1 + 2.0**-24, 1.0, dtype=DOUBLE, kernel=FLOAT).passed
+    assert verdict("cpu-strict", 1 + 2.0**-23, 1.0, dtype=DOUBLE, kernel=FLOAT).passed
 
 
 def test_strict_allows_a_float16_kernel_an_ulp_of_float16_in_a_float_output() -> None:
     assert verdict("cpu-strict", 1 + 2.0**-10, 1.0, kernel=FLOAT16).passed
     assert not verdict("cpu-strict", 1 + 2.0**-10, 1.0, kernel=FLOAT).passed
+
+
+def test_strict_wants_the_rounding_of_a_narrower_kernel_to_show() -> None:
+    # 1 + 2^-12 is right to less than an ulp of FLOAT16, but no FLOAT16.
+    assert not verdict("cpu-strict", 1 + 2.0**-12, 1 + 2.0**-12, kernel=FLOAT16).passed
+    assert verdict("cpu-strict", 1.0, 1 + 2.0**-12, kernel=FLOAT16).passed
+    assert verdict("cann-standard", 1 + 2.0**-12, 1 + 2.0**-12, kernel=FLOAT16).passed
 
 
 def test_strict_allows_a_float16_kernel_another_ulp_for_each_summed_element() -> None:

@@ -137,6 +137,16 @@ def test_empty_tensors_give_an_empty_output(activation: Activation, shape: tuple
     assert (found.shape, found.dtype) == (shape, np.float16)
 
 
+@each
+@pytest.mark.parametrize(("shape", "done"), [((0, 3), True), ((2, 3), False), ((), False)])
+def test_the_checks_end_where_the_tensors_are_empty(
+    activation: Activation, shape: tuple[int, ...], done: bool
+) -> None:
+    tensors = {p.name: TensorSpec(FLOAT, shape) for p in activation.operator.inputs}
+    call = Call(activation.operator, {**tensors, **activation.attributes}, tuple(tensors))
+    assert prepare(call, A2, CATALOGUE).done is done
+
+
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.soc)
 @each
 def test_products_take_the_dtypes_of_the_documents(

@@ -22,8 +22,11 @@ from npucall.dtypes import (
     UINT8,
 )
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
+from npucall.operators import CATALOGUE
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
+from npucall.operators.prepare import prepare
 from npucall.operators.spec import Scalar
+from npucall.products import product_of
 
 from .activations import FLOATS, LOCAL, short
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
@@ -161,8 +164,17 @@ def test_self_is_result_changes_no_number() -> None:
     )
 
 
-def test_an_empty_gradient_beside_one_element_gives_an_empty_output() -> None:
-    assert gradient(np.ones((0, 3), np.float32), np.ones((1, 1), np.float32)).shape == (0, 3)
+@pytest.mark.parametrize(
+    ("empty", "other", "done"), [("self", "grad_output", True), ("grad_output", "self", False)]
+)
+def test_only_an_empty_self_ends_the_checks_but_the_output_is_empty_either_way(
+    empty: str, other: str, done: bool
+) -> None:
+    changes = {empty: {"shape": (0, 3)}, other: {"shape": (1, 3)}, "out": {"shape": (0, 3)}}
+    call = TABLE.call(Fault(changes, ShapeError, ()))
+    assert prepare(call, product_of("Ascend910B1"), CATALOGUE).done is done
+    arrays = {empty: np.ones((0, 3)), other: np.ones((1, 3))}
+    assert LOCAL.run(leaky_relu_backward, **arrays, negative_slope=1).shape == (0, 3)
 
 
 @pytest.mark.parametrize("fault", TABLE.faults, ids=str)

@@ -198,4 +198,4 @@ def test_the_table_has_a_defect_for_every_check_that_refuses_on_an_atlas_a2() ->
     elsewhere = {
         "output and grad_output not BF16 where the product has none",
     }
-    assert TABLE.refusing() == TABLE.may_refuse() - elsewhere
+    assert TABLE.refusing() >= TABLE.may_refuse() - elsewhere

@@ -23,7 +23,7 @@ def numbers() -> Any:
 def test_the_distribution_is_that_of_erfc_with_the_digits_of_float64() -> None:
     x = numbers()
     found, _ = normal_distribution(x)
-    # erfc's own argument is off by 2 * 2^-53, which costs x^2 times that where it falls as e^(-x^2/2)
+    # erfc's own argument is off by 2 * 2^-53, which below 0 costs x^2 times that
     expected = np.array([math.erfc(-v / math.sqrt(2)) / 2 for v in map(float, x)])
     error = np.abs(found - expected) / expected
     assert (error <= 2.0**-53 * (6 + np.where(x < 0, 2 * x.astype(np.float64) ** 2, 0))).all()

@@ -217,4 +217,4 @@ def test_the_table_has_a_defect_for_every_check_that_refuses_on_an_atlas_a2() ->
         "dtypes of grad_output and output promote to one",
         "dtype of promotion is one that the product takes",
     }
-    assert TABLE.refusing() == TABLE.may_refuse() - elsewhere
+    assert TABLE.refusing() >= TABLE.may_refuse() - elsewhere

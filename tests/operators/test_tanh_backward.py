@@ -163,4 +163,4 @@ def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
 
 
 def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() == TABLE.may_refuse()
+    assert TABLE.refusing() >= TABLE.may_refuse()

@@ -214,4 +214,4 @@ def test_the_table_has_a_defect_for_every_check_that_refuses_on_an_atlas_a2() ->
         "grad_output: another dtype than INT64, unless threshold is 0",
         "self: another dtype than INT64, unless threshold is 0",
     }
-    assert TABLE.refusing() == TABLE.may_refuse() - elsewhere
+    assert TABLE.refusing() >= TABLE.may_refuse() - elsewhere

@@ -145,7 +145,7 @@ def test_groups_nest_as_deep_as_the_class_lets_them(prefix: bytes, depth: int) -
     if accepted:
         split_request(message)
     else:
-        with pytest.raises(MessageError, match="wire type 3 out of place"):
+        with pytest.raises(MessageError, match="groups too deep"):
             split_request(message)
 
 
@@ -163,3 +163,13 @@ def _accepts(message: bytes) -> bool:
     except DecodeError:
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"\x22\x00" * 4097, b"\x12\x00" * 4097, b"\x2b" + b"\x30\x00" * 4097 + b"\x2c"],
+    ids=["unknown fields", "storages", "a group"],
+)
+def test_more_fields_than_any_call_has_are_refused(message: bytes) -> None:
+    with pytest.raises(MessageError):
+        split_request(message)

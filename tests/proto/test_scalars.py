@@ -250,7 +250,8 @@ def test_an_absent_value_is_found_before_a_null_pointer() -> None:
 
 
 def test_a_complex_scalar_is_no_null_pointer() -> None:
-    arguments = {"x": None, **PLAIN, "scalar": Scalar(COMPLEX64, 1 + 1j)}  # type: ignore[arg-type]
+    scalar = Scalar(COMPLEX64, 1 + 1j)  # type: ignore[arg-type]
+    arguments = {"x": X, **PLAIN, "scalar": scalar, "array": None}
     with pytest.raises(ArgumentMissingError) as caught:
-        prepare(Call(every_kind, arguments), A2, CATALOGUE)
-    assert caught.value.parameter == "x"
+        prepare(Call(every_kind, arguments, ("x",)), A2, CATALOGUE)
+    assert caught.value.parameter == "array"  # which is looked at behind scalar

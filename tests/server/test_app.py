@@ -119,3 +119,15 @@ def test_draining_and_stopping_are_logged() -> None:
         log = server.log.read_text()
     assert '"event": "draining", "calls": 0' in log
     assert '"event": "stopped", "finished": true' in log
+
+
+def test_a_unix_socket_in_use_is_not_taken_over(socket_folder: Path) -> None:
+    target = f"unix:{socket_folder}/used.sock"
+    with running_server(listen=target):
+        with (
+            pytest.raises(RuntimeError, match="found a server at unix:"),
+            running_server(listen=target),
+        ):
+            pass
+        with npucall_client.connect(target) as client:
+            assert client.server_info().server.device == "cpu"

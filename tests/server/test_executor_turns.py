@@ -12,7 +12,6 @@ from npucall.errors import (
     CancelledError,
     DeadlineError,
     DeviceError,
-    OutOfMemoryError,
 )
 
 from .scripted import (
@@ -234,18 +233,6 @@ def test_everything_is_counted_back_whatever_the_device_raises(
     subject = executor(ScriptedDevice(run))
     with pytest.raises(type(fault)):
         subject.run(CALL, {}, ScriptedCaller())
-    assert is_at_rest(subject)
-
-
-def test_memory_that_cannot_be_had_is_an_error_of_the_contract() -> None:
-    def run(turn: Turn) -> None:
-        with turn():
-            raise MemoryError
-
-    subject = executor(ScriptedDevice(run))
-    with pytest.raises(OutOfMemoryError) as caught:
-        subject.run(CALL, {}, ScriptedCaller())
-    assert caught.value.details == {"phase": "run", "setting": "memory_limit"}
     assert is_at_rest(subject)
 
 

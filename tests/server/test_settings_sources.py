@@ -95,6 +95,7 @@ OTHERS: dict[str, Any] = {
     "drain_timeout": 0.0,
     "log_calls": "errors",
     "slow_call": 1e9,
+    "reflection": False,
 }
 
 

@@ -62,7 +62,7 @@ def test_a_bad_value_gives_one_line_that_names_it(
     [
         ("queue_length = 'many'\n", "queue_length: "),
         ("queue-length = 1\n", "queue-length: Extra inputs are not permitted"),
-        ("queue_length = \n", "Invalid value (at line 1, column 16)"),
+        ("queue_length = \n", "config: expected TOML in "),
     ],
 )
 def test_a_bad_file_gives_one_line(
@@ -116,7 +116,6 @@ OPEN = [
     "localhost.example.org:50051",
     "127.0.0.1.example.org:50051",
     "dns:example.org:50051",
-    "unix-abstract:npucall",
     "vsock:2:50051",
 ]
 
@@ -134,6 +133,11 @@ def test_any_other_address_needs_insecure_bind(
     assert not is_loopback(address)
     assert "--insecure-bind" in refusal(capsys, "--listen", address)
     assert ServerSettings(listen=address, insecure_bind=True).listen == address
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "", "unix-abstract:npucall", "a:b"])
+def test_an_address_has_a_port_or_a_path(capsys: pytest.CaptureFixture[str], address: str) -> None:
+    assert refusal(capsys, "--listen", address).startswith("listen: expected HOST:PORT")
 
 
 @pytest.mark.parametrize(("name", "field"), ServerSettings.model_fields.items())

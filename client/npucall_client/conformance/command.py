@@ -16,7 +16,7 @@ from npucall_client.conformance import bundle
 from npucall_client.conformance.cases import BLOCKS, dtype_named
 from npucall_client.conformance.report import Report
 from npucall_client.conformance.runner import Evidence, Judged, Runner, default_profile, judged
-from npucall_client.conformance.select import Selection, count, select
+from npucall_client.conformance.select import Selection, select
 from npucall_client.conformance.statements import statements
 from npucall_client.conformance.tolerance import PROFILES
 
@@ -74,8 +74,11 @@ def conform(  # noqa: PLR0913  # options of a command
 ) -> None:
     """Judges a server's operators by independent statements; exit code 1 if a case fails."""
     chosen = _selection(case, operator, dtype, block, quick=quick)
+    cases = list(select(statements(), chosen))
+    if not cases:
+        raise ValueError("case: expected filters that leave a case, found none; see --list")
     if list_:
-        for each in select(statements(), chosen):
+        for each in cases:
             print(each.id)
         return
     with ExitStack() as stack:
@@ -87,9 +90,8 @@ def conform(  # noqa: PLR0913  # options of a command
             on_failure=_saver(save, report) if save else None,
         )  # fmt: skip
         start = time.monotonic()
-        outcomes = runner.run(select(statements(), chosen))
-        total = count(statements(), chosen)
-        report.outcomes.extend(import_module(f"{_REPORTS}.table").progress(outcomes, total))
+        outcomes = runner.run(cases)
+        report.outcomes.extend(import_module(f"{_REPORTS}.table").progress(outcomes, len(cases)))
         report.seconds = time.monotonic() - start
     for name, path in {"json_file": json, "junit": junit, "html": html}.items():
         if path is not None:
@@ -126,16 +128,13 @@ def _selection(
     for name in block or ():
         if name not in BLOCKS:
             raise ValueError(f"block: expected one of {', '.join(BLOCKS)}, found {name!r}")
-    selection = Selection(
+    return Selection(
         tuple(case or ()),
         tuple(operator or ()),
         tuple(map(dtype_named, dtype or ())),
         tuple(block or ()),
         quick,
     )
-    if not any(True for _ in select(statements(), selection)):
-        raise ValueError("case: expected filters that leave a case, found none; see --list")
-    return selection
 
 
 def _judged(stack: ExitStack, target: str | None) -> Judged:

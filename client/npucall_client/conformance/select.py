@@ -44,11 +44,6 @@ def select(statements: Iterable[Statement], selection: Selection) -> Iterator[Ca
                 yield from _filtered(cases_of(statement, block), block, selection)
 
 
-def count(statements: Iterable[Statement], selection: Selection) -> int:
-    """How many there are."""
-    return sum(1 for _ in select(statements, selection))
-
-
 def _wanted(statement: Statement, selection: Selection) -> bool:
     names = {statement.operator.lower(), statement.title.lower()}
     names |= {name.removeprefix("aclnn") for name in names}

@@ -49,8 +49,10 @@ def _bool(given: Any) -> bool | None:
 
 
 def _int64(given: Any) -> int | None:
+    if isinstance(given, np.bool_):  # older versions of NumPy would count with it
+        return None
     number = operator.index(given)
-    return None if isinstance(number, bool) or number not in _INT64 else int(number)
+    return number if number in _INT64 else None
 
 
 def _float(given: Any) -> float | None:

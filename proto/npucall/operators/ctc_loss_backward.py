@@ -162,8 +162,7 @@ def small_enough_for_short_floats(draft: Draft) -> bool:
             "targets",
             "target_lengths",
             holds=lambda draft: (
-                matrix(draft)
-                or draft.shape("targets") == (sum(draft.attribute("target_lengths")),)
+                matrix(draft) or draft.shape("targets") == (sum(draft.attribute("target_lengths")),)
             ),
             found=lambda draft: (
                 f"shape {draft.shape('targets')} beside {sum(draft.attribute('target_lengths'))}"
@@ -241,7 +240,7 @@ def ctc_loss_backward(
         through = np.where(inside, forward[:, step, : states.shape[1]] + backward, -np.inf)
         np.logaddexp.at(paths[step], (everyone, states), through)
     loss = np.reshape(neg_log_likelihood, (items, 1)).astype(np.float64)
-    gradient = np.reshape(grad_out, (items, 1)) * (np.exp(wide) - np.exp(paths - wide + loss))
+    gradient = np.reshape(grad_out, (items, 1)) * (np.exp(wide) - np.exp(paths + loss - wide))
     without = np.arange(steps)[:, np.newaxis, np.newaxis] > ends
     if zero_infinity:
         without = without | (loss == np.inf)

@@ -32,9 +32,7 @@ def weight_gradient(draft: Draft) -> Shape:
     Input("self", "what went into the forward operator; its channels are dimension 1"),
     Input("weight", "slope below 0: one element, or one for each channel"),
     Output("grad_input", "gradient with respect to self", shape="self", dtype="self"),
-    Output(
-        "grad_weight", "gradient with respect to weight", shape="weight_gradient", dtype="self"
-    ),
+    Output("grad_weight", "gradient with respect to weight", shape="weight_gradient", dtype="self"),
     products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS, ASCEND_910: HALF_AND_SINGLE},
     legacy={ASCEND_310P: HALF_AND_SINGLE, ASCEND_310B: HALF_AND_SINGLE},
     checks=(

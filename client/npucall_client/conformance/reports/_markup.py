@@ -1,4 +1,4 @@
-"""Builds HTML and SVG from elements. Plain text is escaped on its way in; there is no other way in."""
+"""Builds HTML and SVG from elements. All text is escaped on its way in; there is no other way."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class Markup(str):
 
 
 Child: TypeAlias = "Markup | str | float | None"
+Value: TypeAlias = "str | float | bool | None"
 
 
-def tag(element: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
+def tag(element: str, /, *children: Child, **attributes: Value) -> Markup:
     """An element. ``class_`` is the attribute class, ``stroke_width`` is stroke-width.
 
     Attributes that are None or False are left out; children that are None likewise.
@@ -46,7 +47,7 @@ def _name(key: str) -> str:
     return key.rstrip("_").replace("_", "-")
 
 
-def _escaped(value: Child | bool) -> str:
+def _escaped(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return escape(clean(str(value)))

@@ -42,7 +42,7 @@ def strips(rows: Sequence[Strip]) -> Markup:
     tops = list(_tops(rows))
     bottom = (tops[-1] if tops else _TOP) + _ROW + 4
     height = bottom + 24
-    lines = [_line(row, top, first=_starts(rows, i)) for i, (row, top) in enumerate(zip(rows, tops))]
+    lines = [_line(rows[i], top, first=_starts(rows, i)) for i, top in enumerate(tops)]
     limit = _x(1.0)
     return tag(
         "svg",

@@ -1,7 +1,7 @@
 """The page's style sheet: light and dark, wide and narrow, screen and paper."""
 
-# Passed and failed are blue-green and vermilion, which colour-blind readers tell apart; neither says
-# anything that numbers or words do not say as well.
+# Passed and failed are blue-green and vermilion, which colour-blind readers tell apart, and say
+# nothing that numbers or words do not say as well.
 STYLE = """
 :root {
   color-scheme: light dark;
@@ -27,8 +27,8 @@ h2 { font-size: 18px; margin: 0 0 4px; }
 p { margin: 0 0 12px; }
 .soft, .note { color: var(--soft); }
 .note { font-size: 13px; max-width: 86ch; }
-code, .mono { font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-code { overflow-wrap: anywhere; }
+code { overflow-wrap: anywhere;
+  font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .kicker { font-size: 12px; letter-spacing: .08em; text-transform: uppercase; color: var(--soft); }
 header { border-left: 6px solid var(--good); padding: 4px 0 4px 18px; margin-bottom: 20px; }
 header.failed { border-color: var(--bad); }
@@ -44,13 +44,16 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .figure b { display: block; font-size: 24px; line-height: 1.2; font-weight: 650;
   font-variant-numeric: tabular-nums; }
 .figure span { color: var(--soft); font-size: 13px; }
-.figure.bad b { color: var(--bad-ink); }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(320px, 1fr)); gap: 8px 40px; }
-dl { display: grid; grid-template-columns: 9.5em 1fr; gap: 3px 12px; margin: 8px 0 0; font-size: 14px; }
+.alarm b { color: var(--bad-ink); }
+.facts { display: grid; gap: 8px 40px;
+  grid-template-columns: repeat(auto-fit, minmax(320px, 1fr)); }
+dl { display: grid; grid-template-columns: 8.5em 1fr; gap: 3px 12px; margin: 8px 0 0;
+  font-size: 14px; align-content: start; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; width: 100%; font-size: 13.5px;
+  font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 550; color: var(--soft); font-size: 12.5px; }
 th, td { padding: 4px 8px; border-bottom: 1px solid var(--line); vertical-align: middle; }
 thead th { vertical-align: bottom; }
@@ -88,11 +91,13 @@ svg .mark { fill: currentColor; fill-opacity: .55; }
 svg .box { fill: currentColor; fill-opacity: .18; stroke: currentColor; stroke-opacity: .6; }
 svg .median { stroke: currentColor; stroke-width: 2; }
 svg .bar { fill: currentColor; fill-opacity: .75; }
-.failure { border-top: 1px solid var(--line); padding: 10px 0; }
-.failure h3 { margin: 0; font-weight: 600; }
+.group { border-top: 1px solid var(--line); padding: 10px 0; margin-top: 8px; }
+h3 { margin: 0; font-size: 15px; font-weight: 600; }
+.failure { padding: 6px 0; }
+summary { cursor: pointer; font-size: 13.5px; color: var(--soft); }
 .failure ul { margin: 4px 0 6px; padding-left: 20px; font-size: 13.5px; overflow-wrap: anywhere; }
-.command { display: block; background: var(--band); border: 1px solid var(--line); border-radius: 6px;
-  padding: 5px 10px; user-select: all; }
+.command { display: block; background: var(--band); border: 1px solid var(--line);
+  border-radius: 6px; padding: 5px 10px; user-select: all; }
 .sources { padding: 0; margin: 0; list-style: none; }
 .sources li { color: var(--soft); }
 .sources li.agrees { color: var(--good-ink); font-weight: 600; }

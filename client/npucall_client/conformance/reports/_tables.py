@@ -19,6 +19,7 @@ _SHOWN = 300
 """Failures that are listed; JSON has all."""
 _ANSWER = 110
 """Characters of an answer that are shown."""
+_NOTHING = "\N{EN DASH}"
 
 
 def operator_name(title: str) -> Markup:
@@ -68,8 +69,12 @@ def figures(report: Report) -> Markup:
 
 
 def failures(report: Report) -> Markup:
-    """What failed, why, and the command that runs it again."""
-    shown = [_failure(report, outcome) for outcome in report.failures[:_SHOWN]]
+    """What failed, why, and the command that runs it again: of each operator and block the first."""
+    groups: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in report.failures[:_SHOWN]:
+        groups.setdefault((outcome.title, outcome.block), []).append(outcome)
+    tallies = report.by_operator_and_block()
+    shown = [_failures_of(report, key, tallies[key], group) for key, group in groups.items()]
     left = len(report.failures) - _SHOWN
     more = tag("p", f"{left:,} more stand in the JSON report.", class_="note") if left > 0 else None
     return join(*shown, more)
@@ -97,7 +102,7 @@ def _heat_cell(tally: Tally | None, most: int) -> Markup:
     skipped = f", {tally.skipped} skipped" if tally.skipped else ""
     told = f"{tally.passed} of {count(tally.cases, 'case')} passed{skipped}"
     if not tally.cases:
-        return tag("td", "–", class_="out", title=f"{count(tally.skipped, 'case')} skipped")
+        return tag("td", _NOTHING, class_="out", title=f"{count(tally.skipped, 'case')} skipped")
     if tally.failed:
         weight = tally.failed / tally.cases
         return tag("td", f"{tally.passed}/{tally.cases}", class_="broke", title=told,
@@ -114,8 +119,8 @@ def _figure_cells(title: str, dtype: str, tally: Tally) -> Iterable[Markup]:
     compared = any(tally.histogram)
     worst = tag("code", local_id(tally.ratio_case, title)) if tally.ratio else None
     bars = histogram(tally.histogram, dtype) if compared else None
-    ratio = number(tally.ratio) if compared else "–"
-    ulp = tag("span", number(tally.ulp), title=tally.ulp_case) if compared else "–"
+    ratio = number(tally.ratio) if compared else _NOTHING
+    ulp = tag("span", number(tally.ulp), title=tally.ulp_case) if compared else _NOTHING
     return (
         label,
         tag("td", f"{tally.cases:,}", class_="right"),
@@ -127,11 +132,22 @@ def _figure_cells(title: str, dtype: str, tally: Tally) -> Iterable[Markup]:
     )
 
 
+def _failures_of(
+    report: Report, key: tuple[str, str], tally: Tally, group: Sequence[Outcome]
+) -> Markup:
+    title, block = key
+    first, *rest = [_failure(report, outcome) for outcome in group]
+    told = f"{tally.failed:,} of {count(tally.cases, 'case')} failed"
+    more = tag("details", tag("summary", f"{len(rest):,} more"), *rest) if rest else None
+    head = tag("h3", operator_name(title), f", {block} ", tag("span", told, class_="variant"))
+    return tag("div", head, first, more, class_="group")
+
+
 def _failure(report: Report, outcome: Outcome) -> Markup:
     problems = [tag("li", problem) for problem in outcome.problems]
     return tag(
         "article",
-        tag("h3", tag("code", outcome.case)),
+        tag("code", outcome.case),
         tag("ul", *problems),
         tag("code", rerun(report, outcome), class_="command"),
         class_="failure",

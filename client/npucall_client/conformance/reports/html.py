@@ -82,18 +82,18 @@ def _subtitle(report: Report) -> str:
 
 def _sections(report: Report) -> Iterator[tuple[str, str, Markup]]:
     """Anchor, title and body of what there is to show."""
-    if report.failures:
-        yield "failures", "Failures", _tables.failures(report)
     yield "run", "What was judged", _facts(report)
     if report.outcomes:
         yield "blocks", "Operators and blocks", join(_heat_note(), _tables.heat_map(report))
+    if report.failures:
+        yield "failures", "Failures", _tables.failures(report)
     rows = _strips(report)
     if rows:
         yield "errors", "Errors against the tolerance", join(_error_note(report), strips(rows))
         yield "figures", "Operators and dtypes", join(_figure_note(), _tables.figures(report))
     if report.contradictions():
         note = _note(
-            "Where the documents and sources contradict each other (operators.md 1.4), one call each "
+            "Where documents and sources contradict each other (operators.md 1.4), one call each "
             "shows which of them the server agrees with."
         )
         yield "documents", "Documents against behaviour", join(note, _tables.sources(report))
@@ -112,7 +112,7 @@ def _numbers(report: Report) -> Markup:
         ("duration", f"{report.seconds:.1f} s", False),
     ]
     boxes = [
-        tag("div", tag("b", value), tag("span", name), class_="figure bad" if bad else "figure")
+        tag("div", tag("b", value), tag("span", name), class_="figure alarm" if bad else "figure")
         for name, value, bad in shown
     ]
     return tag("div", *boxes, class_="figures")
@@ -136,15 +136,17 @@ def _facts(report: Report) -> Markup:
 
 
 def _server(server: Server) -> Markup:
-    return _list({
-        "server": server.target,
-        "device": server.device,
-        "SoC": f"{server.soc} (family {server.product})",
-        "version": server.version,
-        "instance": server.instance,
-        "default variant": server.default_variant,
-        "operators": _operators(server.variants),
-    })
+    return _list(
+        {
+            "server": server.target,
+            "device": server.device,
+            "SoC": f"{server.soc} (family {server.product})",
+            "version": server.version,
+            "instance": server.instance,
+            "default variant": server.default_variant,
+            "operators": _operators(server.variants),
+        }
+    )
 
 
 def _operators(titles: tuple[str, ...]) -> str:
@@ -182,24 +184,24 @@ def _key(style: str, text: str) -> Markup:
 def _heat_note() -> Markup:
     return _note(
         _key("background: rgb(var(--good-tint) / .35)", "all passed (how many; darker is more)"),
-        _key("background: rgb(var(--bad-tint) / .7)", "some failed (passed / ran; darker is worse)"),
-        _key("background: var(--band)", "– all skipped"),
+        _key("background: rgb(var(--bad-tint) / .7)", "some failed (of how many that ran)"),
+        _key("background: var(--band)", "all skipped"),
     )
 
 
 def _error_note(report: Report) -> Markup:
     return _note(
         "Each mark is the worst element of a case, or of several cases near each other, as a share "
-        f"of what {report.profile} allows; the box holds half of the cases, its line is the median. "
-        "Right of the red line is outside. Where an answer is rounded to nearest and the tolerance "
-        "is 1 ulp, the worst elements stand at 0.5."
+        f"of what {report.profile} allows; the box holds half of the cases, its line is the "
+        "median. Right of the red line is outside. Where an answer is rounded to nearest and the "
+        "tolerance is 1 ulp, the worst elements stand at 0.5."
     )
 
 
 def _figure_note() -> Markup:
     return _note(
         "The bars count elements by their error in ulp of the output, heights logarithmic: exact, "
-        "then up to 0.25, 0.5, 0.75, 1, 1.5, 2, 4, 8, 16, 64, 1,024 and beyond. Many ulp are allowed "
+        "then up to 0.25, 0.5, 0.75, 1, 1.5, 2, 4, 8, 16, 64, 1,024 and beyond. Many are allowed "
         "where terms cancel; the share of the tolerance says whether they were. The worst case is "
         "that of the share."
     )

@@ -12,18 +12,18 @@ The object has::
                             variants; against is null without a second server
     unstated                operators that the server lists and nothing judges
     ulp_bins                upper ends of the bins of every histogram; one more bin is beyond
-    total                   a tally: cases (that ran), passed, failed, skipped, ulp, ulp_case, ratio,
-                            ratio_case, histogram
+    total                   a tally: cases (that ran), passed, failed, skipped, ulp, ulp_case,
+                            ratio, ratio_case, histogram
     by_operator_and_dtype   tallies with operator (variant included) and dtype
     by_operator_and_block   tallies with operator and block
     contradictions          case, operator, number, topic, sources, agrees, decided, answer
     skipped                 how many cases, by reason
-    outcomes                every case in the order of the run: case, operator, variant, block, dtype,
-                            status (passed, failed, skipped), problems, ulp, ratio, worst, histogram,
-                            run_ns, total_ns, truth_ns, contradiction (or null), and, if it failed,
-                            rerun, the command that runs it again
+    outcomes                every case in the order of the run: case, operator, variant, block,
+                            dtype, status (passed, failed, skipped), problems, ulp, ratio, worst,
+                            histogram, run_ns, total_ns, truth_ns, contradiction (or null), and, if
+                            it failed, rerun, the command that runs it again
 
-Numbers that JSON does not have are the strings ``inf``, ``-inf`` and ``nan``, which ``float`` reads.
+Numbers that JSON does not have are the strings inf, -inf and nan, which Python's ``float`` reads.
 """
 
 from __future__ import annotations

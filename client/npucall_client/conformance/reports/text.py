@@ -1,4 +1,4 @@
-"""What the reports say alike: numbers, the command that runs a case again, text that cannot harm."""
+"""What the reports say alike: numbers, the command that runs a case again, harmless text."""
 
 from __future__ import annotations
 

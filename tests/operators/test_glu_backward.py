@@ -1,0 +1,167 @@
+"""aclnnGluBackward: prototype, values against torch, and its checks in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.dtypes import FLOAT, FLOAT16, INT32
+from npucall.errors import AttributeValueError, ShapeError
+from npucall.evaluate import compute
+from npucall.operators.glu_backward import glu_backward
+
+from .arrangements import (
+    ASCEND_310,
+    LAYOUTS,
+    NEWER,
+    SOCS,
+    assert_gaps_survive,
+    assert_layout_does_not_show,
+    dtypes_taken,
+)
+from .faults import NINE, Fault, Table, dtype, null, shape
+from .gradients import FLOATS, INF, LOCAL, NAN, assert_rounded, aten, drawn, title, wide
+
+WHOLE, HALF = {"dtype": FLOAT, "shape": (2, 6)}, {"dtype": FLOAT, "shape": (2, 3)}
+
+# ops-nn's order: null tensors, dtypes, ranks, shapes; operators.md 2.2 has what is checked
+TABLE = Table(
+    glu_backward,
+    {"grad_out": HALF, "self": WHOLE, "out": WHOLE, "dim": -1},
+    [
+        *null("self", "grad_out", "out"),
+        *dtype(INT32, "self"),
+        *dtype(FLOAT16, "grad_out", "out"),
+        *shape(NINE, "self", "out", "grad_out"),
+        *shape((), "self"),
+        *(Fault({"dim": dim}, AttributeValueError, ("dim",)) for dim in (2, -3)),
+        Fault({"self": {"shape": (2, 5)}}, ShapeError, ("self", "dim")),
+        *shape((2, 6), "grad_out"),
+        *shape((3,), "grad_out"),
+        *shape((2, 3), "out"),
+    ],
+)
+# grad_out, value, gate, their gradients
+CELLS = [
+    (2.0, 3.0, 0.0, 1.0, 1.5),  # g / 2, g * a / 4
+    (2.0, 3.0, INF, 2.0, 0.0),
+    (2.0, 3.0, -INF, 0.0, 0.0),
+    (2.0, 3.0, NAN, NAN, NAN),
+    (2.0, INF, 0.0, 1.0, INF),
+    (2.0, INF, INF, 2.0, NAN),
+    (2.0, NAN, 0.0, 1.0, NAN),
+    (NAN, 3.0, 0.0, NAN, NAN),
+    (INF, 0.0, 0.0, INF, NAN),
+    (-INF, 1.0, 0.0, -INF, -INF),
+    (0.0, 3.0, 1.0, 0.0, 0.0),
+]
+
+
+def sample(of: tuple[int, ...], dim: int, kind: Any = np.float64) -> dict[str, Any]:
+    halved = list(of)
+    halved[dim] //= 2
+    g, x = drawn(tuple(halved), of, dtype=kind, largest=8)
+    return {"grad_out": g, "self": x}
+
+
+def torch_gradient(tensors: dict[str, Any], dim: int) -> Any:
+    return aten("glu_backward", *wide(*tensors.values()), dim)
+
+
+def test_the_prototype_is_that_of_the_documents() -> None:
+    # cann-abi.md 6.2
+    assert glu_backward.prototype == (
+        "aclnnStatus aclnnGluBackwardGetWorkspaceSize("
+        "const aclTensor* gradOut, const aclTensor* self, int64_t dim, const aclTensor* out, "
+        "uint64_t* workspaceSize, aclOpExecutor** executor);"
+    )
+
+
+@pytest.mark.parametrize("of", [(2,), (4, 6), (2, 4, 6), (2, 1, 4, 2, 6)])
+def test_in_float64_the_gradient_is_torchs_along_every_dimension(of: tuple[int, ...]) -> None:
+    even = [dim for dim, extent in enumerate(of) if extent % 2 == 0]
+    for dim in (*even, *(dim - len(of) for dim in even)):
+        tensors = sample(of, dim)
+        found = compute(glu_backward, **tensors, dim=dim)
+        np.testing.assert_allclose(found, torch_gradient(tensors, dim), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", FLOATS, ids=title)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_rounded_the_gradient_is_within_an_ulp_of_torchs(dim: int, kind: Any) -> None:
+    tensors = sample((40, 50), dim, kind)
+    expected = torch_gradient(tensors, dim)
+    assert_rounded(LOCAL.run(glu_backward, **tensors, dim=dim), expected, kind, np.abs(expected))
+
+
+def test_the_dimension_is_the_last_unless_it_is_given() -> None:
+    tensors = sample((4, 6), -1, np.float32)
+    found = LOCAL.run(glu_backward, **tensors)
+    np.testing.assert_array_equal(found, LOCAL.run(glu_backward, **tensors, dim=1))
+
+
+def test_double_is_computed_in_double() -> None:
+    tensors = sample((4, 6), 1)
+    found = LOCAL.run(glu_backward, **tensors)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, torch_gradient(tensors, 1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", [*FLOATS, np.float64], ids=title)
+@pytest.mark.parametrize(("g", "value", "gate", "of_value", "of_gate"), CELLS)
+def test_each_element_is_what_the_formula_says(
+    kind: Any, g: float, value: float, gate: float, of_value: float, of_gate: float
+) -> None:
+    found = LOCAL.run(glu_backward, np.array([g], kind), np.array([value, gate], kind))
+    np.testing.assert_array_equal(found.astype(np.float64), [of_value, of_gate])
+
+
+def test_a_wide_open_gate_still_has_a_gradient() -> None:
+    g, x = np.ones(1, np.float32), np.array([1, 50], np.float32)
+    found = LOCAL.run(glu_backward, g, x)
+    # e^-50 / (1 + e^-50)^2; 1 - sigmoid(50) would be 0 in float32
+    np.testing.assert_allclose(found[1], 1.9287498479639178e-22, rtol=2**-21)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_the_memory_order_of_the_inputs_does_not_show(dim: int, layout: str) -> None:
+    tensors = sample((4, 6, 8), dim, np.float32)
+    assert_layout_does_not_show(glu_backward, tensors, layout, dim=dim)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_an_output_with_gaps_is_written_between_them(dim: int) -> None:
+    assert_gaps_survive(glu_backward, sample((4, 6), dim, np.float32), dim=dim)
+
+
+@pytest.mark.parametrize(("of", "dim"), [((0,), 0), ((0, 4), 1), ((4, 0), 0), ((4, 0), 1)])
+def test_an_empty_input_gives_an_empty_output(of: tuple[int, ...], dim: int) -> None:
+    found = LOCAL.run(glu_backward, **sample(of, dim, np.float16), dim=dim)
+    assert (found.shape, found.dtype) == (of, np.float16)
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_products_take_the_dtypes_of_the_documents(soc: str) -> None:
+    expected = {"FLOAT", "FLOAT16", "DOUBLE"} | ({"BF16"} if soc in NEWER else set())
+    taken = dtypes_taken(TABLE, ("grad_out", "self", "out"), soc)
+    assert taken == (expected if soc != ASCEND_310 else set())
+
+
+@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
+def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
+    assert TABLE.refusal(fault) == fault.answer
+
+
+@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
+def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
+    first: Fault, second: Fault
+) -> None:
+    assert TABLE.refusal(first, second) == first.answer
+
+
+def test_the_table_has_a_defect_for_every_check() -> None:
+    assert TABLE.refusal() is None
+    assert TABLE.refusing() == TABLE.may_refuse()

@@ -1,0 +1,219 @@
+"""aclnnNLLLoss2dBackward: prototype, values against torch, and its checks in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT8, INT64
+from npucall.errors import AttributeValueError, ShapeError
+from npucall.evaluate import compute
+from npucall.operators.nll_loss2d_backward import nll_loss2d_backward
+
+from .arrangements import (
+    ASCEND_310,
+    LAYOUTS,
+    NEWER,
+    SOCS,
+    assert_gaps_survive,
+    assert_layout_does_not_show,
+    dtypes_taken,
+)
+from .faults import Fault, Table, dtype, null, shape
+from .gradients import FLOATS, LOCAL, assert_rounded, aten, drawn, title, wide
+
+NONE, MEAN, SUM = 0, 1, 2
+FLOAT_TENSORS = ("grad_output", "self", "weight", "total_weight", "out")
+SHAPE, PIXELS = (2, 3, 4, 5), (2, 4, 5)
+
+
+def given(shape: tuple[int, ...], dtype: Any = FLOAT) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape}
+
+
+def pixels(wrong: tuple[int, ...]) -> Fault:
+    """A gradient for each label, of which there are others than pixels."""
+    changes = {"target": {"shape": wrong}, "grad_output": {"shape": wrong}}
+    return Fault(changes, ShapeError, ("target",))
+
+
+# operators.md 2.3, in order
+TABLE = Table(
+    nll_loss2d_backward,
+    {
+        "grad_output": given(PIXELS),
+        "self": given(SHAPE),
+        "target": given(PIXELS, INT64),
+        "weight": given((3,)),
+        "total_weight": given((1,)),
+        "out": given(SHAPE),
+        "reduction": NONE,
+        "ignore_index": -100,
+    },
+    [
+        *null("grad_output", "self", "target", "weight", "out", "total_weight"),
+        *dtype(DOUBLE, "self"),
+        *dtype(FLOAT16, "grad_output", "weight", "out", "total_weight"),
+        *dtype(FLOAT, "target"),
+        *dtype(INT8, "target"),
+        *shape((1,), "grad_output"),
+        *shape((2, 4), "grad_output"),
+        *shape((2, 3, 20), "self"),
+        pixels((2, 20)),
+        pixels((2, 5, 4)),
+        pixels((1, 4, 5)),
+        *shape((4,), "weight"),
+        *shape((2, 3), "weight"),
+        *shape((2, 3, 5, 4), "out"),
+        *shape((2,), "total_weight"),
+        *shape((0,), "total_weight"),
+        *(
+            Fault(
+                {"reduction": r, "grad_output": {"shape": (1,)}},
+                AttributeValueError,
+                ("reduction",),
+            )
+            for r in (3, -1)
+        ),
+    ],
+)
+
+
+def sample(reduction: int, kind: Any = np.float64) -> dict[str, Any]:
+    g, weight, total = drawn(PIXELS if reduction == NONE else (), (3,), (), dtype=kind)
+    return {
+        "grad_output": g,
+        "self": np.zeros(SHAPE, kind),
+        "target": np.random.default_rng(4).integers(0, 3, PIXELS),
+        "weight": weight,
+        "total_weight": total,
+    }
+
+
+def torch_gradient(tensors: dict[str, Any], reduction: int, ignore_index: int) -> Any:
+    g, x, target, weight, total = map(np.asarray, tensors.values())
+    return aten("nll_loss2d_backward", g, x, target, weight, reduction, ignore_index, total)
+
+
+def run(tensors: dict[str, Any], reduction: int, ignore_index: int = -100) -> Any:
+    return LOCAL.run(nll_loss2d_backward, **tensors, reduction=reduction, ignore_index=ignore_index)
+
+
+def test_the_prototype_is_that_of_the_documents() -> None:
+    # cann-abi.md 6.1
+    assert nll_loss2d_backward.prototype == (
+        "aclnnStatus aclnnNLLLoss2dBackwardGetWorkspaceSize("
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "const aclTensor* weight, int64_t reduction, int64_t ignoreIndex, "
+        "aclTensor* totalWeight, aclTensor* out, "
+        "uint64_t* workspaceSize, aclOpExecutor** executor);"
+    )
+
+
+def test_the_total_weight_is_an_input_though_it_is_not_const() -> None:
+    assert [output.name for output in nll_loss2d_backward.outputs] == ["out"]
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 2, 0])
+@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
+def test_in_float64_the_gradient_is_torchs(reduction: int, ignore_index: int) -> None:
+    tensors = sample(reduction)
+    found = compute(nll_loss2d_backward, **tensors, reduction=reduction, ignore_index=ignore_index)
+    expected = torch_gradient(tensors, reduction, ignore_index)
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", FLOATS, ids=title)
+@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
+def test_rounded_the_gradient_is_within_an_ulp_of_torchs(reduction: int, kind: Any) -> None:
+    tensors = sample(reduction, kind)
+    exact = dict(zip(tensors, wide(*tensors.values()), strict=True))
+    exact["target"] = tensors["target"]
+    assert_rounded(run(tensors, reduction, 1), torch_gradient(exact, reduction, 1), kind)
+
+
+def test_only_the_label_of_a_pixel_has_a_gradient() -> None:
+    tensors = sample(NONE, np.float32)
+    g, target, weight = (tensors[name] for name in ("grad_output", "target", "weight"))
+    expected = np.zeros(SHAPE, np.float32)
+    for n, h, w in np.ndindex(PIXELS):
+        expected[n, target[n, h, w], h, w] = -g[n, h, w] * weight[target[n, h, w]]
+    np.testing.assert_array_equal(run(tensors, NONE), expected)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_labels_of_every_integer_type_mean_the_same(kind: Any) -> None:
+    tensors = sample(NONE, np.float32)
+    found = run(tensors | {"target": tensors["target"].astype(kind)}, NONE, 2)
+    np.testing.assert_array_equal(found, run(tensors, NONE, 2))
+
+
+@pytest.mark.parametrize("label", [-1, 3, 2**32 + 1, -(2**63)])
+def test_a_label_that_is_no_class_leaves_its_pixel_0(label: int) -> None:
+    tensors = sample(SUM, np.float32)
+    tensors["target"][1, 2, 3] = label
+    found = run(tensors, SUM)
+    assert not found[1, :, 2, 3].any()
+    assert np.count_nonzero(found) == 2 * 4 * 5 - 1
+
+
+def test_a_total_weight_of_0_makes_infinities_for_mean_only() -> None:
+    tensors = sample(SUM, np.float32) | {"total_weight": np.zeros(1, np.float32)}
+    assert np.isinf(run(tensors, MEAN)).sum() == 2 * 4 * 5
+    assert np.isfinite(run(tensors, SUM)).all()
+
+
+def test_a_weight_of_any_rank_serves() -> None:
+    tensors = sample(MEAN, np.float32)
+    found = run(tensors | {"weight": tensors["weight"].reshape(1, 3, 1)}, MEAN)
+    np.testing.assert_array_equal(found, run(tensors, MEAN))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_memory_order_of_the_inputs_does_not_show(layout: str) -> None:
+    tensors = sample(NONE, np.float32)
+    assert_layout_does_not_show(
+        nll_loss2d_backward, tensors, layout, reduction=NONE, ignore_index=-100
+    )
+
+
+def test_an_output_with_gaps_is_written_between_them() -> None:
+    tensors = sample(NONE, np.float32)
+    assert_gaps_survive(nll_loss2d_backward, tensors, reduction=NONE, ignore_index=-100)
+
+
+@pytest.mark.parametrize("of", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5)])
+def test_an_empty_input_gives_an_empty_output(of: tuple[int, ...]) -> None:
+    tensors = sample(MEAN, np.float16) | {
+        "self": np.zeros(of, np.float16),
+        "target": np.zeros((of[0], *of[2:]), np.int64),
+        "weight": np.zeros(of[1], np.float16),
+    }
+    found = run(tensors, MEAN)
+    assert (found.shape, found.dtype) == (of, np.float16)
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_products_take_the_dtypes_of_the_documents(soc: str) -> None:
+    expected = {"FLOAT", "FLOAT16"} | ({"BF16"} if soc in NEWER else set())
+    taken = dtypes_taken(TABLE, FLOAT_TENSORS, soc)
+    assert taken == (expected if soc != ASCEND_310 else set())
+
+
+@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
+def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
+    assert TABLE.refusal(fault) == fault.answer
+
+
+@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
+def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
+    first: Fault, second: Fault
+) -> None:
+    assert TABLE.refusal(first, second) == first.answer
+
+
+def test_the_table_has_a_defect_for_every_check() -> None:
+    assert TABLE.refusal() is None
+    assert TABLE.refusing() == TABLE.may_refuse()

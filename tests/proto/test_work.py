@@ -1,0 +1,266 @@
+"""npucall.blocks and npucall.evaluate: formulas of complete rows and of everything at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npucall.dtypes import BY_NUMPY, FLOATS
+from npucall.evaluate import evaluate
+from npucall.operators import rules
+from npucall.operators.catalogue import Catalogue
+from npucall.operators.prepare import prepare
+from npucall.operators.spec import (
+    Attribute,
+    Call,
+    Input,
+    Kind,
+    Operator,
+    Output,
+    elementwise,
+    operator,
+    rows,
+    whole,
+)
+from npucall.products import A2
+from npucall.tensors import TensorSpec
+
+HALF = np.float16
+
+
+def declared(over: Any, formula: Any, *parameters: Any) -> Operator[..., Any]:
+    declare = operator(
+        "aclnnTried",
+        *parameters,
+        products={A2: FLOATS},
+        checks=(rules.shape_of("x", into="sums", make=lambda draft: (*draft.shape("x")[:-1], 1)),),
+        kernel_dtype=rules.dtype_of("x"),
+        over=over,
+        source="this test",
+    )
+    return declare(formula)
+
+
+X, Y = Input("x", "first"), Input("y", "second")
+DIM = Attribute("dim", Kind.INT64, "along which rows lie")
+OUT = Output("out", "result", shape="x", dtype="x")
+
+
+def computed(
+    tried: Operator[..., Any], tensors: dict[str, Any], block: int = 1 << 16, **more: Any
+) -> list[Any]:
+    """The outputs of a call, over memory that held something else."""
+    exact = more.pop("exact", False)
+    targets = more.pop("targets", {})
+    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
+    call = Call(tried, {**specs, **more}, tuple(tensors))
+    prepared = prepare(call, A2, Catalogue([tried]))
+    outputs = {
+        n: targets.get(n, np.full(spec.shape, 7, float if exact else spec.dtype.numpy))
+        for n, spec in prepared.outputs.items()
+    }
+    evaluate(prepared, tensors, outputs, block=block, exact=exact)
+    return list(outputs.values())
+
+
+class Recorder:
+    """A formula that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def of_rows(self, whole: Any, x: Any, y: Any = None, dim: int = -1) -> Any:
+        self.seen.append((x, y))
+        return x - x.sum(-1, keepdims=True) * (2 if y is None else y)
+
+
+def row_operator(recorder: Recorder) -> Operator[..., Any]:
+    optional = Input("y", "a factor", optional=True)
+    return declared(rows("dim"), recorder.of_rows, X, optional, DIM, OUT)
+
+
+def numbers(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
+    return np.asarray(np.random.default_rng(2).integers(-8, 9, shape)).astype(dtype)
+
+
+@pytest.mark.parametrize("block", [1, 7, 12, 1 << 16])
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
+def test_rows_lie_along_the_dimension_that_the_attribute_names(dim: int, block: int) -> None:
+    x = numbers((3, 4, 5))
+    (found,) = computed(row_operator(Recorder()), {"x": x}, block, dim=dim)
+    np.testing.assert_array_equal(found, x - 2 * x.sum(dim, keepdims=True))
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
+    recorder = Recorder()
+    (found,) = computed(row_operator(recorder), {"x": np.float32(3) * np.ones(())}, dim=dim)
+    assert (found.shape, float(found)) == ((), -3.0)
+    assert recorder.seen[0][0].shape == (1,)
+
+
+@pytest.mark.parametrize(("block", "blocks"), [(1, 6), (10, 6), (24, 4), (50, 2), (60, 1)])
+def test_a_block_is_complete_rows_side_by_side_as_many_as_the_limit_has_room_for(
+    block: int, blocks: int
+) -> None:
+    recorder = Recorder()
+    computed(row_operator(recorder), {"x": numbers((2, 10, 3))}, block, dim=1)
+    assert len(recorder.seen) == blocks
+    assert {x.shape[-1] for x, _ in recorder.seen} == {10}
+    assert sum(x.size for x, _ in recorder.seen) == 60
+
+
+def test_rows_come_to_the_formula_contiguous_and_widened() -> None:
+    recorder = Recorder()
+    computed(row_operator(recorder), {"x": numbers((4, 5), HALF).T}, 8, dim=1)
+    assert all(x.flags.c_contiguous and x.dtype == np.float32 for x, _ in recorder.seen)
+
+
+def test_rows_are_written_through_the_strides_of_the_output() -> None:
+    x, memory = numbers((3, 4)), np.full((4, 6), 7, np.float32)
+    computed(row_operator(Recorder()), {"x": x}, targets={"out": memory.T[::2]}, dim=0)
+    np.testing.assert_array_equal(memory.T[::2], x - 2 * x.sum(0))
+    assert (memory[:, 1::2] == 7).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_rows_of_nothing_and_no_rows_are_computed(shape: tuple[int, ...], dim: int) -> None:
+    (found,) = computed(row_operator(Recorder()), {"x": numbers(shape)}, dim=dim)
+    assert found.shape == shape
+
+
+def test_an_optional_input_is_none_or_rows_like_the_others() -> None:
+    recorder, x = Recorder(), numbers((2, 3))
+    y = np.full((2, 3), 3, np.float32)
+    (found,) = computed(row_operator(recorder), {"x": x, "y": y}, dim=1)
+    np.testing.assert_array_equal(found, x - 3 * x.sum(1, keepdims=True))
+    computed(row_operator(recorder), {"x": x}, dim=1)
+    assert [y is None for _, y in recorder.seen] == [False, True]
+
+
+def test_rows_of_several_lengths_and_several_outputs_belong_together() -> None:
+    def formula(whole: Any, x: Any, dim: int = -1) -> Any:
+        return x * 2, x.sum(-1, keepdims=True)
+
+    second = Output("sums", "one for each row", shape="sums", dtype="x")
+    tried = declared(rows("dim"), formula, X, DIM, OUT, second)
+    x = numbers((6, 5))
+    for block in (1, 10, 1 << 16):
+        doubled, sums = computed(tried, {"x": x}, block)
+        np.testing.assert_array_equal(doubled, 2 * x)
+        np.testing.assert_array_equal(sums, x.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3, 4)])
+@pytest.mark.parametrize("block", [1, 1 << 16])
+def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], block: int) -> None:
+    seen = []
+
+    def formula(whole: Any, x: Any, y: Any) -> Any:
+        seen.append((x.shape, y.shape))
+        return x + y.sum()
+
+    x, y = numbers(shape), numbers((5,))
+    (found,) = computed(declared(whole(), formula, X, Y, OUT), {"x": x, "y": y}, block)
+    np.testing.assert_array_equal(found, x + y.sum())
+    assert seen == [(shape, (5,))]
+
+
+def test_at_once_several_outputs_come_as_a_tuple_in_their_order() -> None:
+    def formula(whole: Any, x: Any) -> Any:
+        return x + 1, x.sum(-1, keepdims=True)
+
+    sums = Output("sums", "one for each row", shape="sums", dtype="x")
+    x = numbers((3, 4), HALF)
+    found = computed(declared(whole(), formula, X, OUT, sums), {"x": x})
+    np.testing.assert_array_equal(found[0], x + 1)
+    np.testing.assert_array_equal(found[1], x.sum(1, keepdims=True))
+    assert [array.dtype for array in found] == [HALF, HALF]
+
+
+def test_at_once_an_output_of_the_formula_may_broadcast() -> None:
+    tried = declared(whole(), lambda whole, x: np.zeros((), x.dtype), X, OUT)
+    (found,) = computed(tried, {"x": numbers((2, 3))})
+    assert not found.any()
+
+
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+def test_what_was_not_given_is_none_and_what_is_not_read_is_zero(over: Any) -> None:
+    seen = []
+
+    def formula(whole: Any, x: Any, shape: Any, y: Any = None, dim: int = -1) -> Any:
+        seen.append((shape.max(), y))
+        return x
+
+    unread = Input("shape", "only its shape matters", read=False)
+    optional = Input("y", "may be absent", optional=True)
+    tried = declared(over, formula, X, unread, optional, DIM, OUT)
+    x = numbers((2, 3))
+    (found,) = computed(tried, {"x": x, "shape": x + 5})
+    np.testing.assert_array_equal(found, x)
+    assert seen == [(0, None)]
+
+
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any) -> None:
+    seen = []
+
+    def formula(whole: Any, x: Any, y: Any, index: Any, dim: int = -1) -> Any:
+        seen.append((x.dtype, y.dtype, index.dtype, index.max()))
+        return x + y
+
+    tried = declared(over, formula, X, Y, Input("index", "indices", as_is=True), DIM, OUT)
+    x, far = numbers((2, 3), HALF), np.full((2, 3), 2**40)
+    (found,) = computed(tried, {"x": x, "y": np.full((2, 3), 2049, np.int64), "index": far})
+    assert seen == [(np.float32, np.float32, np.int64, 2**40)]
+    np.testing.assert_array_equal(found, x + HALF(2048))  # 2049 rounded to the kernel's FLOAT16
+
+
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
+    tried = declared(over, lambda whole, x, dim=-1: x * np.float32(1 / 3), X, DIM, OUT)
+    for dtype in (HALF, ml_dtypes.bfloat16):
+        x = numbers((2, 3), dtype)
+        (found,) = computed(tried, {"x": x})
+        np.testing.assert_array_equal(
+            found, (x.astype(np.float32) * np.float32(1 / 3)).astype(dtype)
+        )
+
+
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+def test_exact_computes_and_answers_in_float64(over: Any) -> None:
+    seen = []
+
+    def formula(whole: Any, x: Any, dim: int = -1) -> Any:
+        seen.append((x.dtype, whole.dtype))
+        return x / 3
+
+    x = numbers((2, 3))
+    (found,) = computed(declared(over, formula, X, DIM, OUT), {"x": x}, exact=True)
+    assert seen == [(np.float64, np.float64)]
+    np.testing.assert_array_equal(found, x.astype(np.float64) / 3)
+
+
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+def test_every_byte_but_0_of_a_truth_value_is_true(over: Any) -> None:
+    tried = declared(over, lambda whole, x, y, dim=-1: x + y, X, Y, DIM, OUT)
+    truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
+    (found,) = computed(tried, {"x": np.zeros(4, np.float32), "y": truth})
+    assert found.tolist() == [0, 1, 1, 1]
+
+
+def test_a_truth_value_as_it_is_has_no_byte_but_0_and_1() -> None:
+    seen = []
+
+    def formula(whole: Any, x: Any, y: Any) -> Any:
+        seen.append((y.dtype, y.view(np.uint8).tolist()))
+        return x
+
+    tried = declared(whole(), formula, X, Input("y", "a mask", as_is=True), OUT)
+    truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
+    computed(tried, {"x": np.zeros(4, np.float32), "y": truth})
+    assert seen == [(np.bool_, [0, 1, 1, 1])]
