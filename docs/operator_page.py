@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SAMPLE = [[2, 3], [5, 8]]
 """What the vendor's sample programs call the operators with, for every tensor."""
+LINE = 100
+"""Characters of a line."""
 FOUNDING = ("aclnnKlDivBackward", "aclnnKlDivTargetBackward", "aclnnL1LossBackward")
 """Those that have a sample program; the others' examples are drawn."""
 
@@ -77,12 +79,18 @@ def _dtypes(dtypes: tuple[DType, ...], *, legacy: bool) -> str:
     return ", ".join(map(str, dtypes)) + ("\\*" if legacy else "")
 
 
+def _import(module: str, name: str) -> str:
+    """How it is imported, cut as the formatter of this project cuts long lines."""
+    line = f"from {module} import {name}"
+    return line if len(line) <= LINE else f"from {module} import (\n    {name},\n)"
+
+
 def _section(operator: Operator[Any, Any]) -> str:
     module, name = operator.formula.__module__, operator.formula.__name__
     parts = (
         f"## {operator.title}",
         page_parts.docstring(operator.description),
-        f"```python\nfrom {module} import {name}\n```",
+        f"```python\n{_import(module, name)}\n```",
         f"Declaration in C, of phase one:\n\n```c\n{_prototype(operator)}\n```",
         page_parts.table(
             ("parameter", "in C", "type", "default", "meaning"),

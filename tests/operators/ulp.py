@@ -28,6 +28,7 @@ def ulp(value: Any, dtype: Any) -> Any:
     """Distance between neighbours of a type at a value, in float64."""
     fraction, least = FORMATS[np.dtype(dtype)]
     exponent = np.frexp(np.asarray(value, np.float64))[1] - 1  # frexp's mantissa is in [0.5, 1)
+    exponent = np.where(np.equal(value, 0), least, exponent)
     return np.ldexp(1.0, np.maximum(exponent, least) - fraction)
 
 

@@ -222,29 +222,31 @@ def ctc_loss_backward(
 
     As torch's, which computes in the tensors' own dtype and takes no short floats.
     """
-    wide = np.asarray(log_probs, np.float64)
-    forward = np.asarray(log_alpha, np.float64)
-    steps, items, classes = wide.shape
+    log_probs, log_alpha = np.asarray(log_probs), np.asarray(log_alpha)
+    items, classes = log_probs.shape[1:]
     states, inside, last = _states(np.asarray(targets, np.int64), target_lengths, blank, classes)
     everyone = np.arange(items)[:, np.newaxis]
     ends = np.reshape(input_lengths, (items, 1)) - 1
     skipping = (states != blank) & (states != _ahead(states, 2, blank))
+    upstream, loss = (
+        np.asarray(a, np.float64).reshape(items, 1) for a in (grad_out, neg_log_likelihood)
+    )
+    without = zero_infinity & (loss == np.inf)
     backward = np.full(states.shape, -np.inf)
-    paths = np.full(wide.shape, -np.inf)
+    result = np.zeros(log_probs.shape, whole.dtype)
     for step in reversed(range(max(input_lengths))):
-        emitted = wide[step][everyone, states]
+        wide = log_probs[step].astype(np.float64)
+        emitted = wide[everyone, states]
         skipped = np.where(skipping, _ahead(backward, 2, -np.inf), -np.inf)
         onward = np.logaddexp(np.logaddexp(backward, _ahead(backward, 1, -np.inf)), skipped)
         ending = np.where(last, emitted, -np.inf)
         backward = np.where(step == ends, ending, np.where(inside, emitted + onward, -np.inf))
-        through = np.where(inside, forward[:, step, : states.shape[1]] + backward, -np.inf)
-        np.logaddexp.at(paths[step], (everyone, states), through)
-    loss = np.reshape(neg_log_likelihood, (items, 1)).astype(np.float64)
-    gradient = np.reshape(grad_out, (items, 1)) * (np.exp(wide) - np.exp(paths + loss - wide))
-    without = np.arange(steps)[:, np.newaxis, np.newaxis] > ends
-    if zero_infinity:
-        without = without | (loss == np.inf)
-    return np.where(without, 0, gradient)
+        forward = log_alpha[:, step, : states.shape[1]].astype(np.float64)
+        paths = np.full(wide.shape, -np.inf)
+        np.logaddexp.at(paths, (everyone, states), np.where(inside, forward + backward, -np.inf))
+        gradient = upstream * (np.exp(wide) - np.exp(paths + loss - wide))
+        result[step] = np.where(without | (step > ends), 0, gradient)
+    return result
 
 
 def _states(

@@ -56,7 +56,7 @@ table { border-collapse: collapse; width: 100%; font-size: 13.5px;
   font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 550; color: var(--soft); font-size: 12.5px; }
 th, td { padding: 4px 8px; border-bottom: 1px solid var(--line); vertical-align: middle; }
-thead th { vertical-align: bottom; }
+thead th { vertical-align: bottom; white-space: nowrap; }
 tbody th { color: var(--ink); font-size: 13.5px; white-space: nowrap; }
 tbody tr:last-child > * { border-bottom: 0; }
 .right { text-align: right; }

@@ -69,7 +69,7 @@ def figures(report: Report) -> Markup:
 
 
 def failures(report: Report) -> Markup:
-    """What failed, why, and the command that runs it again: of each operator and block the first."""
+    """What failed, why, and how to run it again; of each operator and block the first is open."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in report.failures[:_SHOWN]:
         groups.setdefault((outcome.title, outcome.block), []).append(outcome)

@@ -1,0 +1,80 @@
+"""Reports to be shown: one with everything in it, one whose texts are hostile."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from npucall_client.conformance.report import Outcome, Report, Server, Sided
+
+HISTOGRAM = (5, 4, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)
+"""14 elements: 5 exact, 4 up to a quarter ulp, 3 up to half an ulp, 2 beyond 1,024 ulp."""
+HOSTILE = (
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>]]>&amp;[bold]a[/]\x1b[31m\x00\ud800"
+)
+"""What a server that one does not trust could send as a message or a version."""
+
+SERVER = Server(
+    "npu-7:50051", "cann:0", "Ascend910B1", "Ascend910B", "0.1.0", "c0ffee", "community",
+    ("aclnnKlDivBackward", "aclnnKlDivTargetBackward.community"),
+)  # fmt: skip
+KL, TARGET = "aclnnKlDivBackward", "aclnnKlDivTargetBackward"
+
+
+def outcome(case: str, dtype: str = "f32", **fields: object) -> Outcome:
+    title, block, _ = case.split("/")
+    operator, _, variant = title.partition(".")
+    blank = Outcome(case, operator, variant, block, dtype, "passed", total_ns=2_000_000)
+    return replace(blank, **fields)  # type: ignore[arg-type]
+
+
+PASSED = outcome(f"{KL}/grid/f32-none-4x6-0001", ulp=0.5, ratio=0.25, histogram=HISTOGRAM)
+WORSE = outcome(f"{KL}/grid/f32-mean-4x6-0002", ulp=0.4, ratio=0.75, histogram=HISTOGRAM)
+OUTSIDE = outcome(
+    f"{KL}/broadcast/f16-mean-3x4-0003", "f16", status="failed", problems=("out: too large", "also"),
+    ulp=math.inf, ratio=math.inf, worst="out[2, 3]", histogram=HISTOGRAM,
+)  # fmt: skip
+WRONG_CODE = outcome(
+    f"{KL}/invalid/f32-null-self-0004", status="failed", problems=("expected status 161001",)
+)
+SKIPPED = outcome(
+    f"{TARGET}.community/grid/bf16-none-4x6-0005", "bf16", status="skipped", problems=("no BF16",)
+)
+SIDED = outcome(
+    f"{TARGET}.community/documents/f32-contradiction-8-0006",
+    contradiction=Sided(
+        8, "divisor of mean", ("S2", "kernel"), ("kernel",), "kernel", "[1.0, 2.0]"
+    ),
+)
+NEITHER = outcome(
+    f"{KL}/documents/f32-contradiction-7-0007", status="failed", problems=("sides with nobody",),
+    contradiction=Sided(7, "divisor of batchmean", ("source", "torch"), (), "source", "[0.0]"),
+)  # fmt: skip
+
+REPORT = Report(
+    "cann-standard", 7, SERVER, started="2026-11-20T14:05:57+00:00", seconds=1.25,
+    versions={"numpy": "2.4"}, unstated=("aclnnPreluBackward",),
+    outcomes=[PASSED, WORSE, OUTSIDE, WRONG_CODE, SKIPPED, SIDED, NEITHER],
+)  # fmt: skip
+
+
+def fine() -> Report:
+    """Nothing failed."""
+    return replace(REPORT, outcomes=[PASSED, WORSE, SKIPPED, SIDED])
+
+
+def hostile() -> Report:
+    """Every text that a server or a statement could choose is hostile."""
+    server = replace(
+        SERVER, target=HOSTILE, device=HOSTILE, soc=HOSTILE, product=HOSTILE, version=HOSTILE,
+        instance=HOSTILE, default_variant=HOSTILE, variants=(HOSTILE,),
+    )  # fmt: skip
+    sides = Sided(1, HOSTILE, (HOSTILE, "b"), (HOSTILE,), HOSTILE, HOSTILE)
+    names = {"operator": HOSTILE, "variant": HOSTILE, "block": HOSTILE, "dtype": HOSTILE}
+    failed = replace(OUTSIDE, case=HOSTILE, problems=(HOSTILE,), worst=HOSTILE, **names)
+    skipped = replace(SKIPPED, case=HOSTILE, problems=(HOSTILE,), **names)
+    sided = replace(SIDED, case=HOSTILE, contradiction=sides, **names)
+    return Report(
+        HOSTILE, 0, server, server, started=HOSTILE, versions={HOSTILE: HOSTILE},
+        outcomes=[failed, skipped, sided], unstated=(HOSTILE,),
+    )  # fmt: skip
