@@ -74,7 +74,7 @@ def output_written_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs are written one element after the other."""
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
-        answers = []
+        answers: list[Buffer] = []
         for answer, spec in zip(
             RIGHT_RUN(call, storages, *rest), call.outputs.values(), strict=True
         ):

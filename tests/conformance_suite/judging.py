@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import npucall_client
+from npucall.operators import CATALOGUE
 from npucall.operators.catalogue import Catalogue
 from npucall_client import local
 from npucall_client.conformance.report import Report
@@ -21,17 +22,12 @@ if TYPE_CHECKING:
 
 
 def report_on(
-    operator: str,
-    blocks: Iterable[str] = (),
-    *,
-    soc: str = "Ascend910B1",
-    target: str = "local:",
-    quick: bool = False,
+    operator: str, blocks: Iterable[str] = (), *, soc: str = "Ascend910B1", quick: bool = False
 ) -> Report:
     """What the suite says of one operator (with its variant) and these blocks; none: all."""
     selection = Selection(operators=(operator,), blocks=tuple(blocks), quick=quick)
-    with npucall_client.connect(target, soc=soc if target == "local:" else None) as client:
-        runner = Runner(judged(client, target))
+    with npucall_client.connect("local:", soc=soc) as client:
+        runner = Runner(judged(client, "local:"))
         outcomes = list(runner.run(select(statements(), selection)))
         return Report("cpu-strict", 0, runner.first.server, outcomes=outcomes)
 
@@ -41,7 +37,7 @@ def use_instead(monkeypatch: pytest.MonkeyPatch, changed: Operator[..., object])
 
     The suite goes on knowing the right one: it asks the catalogue of the contract.
     """
-    rest = (each for each in local.CATALOGUE if each.title != changed.title)
+    rest = (each for each in CATALOGUE if each.title != changed.title)
     monkeypatch.setattr(local, "CATALOGUE", Catalogue((*rest, changed)))
 
 

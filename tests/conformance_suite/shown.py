@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from npucall_client.conformance.report import Outcome, Report, Server, Sided
 
@@ -31,7 +32,8 @@ def outcome(case: str, dtype: str = "f32", **fields: object) -> Outcome:
 PASSED = outcome(f"{KL}/grid/f32-none-4x6-0001", ulp=0.5, ratio=0.25, histogram=HISTOGRAM)
 WORSE = outcome(f"{KL}/grid/f32-mean-4x6-0002", ulp=0.4, ratio=0.75, histogram=HISTOGRAM)
 OUTSIDE = outcome(
-    f"{KL}/broadcast/f16-mean-3x4-0003", "f16", status="failed", problems=("out: too large", "also"),
+    f"{KL}/broadcast/f16-mean-3x4-0003", "f16", status="failed",
+    problems=("out: too large", "also"),
     ulp=math.inf, ratio=math.inf, worst="out[2, 3]", histogram=HISTOGRAM,
 )  # fmt: skip
 WRONG_CODE = outcome(
@@ -70,7 +72,12 @@ def hostile() -> Report:
         instance=HOSTILE, default_variant=HOSTILE, variants=(HOSTILE,),
     )  # fmt: skip
     sides = Sided(1, HOSTILE, (HOSTILE, "b"), (HOSTILE,), HOSTILE, HOSTILE)
-    names = {"operator": HOSTILE, "variant": HOSTILE, "block": HOSTILE, "dtype": HOSTILE}
+    names: dict[str, Any] = {
+        "operator": HOSTILE,
+        "variant": HOSTILE,
+        "block": HOSTILE,
+        "dtype": HOSTILE,
+    }
     failed = replace(OUTSIDE, case=HOSTILE, problems=(HOSTILE,), worst=HOSTILE, **names)
     skipped = replace(SKIPPED, case=HOSTILE, problems=(HOSTILE,), **names)
     sided = replace(SIDED, case=HOSTILE, contradiction=sides, **names)

@@ -1,32 +1,29 @@
-"""Each report is read back: terminal, JSON, JUnit XML."""
+"""Each report is read back: JSON and JUnit XML; and what all reports say alike."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from rich.console import Console
 
-from npucall_client.conformance.report import Report, Server
-from npucall_client.conformance.reports import html, json_file, junit, table
+from npucall_client.conformance.report import Report
+from npucall_client.conformance.reports import html, json_file, junit
 from npucall_client.conformance.reports.text import clean, number, rerun
 
 from .shown import (
     HISTOGRAM,
     KL,
-    NEITHER,
     OUTSIDE,
     PASSED,
     REPORT,
     SERVER,
     TARGET,
     WORSE,
-    WRONG_CODE,
     fine,
     hostile,
 )
@@ -38,13 +35,6 @@ NOTHING = Report("cpu-strict", 0, SERVER)
 EVERY = pytest.mark.parametrize(
     "report", [REPORT, fine(), hostile(), NOTHING], ids=["all", "fine", "hostile", "nothing"]
 )
-
-
-def printed(report: Report, width: int = 160) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    table.show(report, console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def as_json(report: Report) -> Any:
@@ -77,7 +67,7 @@ def test_the_command_that_runs_a_case_again_has_what_its_data_depend_on() -> Non
 
 
 def test_the_command_names_the_second_server() -> None:
-    both = Report("cpu-strict", 0, SERVER, Server("unix:/a b", *["x"] * 6, ()))
+    both = Report("cpu-strict", 0, SERVER, replace(SERVER, target="unix:/a b"))
     assert shlex.split(rerun(both, PASSED))[3:5] == ["--against", "unix:/a b"]
 
 
@@ -180,7 +170,8 @@ def test_junit_counts_are_those_of_its_elements(report: Report) -> None:
 
 def test_junit_has_a_testcase_for_each_case() -> None:
     cases = as_xml(REPORT).findall(".//testcase")
-    assert [case.get("name") for case in cases] == [outcome.case for outcome in REPORT.outcomes]
+    names = [case.get("name", "") for case in cases]
+    assert sorted(names) == sorted(outcome.case for outcome in REPORT.outcomes)
     assert cases[0].get("classname") == f"{KL}.grid"
     assert cases[0].get("time") == "0.002000"
 
@@ -213,64 +204,3 @@ def test_hostile_text_comes_through_junit_as_text() -> None:
     report = hostile()
     failure = next(as_xml(report).iter("failure"))
     assert failure.get("message") == clean(report.failures[0].problems[0])
-
-
-# --- terminal -------------------------------------------------------------------------------------
-
-
-def test_the_table_has_a_line_for_each_operator_and_dtype() -> None:
-    (line,) = (each for each in printed(REPORT).splitlines() if each.startswith(f"{KL} "))
-    assert line.split() == [KL, "f32", "2/4", "0.75", "0.5", "grid/f32-mean-4x6-0002"]
-
-
-@pytest.mark.parametrize("failed", [OUTSIDE, WRONG_CODE, NEITHER], ids=lambda each: each.block)
-def test_the_table_is_followed_by_failures_and_how_to_run_them_again(failed: Any) -> None:
-    text = printed(REPORT)
-    for line in (f"failed {failed.case}", f"  {failed.problems[0]}", f"  {rerun(REPORT, failed)}"):
-        assert line in text.splitlines()
-
-
-def test_the_table_of_contradictions_says_with_whom_the_server_agrees() -> None:
-    lines = [" ".join(line.split()) for line in printed(REPORT).splitlines()]
-    assert "8 KlDivTargetBackward.community divisor of mean kernel S2" in lines
-    assert "7 KlDivBackward divisor of batchmean none of them: [0.0] source; torch" in lines
-
-
-@pytest.mark.parametrize(
-    ("report", "verdict"),
-    [
-        (REPORT, "3 of 6 cases failed."),
-        (fine(), "All 3 cases passed."),
-        (NOTHING, "Nothing ran."),
-    ],
-    ids=["failed", "passed", "nothing"],
-)
-def test_the_last_line_is_the_verdict(report: Report, verdict: str) -> None:
-    assert printed(report).splitlines()[-1] == verdict
-
-
-def test_a_failure_after_the_twentieth_is_counted() -> None:
-    many = Report("cpu-strict", 0, SERVER, outcomes=[WRONG_CODE] * 23)
-    assert "... and 3 more failures; --html or --json has them all" in printed(many)
-
-
-def test_hostile_text_is_printed_as_it_is_without_what_a_terminal_obeys() -> None:
-    report = hostile()
-    text = printed(report, width=2000)
-    assert clean(report.failures[0].problems[0]) in text  # [bold] is no markup here
-    assert "\x1b" not in text
-    assert "\x00" not in text
-
-
-def test_progress_passes_every_outcome_on() -> None:
-    console = Console(file=io.StringIO())
-    total = len(REPORT.outcomes)
-    assert list(table.progress(REPORT.outcomes, total, console)) == REPORT.outcomes
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_drawn_on_a_terminal_alone(terminal: bool) -> None:
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=terminal, width=120)
-    list(table.progress(hostile().outcomes, 3, console))
-    assert ("1 failed" in file.getvalue()) is terminal

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from npucall.operators import CATALOGUE
-from npucall_client import local
-
 from .faults_of_checks import CHECKS
 from .faults_of_evaluation import EVALUATION
 from .faults_of_formulas import CUT_OFF, FORMULAS
@@ -45,10 +42,6 @@ def test_the_operator_without_a_fault_passes_the_same_cases(operator: str, soc: 
     report = report_on(operator, blocks, soc=soc)
     assert report.failures == []
     assert report.total().cases > 0
-
-
-def test_faults_do_not_stay() -> None:
-    assert local.CATALOGUE is CATALOGUE
 
 
 def worst_ulp(operator: str, dtype: str) -> float:

@@ -150,11 +150,12 @@ def test_an_absent_weight_is_one_of_ones(name: str) -> None:
     np.testing.assert_allclose(found, exact(BCE_LOGITS_TARGET, tensors), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("x", [-200.0, -20.0, 20.0, 200.0])
-def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float) -> None:
-    tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, x, 0, 1, 2), strict=True)}
+# ln sigmoid(20) is -2e-9, which only a large weight makes seen
+@pytest.mark.parametrize(("x", "p"), [(-200, 2), (-20, 2), (20, 2), (20, 1e12), (200, 2)])
+def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float, p: float) -> None:
+    tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, x, 0, 1, p), strict=True)}
     found = run(BCE_LOGITS_TARGET, tensors, reduction=NONE)
-    expected = 2 * np.logaddexp(0, -x) - np.logaddexp(0, x)
+    expected = p * np.logaddexp(0, -x) - np.logaddexp(0, x)
     np.testing.assert_allclose(found, [expected], rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""aclnnNLLLossBackward: prototype, values against torch, and its checks in order."""
+"""aclnnNLLLossBackward: prototype, values against torch, layouts and products."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.dtypes import BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
-from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall.evaluate import compute
 from npucall.operators.nll_loss_backward import nll_loss_backward
 
@@ -21,54 +19,10 @@ from .arrangements import (
     assert_layout_does_not_show,
     dtypes_taken,
 )
-from .faults import Fault, Table, dtype, null, shape
 from .gradients import FLOATS, LOCAL, NAN, assert_rounded, aten, drawn, title, wide
+from .nll import FLOAT_TENSORS, MEAN, NONE, SUM, TABLE
 
-NONE, MEAN, SUM = 0, 1, 2
-FLOAT_TENSORS = ("grad_output", "self", "weight", "total_weight")
 LABELS = np.array([2, 0, 1, 3, 2, 0])
-
-
-def given(shape: tuple[int, ...], dtype: Any = FLOAT) -> dict[str, Any]:
-    return {"dtype": dtype, "shape": shape}
-
-
-# operators.md 2.3, in order
-TABLE = Table(
-    nll_loss_backward,
-    {
-        "grad_output": given((3,)),
-        "self": given((3, 4)),
-        "target": given((3,), INT64),
-        "weight": given((4,)),
-        "total_weight": given(()),
-        "out": given((3, 4)),
-        "reduction": NONE,
-        "ignore_index": -100,
-    },
-    [
-        *null("grad_output", "self", "target", "weight", "total_weight", "out"),
-        *dtype(FLOAT16, "weight", "grad_output", "total_weight"),
-        *dtype(INT32, "out"),
-        *dtype(BOOL, "out"),
-        Fault({n: {"dtype": DOUBLE} for n in (*FLOAT_TENSORS, "out")}, DTypeError, ("self",)),
-        *dtype(FLOAT, "target"),
-        *dtype(INT8, "target"),
-        *(Fault({"reduction": r}, AttributeValueError, ("reduction",)) for r in (3, -1)),
-        *shape((3, 4, 1), "self"),
-        *shape((), "self"),
-        *shape((3, 1), "target"),
-        *shape((4,), "target"),
-        *shape((), "target"),
-        *shape((3,), "weight"),
-        *shape((4, 1), "weight"),
-        *shape((2,), "total_weight"),
-        *shape((0,), "total_weight"),
-        *shape((1,), "grad_output"),
-        *shape((3, 1), "grad_output"),
-        *shape((4, 3), "out"),
-    ],
-)
 
 
 def sample(reduction: int, rows: Any = LABELS, kind: Any = np.float64) -> dict[str, Any]:
@@ -202,67 +156,3 @@ def test_products_take_the_dtypes_of_the_documents(soc: str) -> None:
     expected = {"FLOAT", "FLOAT16"} | ({"BF16"} if soc in NEWER else set())
     taken = dtypes_taken(TABLE, FLOAT_TENSORS, soc)
     assert taken == (expected if soc != ASCEND_310 else set())
-
-
-@pytest.mark.parametrize(
-    ("self", "target", "passes"),
-    [
-        ((4,), (), True),
-        ((1,), (1,), True),
-        ((4,), (1,), False),
-        ((4,), (4,), False),  # the software lets it pass
-        ((1, 4), (), False),  # likewise
-        ((1, 4), (1,), True),
-    ],
-)
-def test_there_is_one_label_for_each_row(
-    self: tuple[int, ...], target: tuple[int, ...], passes: bool
-) -> None:
-    changes = {
-        "self": self,
-        "out": self,
-        "target": target,
-        "weight": self[-1:],
-        "grad_output": (1,),
-    }
-    fault = Fault({n: {"shape": s} for n, s in changes.items()}, ShapeError, ("target",))
-    assert TABLE.refusal(fault) == (None if passes else fault.answer)
-
-
-@pytest.mark.parametrize(
-    ("reduction", "self", "grad_output", "passes"),
-    [
-        (NONE, (3, 4), (3,), True),
-        (MEAN, (3, 4), (3,), False),
-        (SUM, (3, 4), (1,), True),
-        (MEAN, (3, 4), (), True),
-        (SUM, (3, 4), (1, 1), False),
-        (NONE, (4,), (), True),
-        (NONE, (4,), (1,), True),
-        (NONE, (4,), (4,), False),
-    ],
-)
-def test_the_gradient_has_an_element_for_each_row_without_reduction_only(
-    reduction: int, self: tuple[int, ...], grad_output: tuple[int, ...], passes: bool
-) -> None:
-    shapes = {"self": self, "out": self, "target": self[:-1], "grad_output": grad_output}
-    changes: dict[str, Any] = {name: {"shape": s} for name, s in shapes.items()}
-    fault = Fault(changes | {"reduction": reduction}, ShapeError, ("grad_output",))
-    assert TABLE.refusal(fault) == (None if passes else fault.answer)
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusal() is None
-    assert TABLE.refusing() == TABLE.may_refuse()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64
+from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64
 from npucall.errors import DTypeError, ShapeError
 from npucall.operators.spec import Scalar
 
@@ -23,6 +23,7 @@ TABLE = Table(
     {"threshold": Scalar(DOUBLE, 0.5)},
     [
         *null("threshold", "out", "grad_output", "self"),
+        Fault({"threshold": Scalar(COMPLEX64, 1)}, DTypeError, ("threshold",)),
         *dtype(DOUBLE, "grad_output"),
         *dtype(INT64, "grad_output"),
         *dtype(INT16, "self"),

@@ -51,6 +51,12 @@ def dtypes(
     )  # fmt: skip
 
 
+def all_dtypes(*names: str, found: DType = DOUBLE, **more: Any) -> tuple[Invalid, ...]:
+    """All of them have a dtype that the operator does not take; the first is to blame."""
+    row = f"dtype-{found.name.lower()}-all"
+    return (Invalid(row, {n: {"dtype": found} for n in names}, names[:1], DTypeError, **more),)
+
+
 def no_bfloat16(*names: str) -> tuple[Invalid, ...]:
     """BF16, on the products that have none."""
     return dtypes(*names, found=BF16, products=WITHOUT_BFLOAT16)

@@ -12,7 +12,7 @@ from npucall_client.conformance.statement import Plan
 if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes, Statement
+    from npucall_client.conformance.statement import Attributes, In, Statement
 
 
 @dataclass
@@ -79,11 +79,15 @@ class Maker:
         return {
             each.name: known[each.name]
             for index, each in enumerate(self.statement.inputs)
-            if not (each.optional and self._left_out(each.name, index, plan))
+            if not (each.optional and self._left_out(each, index, plan))
         }
 
-    def _left_out(self, name: str, index: int, plan: Plan) -> bool:
-        if plan.absent or name in plan.shapes or name in plan.values or name in plan.dtypes:
+    def _left_out(self, each: In, index: int, plan: Plan) -> bool:
+        name = each.name
+        said = name in plan.shapes or name in plan.values or name in plan.dtypes
+        if each.refused:
+            return not said
+        if plan.absent or said:
             return name in plan.absent
         return bool(self.made >> (index % 3) & 1)
 

@@ -35,6 +35,8 @@ class In:
     """Its own, taken in turn; empty: the dtype of the case."""
     optional: bool = False
     """Cases come with it and without it."""
+    refused: bool = False
+    """Optional, but the operator refuses it: only plans that say its shape or values have it."""
 
 
 @dataclass(frozen=True)
@@ -253,3 +255,5 @@ def crossed(values: Mapping[str, tuple[float, ...]], **more: Any) -> Plan:
 
 WITHOUT_BFLOAT16 = ("Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
 """Products that do not compute with BF16."""
+BEFORE_950 = ("Ascend910B", "Ascend910_93", "Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
+"""All others than Ascend 950."""

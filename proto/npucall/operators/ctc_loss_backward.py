@@ -260,7 +260,7 @@ def _states(
         row = targets[item] if targets.ndim == MATRIX else targets[starts[item] :]
         states[item, 1 : 2 * length : 2] = row[:length]
     inside = np.arange(states.shape[1]) <= 2 * counts
-    check_labels("targets", states[inside], classes)
+    check_labels("targets", states, classes)
     return states, inside, inside & (np.arange(states.shape[1]) >= 2 * counts - 1)
 
 

@@ -58,6 +58,7 @@ def _int64_for_zero(name: str) -> rules.Rule:
     checks=(
         rules.present("threshold", "out"),
         rules.present(*INPUTS),
+        rules.real("threshold"),  # the service's; what the operator makes of one is not known
         rules.supported("grad_output"),
         _int64_for_zero("grad_output"),
         rules.supported("self"),

@@ -99,7 +99,7 @@ summary { cursor: pointer; font-size: 13.5px; color: var(--soft); }
 .command { display: block; background: var(--band); border: 1px solid var(--line);
   border-radius: 6px; padding: 5px 10px; user-select: all; }
 .sources { padding: 0; margin: 0; list-style: none; }
-.sources li { color: var(--soft); }
+.sources li { color: var(--soft); min-width: 15em; }
 .sources li.agrees { color: var(--good-ink); font-weight: 600; }
 .sources li.agrees.warn { color: var(--warn); }
 @media print { body { background: none; } section { break-inside: avoid; border: 0; padding: 0; } }

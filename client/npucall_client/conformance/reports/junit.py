@@ -43,7 +43,8 @@ def _add_suite(root: ET.Element, report: Report, title: str, outcomes: list[Outc
     _count(suite, outcomes)
     suite.set("time", f"{sum(map(_seconds, outcomes)):.6f}")
     if report.started:
-        suite.set("timestamp", report.started.removesuffix("Z").partition("+")[0])  # as its schema
+        without_zone = report.started.removesuffix("Z").partition("+")[0]  # as JUnit's schema asks
+        suite.set("timestamp", clean(without_zone))
     properties = _element("properties", suite)
     for name, value in _facts(report).items():
         _element("property", properties, name=name, value=value)

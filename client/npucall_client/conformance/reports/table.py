@@ -15,7 +15,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from npucall_client.conformance.reports.text import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """Failures that are shown in full."""
+_NARROW = Column(width=40, no_wrap=True, overflow="ellipsis")
 
 
 def progress(
@@ -43,8 +44,9 @@ def progress(
     """Passes outcomes on while it draws a bar of ``total`` cases, on a terminal alone."""
     console = console or Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), _Failed(),
-        TimeElapsedColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False, table_column=_NARROW),
+        BarColumn(None), MofNCompleteColumn(), _Failed(), TimeElapsedColumn(),
+        TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(
         *columns, console=console, transient=True, expand=True, disable=not console.is_terminal
@@ -54,7 +56,7 @@ def progress(
         for outcome in outcomes:
             failed += outcome.status == "failed"
             where = clean(f"{outcome.title.removeprefix('aclnn')} {outcome.block}")
-            bar.update(task, advance=1, failed=failed, description=where.replace("[", r"\["))
+            bar.update(task, advance=1, failed=failed, description=where)
             yield outcome
 
 

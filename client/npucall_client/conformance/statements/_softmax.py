@@ -1,0 +1,68 @@
+"""What the statements of both softmax gradients share: operators.md 2.2 and 2.3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import INT32
+from npucall.errors import AttributeValueError, ShapeError
+from npucall_client.conformance import defects
+from npucall_client.conformance.statement import BEFORE_950, PAIRS_OF_FLOATS, Invalid, Plan
+
+if TYPE_CHECKING:
+    from npucall.tensors import Shape
+    from npucall_client.conformance.domains import Draw
+
+INPUTS = ("grad_output", "output")
+
+
+def probabilities(draw: Draw) -> Any:
+    """A softmax along ``dim``."""
+    shape = draw.shape or (1,)
+    weights = np.exp(draw.random.normal(0, 2, shape))
+    return (weights / weights.sum(draw["dim"], keepdims=True)).reshape(draw.shape)
+
+
+def log_probabilities(draw: Draw) -> Any:
+    """A log-softmax along ``dim``."""
+    return np.log(probabilities(draw))
+
+
+def middle(base: Shape) -> int:
+    return len(base) // 2 if len(base) > 1 else 0
+
+
+def first_from_the_end(base: Shape) -> int:
+    return -max(len(base), 1)
+
+
+DIMS = {"dim": (0, -1, middle, first_from_the_end)}
+CONVERTED = tuple(
+    Plan(dtypes={**dict.fromkeys(INPUTS, one), "out": other}) for one, other in PAIRS_OF_FLOATS
+)
+# Before Ascend 950 an empty input ends the checks at once; there it ends them after the last.
+EMPTY = (
+    Plan("output-of-another-shape", shapes={"grad_output": (0, 3), "output": (2, 3)},
+         products=BEFORE_950),
+    Plan("output-empty-alone", shapes={"grad_output": (2, 3), "output": (0, 3)},
+         products=BEFORE_950, zeros=True),
+    Plan("dim-out-of-range", shapes={"grad_output": (0, 3)}, values={"output": np.empty((0, 3))},
+         attributes={"dim": 7}, products=BEFORE_950),
+)  # fmt: skip
+EMPTY_ON_950 = (
+    Invalid("empty-output-of-another-shape", {"output": {"shape": (0, 3)}}, ("grad_output",),
+            ShapeError, products=("Ascend950",)),
+    Invalid("empty-dim-out-of-range", {"dim": 7}, ("dim",), AttributeValueError,
+            base=Plan(base=(0, 4)), products=("Ascend950",)),
+)  # fmt: skip
+SHAPES = (
+    # A step blames the tensor that it names first, gradOutput in both.
+    *defects.shapes("grad_output", (4, 3), (1, 4)),
+    *defects.shapes("output", (4, 3), (1, 4), (1, 3, 4), blames=("grad_output",)),
+    *defects.shapes("out", (4, 3), (1, 3, 4), blames=("grad_output",)),
+)
+# Outside of both two and nine dimensions, so that a pair with nine has both defects.
+BAD_DIMS = defects.values("dim", 2, -3, 9, -10)
+BAD_OUT = (*defects.dtypes("out"), *defects.dtypes("out", found=INT32), *defects.no_bfloat16("out"))

@@ -1,0 +1,56 @@
+"""aclnnBinaryCrossEntropyWithLogitsBackward, operators.md 2.1 and 2.3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall_client.conformance import reals
+from npucall_client.conformance.elementwise import elementwise
+from npucall_client.conformance.statement import Out, mixed_floats, promotion
+from npucall_client.conformance.statements import _with_logits as shared
+from npucall_client.conformance.statements._torch import gradient
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.given import Given
+
+
+def scalar(k: Given, g: float, s: float, t: float, w: float | None, p: float | None) -> float:
+    positive = t if p is None else p * t
+    slope = (positive + 1 - t) * reals.sigmoid(s) - positive
+    return slope * (g if w is None else g * w) * k.mean("self")
+
+
+def vector(k: Given, g: Any, s: Any, t: Any, w: Any, p: Any) -> Any:
+    upstream = g * (1.0 if w is None else w) / (s.size if k["reduction"] == 1 else 1)
+    sigmoid = np.exp(-np.logaddexp(0.0, -s))
+    if p is None:
+        return (sigmoid - t) * upstream, (sigmoid + np.abs(t)) * np.abs(upstream)
+    size = np.abs(p * t) * (sigmoid + 1) + (1 + np.abs(t)) * sigmoid
+    return (sigmoid * (p * t + (1 - t)) - p * t) * upstream, size * np.abs(upstream)
+
+
+def torch_says(k: Given, torch: Any) -> Any:
+    loss = shared.loss(k, torch)
+    upstream = k["grad_output"] * k.mean("self")
+    return gradient(torch, lambda logits: loss(logits, k["target"]), k["self"], upstream)
+
+
+BINARY_CROSS_ENTROPY_WITH_LOGITS_BACKWARD = elementwise(
+    "aclnnBinaryCrossEntropyWithLogitsBackward",
+    inputs=shared.DRAWN,
+    output=Out("out", shape="self", dtype="target"),
+    scalar=scalar,
+    vector=vector,
+    space=("self",),
+    expands=shared.EXPANDS,
+    broadcast=shared.SOME_ABSENT,
+    kernel=promotion(*shared.INPUTS),
+    torch=torch_says,
+    attributes={"reduction": (0, 1, 2)},
+    mixed=mixed_floats(*shared.INPUTS),
+    empty=shared.EMPTY,
+    edges=shared.EDGES,
+    invalid=shared.invalid("out"),
+)

@@ -1,0 +1,75 @@
+"""aclnnNLLLoss2dBackward, operators.md 2.1, rank 8, and 2.4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.dtypes import BOOL, FLOAT, INT8
+from npucall.errors import ShapeError
+from npucall_client.conformance import defects
+from npucall_client.conformance.statement import Invalid, Out, Plan, Statement
+from npucall_client.conformance.statements import _nll_loss as nll
+
+if TYPE_CHECKING:
+    from npucall.tensors import Shape
+    from npucall_client.conformance.statement import Attributes
+
+
+def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
+    batch, classes, *image = base
+    pixels = (batch, *image)
+    return {
+        "grad_output": pixels if attributes["reduction"] == 0 else (),
+        "self": base,
+        "target": pixels,
+        "weight": (classes,),
+        "total_weight": (1,),
+    }
+
+
+SUM = Plan(attributes={"reduction": 2})
+"""One gradient, so that the shape of target does not matter to it."""
+
+NLL_LOSS2D_BACKWARD = Statement(
+    "aclnnNLLLoss2dBackward",
+    inputs=nll.INPUTS,
+    outputs=(Out("out", shape="self", dtype="self"),),
+    loops=nll.loops,
+    arrays=nll.arrays,
+    shapes=shapes,
+    torch=nll.torch_says("nll_loss2d_backward"),
+    attributes=nll.ATTRIBUTES,
+    base_shapes=((2, 3, 4, 5), (1, 6, 3, 3), (3, 5, 1, 7), (5, 2, 4, 1)),
+    layout_shape=(2, 4, 3, 5),
+    rank_shapes=((1, 1, 1, 1), (1, 3, 1, 1), (2, 3, 1, 2)),
+    empty_shapes=((0, 3, 2, 2), (2, 0, 2, 2), (2, 3, 0, 2), (2, 3, 2, 0), (0, 0, 0, 0)),
+    sized=lambda count: (2, 8, max(count // 64, 1), 4),
+    broadcast=(
+        *(Plan(f"gradient-of-one-{r}", (2, 3, 2, 2), {"grad_output": (1,)},
+               attributes={"reduction": r}) for r in (1, 2)),
+        *(Plan("weight", (2, 4, 3, 1), {"weight": shape}) for shape in ((4, 1), (1, 4), (2, 2))),
+        Plan("one-class", (2, 1, 3, 2), {"weight": ()}),
+        *(Plan("total-weight", (2, 3, 2, 2), {"total_weight": shape})
+          for shape in ((), (1, 1, 1))),
+    ),
+    edges=nll.edges((2, 2, 4), (1, 1, 1)),
+    invalid=(
+        *defects.nulls("grad_output", "self", "target", "weight", "out", "total_weight"),
+        *defects.dtypes("self"),
+        *defects.no_bfloat16("self"),
+        *defects.dtypes("grad_output", "weight", "out", "total_weight", found=nll.OTHER),
+        *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
+        *defects.shapes("grad_output", (2, 3, 4), (2, 4, 3, 5)),
+        *defects.shapes("grad_output", (), (1,), alone=True),  # as the rows below need it
+        Invalid("gradients-summed", {"grad_output": {"shape": (2, 3, 5)}}, ("grad_output",),
+                ShapeError, base=SUM),
+        Invalid("gradient-of-rank-2", {"grad_output": {"shape": (1, 1)}}, ("grad_output",),
+                ShapeError, base=SUM),
+        *defects.shapes("self", (2, 4), (2, 4, 15), (2, 4, 3, 5, 1), base=SUM),
+        *defects.shapes("target", (2, 15), (2, 3, 5, 1), (1, 3, 5), (2, 5, 3), (2, 3, 4), base=SUM),
+        *defects.shapes("weight", (5,), (1,), (), (2, 4)),
+        *defects.shapes("out", (2, 3, 5, 4), (2, 4, 15), (1, 4, 3, 5)),
+        *defects.shapes("total_weight", (2,), (0,)),
+        *defects.values("reduction", 3, 7, -1, 2**32, block="reduction", base=SUM),
+    ),
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""aclnnSigmoidBackward, operators.md 2.2 and 2.3; of real numbers, complex ones are not drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT32
+from npucall.errors import DTypeError
+from npucall_client.conformance import defects, reals
+from npucall_client.conformance.domains import normal, probabilities
+from npucall_client.conformance.elementwise import elementwise
+from npucall_client.conformance.statement import (
+    WITHOUT_BFLOAT16,
+    In,
+    Invalid,
+    Out,
+    Plan,
+    crossed,
+    mixed_floats,
+    promotion,
+)
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.given import Given
+
+INPUTS = ("grad_output", "output")
+OUTPUT = "grad_input"
+NAN, INF = reals.NAN, reals.INFINITY
+
+
+def scalar(k: Given, g: float, y: float) -> float:
+    return g * (1 - y) * y
+
+
+def vector(k: Given, g: Any, y: Any) -> Any:
+    return y * (g * (1.0 - y)), np.abs(g * y) * (1 + np.abs(y))
+
+
+SIGMOID_BACKWARD = elementwise(
+    "aclnnSigmoidBackward",
+    inputs=(In("grad_output", normal()), In("output", probabilities())),
+    output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
+    scalar=scalar,
+    vector=vector,
+    space=INPUTS,
+    dtypes=(*FLOATS, DOUBLE),
+    kernel=promotion(*INPUTS),
+    torch=lambda k, torch: torch.ops.aten.sigmoid_backward(k["grad_output"], k["output"]),
+    mixed=(
+        *mixed_floats(*INPUTS, output=OUTPUT),
+        *(Plan(dtypes={name: DOUBLE}) for name in INPUTS),
+        *(Plan(dtypes={**dict.fromkeys(INPUTS, DOUBLE), OUTPUT: each}) for each in FLOATS),
+        *(Plan(dtypes={**dict.fromkeys(INPUTS, each), OUTPUT: DOUBLE}) for each in FLOATS),
+        # A product without BF16 looks for it in gradOutput alone.
+        *(
+            Plan(dtypes={"grad_output": FLOAT, "output": FLOAT, name: BF16},
+                 products=("Ascend910", "Ascend310P"))
+            for name in ("output", OUTPUT)
+        ),
+    ),
+    edges=(
+        crossed({
+            "grad_output": (1.0, 0.0, -2.0, 300.0, 1e-4, INF, -INF, NAN),
+            "output": (0.0, -0.0, 1.0, 0.5, 0.99951171875, 1e-4, 2.0, -1.0, 300.0, INF, -INF, NAN),
+        }),
+    ),
+    invalid=(
+        *defects.nulls(*INPUTS, OUTPUT),
+        *defects.dtypes(*INPUTS, OUTPUT, found=INT32),
+        Invalid(
+            "bf16-everywhere", dict.fromkeys((*INPUTS, OUTPUT), {"dtype": BF16}), ("grad_output",),
+            DTypeError, products=WITHOUT_BFLOAT16,
+        ),
+        Invalid(
+            "bf16-grad_output", {"grad_output": {"dtype": BF16}}, ("grad_output",),
+            DTypeError, products=WITHOUT_BFLOAT16,
+        ),
+        *defects.ranks(*INPUTS),
+        Invalid("cast-from-complex", {"output": {"dtype": COMPLEX64}}, (OUTPUT,), DTypeError),
+        Invalid(
+            "cast-to-narrow-from-complex",
+            {"grad_output": {"dtype": COMPLEX64}, OUTPUT: {"dtype": FLOAT16}}, (OUTPUT,),
+            DTypeError,
+        ),
+        *defects.shapes("grad_output", (5, 3), blames=INPUTS),
+        *defects.shapes("output", (5, 3), blames=INPUTS),
+        *defects.shapes(OUTPUT, (4, 3), (1, 3, 4), (1, 4)),
+    ),
+)  # fmt: skip
