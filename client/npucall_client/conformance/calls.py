@@ -73,9 +73,12 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> Call:
 
 
 def rounded(numbers: Any, dtype: DType) -> AnyArray:
-    """Numbers in a dtype, to nearest even; whole ones for integers."""
+    """Numbers in a dtype, to nearest even; for integers whole ones, and none below the least."""
+    exact = np.asarray(numbers, np.float64)
+    if dtype.kind == "int":
+        exact = np.maximum(exact, np.iinfo(dtype.numpy).min)
     with np.errstate(all="ignore"):
-        return np.asarray(numbers, np.float64).astype(dtype.numpy)
+        return exact.astype(dtype.numpy)
 
 
 def _inputs(
@@ -135,7 +138,7 @@ def _given(
     values |= attributes
     for parameter in operator.attributes:
         value = values[parameter.name]
-        number = value.value if isinstance(value, Scalar) else value
+        number = _number(value) if isinstance(value, Scalar) else value
         narrow = number is not None and parameter.kind in (Kind.SCALAR, Kind.FLOAT)
         values[parameter.name] = float(np.float32(number)) if narrow else number
     for each in case.statement.inputs:
@@ -145,6 +148,13 @@ def _given(
                 array = array.astype(kernel.numpy)
         values[each.name] = None if array is None else array.astype(np.float64)
     return Given(values, case.dtypes, kernel, case.statement.stepwise(kernel), product)
+
+
+def _number(scalar: Scalar) -> float:
+    """What an aclScalar holds: its number, rounded to its own dtype."""
+    if scalar.dtype.kind != "float":
+        return scalar.value
+    return float(rounded(scalar.value, scalar.dtype))
 
 
 def _spoil(

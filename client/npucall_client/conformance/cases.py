@@ -26,6 +26,8 @@ BLOCKS = (
 
 _SHORT = {"float": "f", "int": "s", "bool": "b", "complex": "c"}
 _REDUCTIONS = ("none", "mean", "sum", "batchmean")
+_LISTED = 4
+"""Of longer lists, ids have this many numbers, and how many more there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,8 @@ def _named(name: str, value: Any) -> str:
         return f"no_{name}"
     if isinstance(value, Scalar):
         return f"{name}{_clean(value.value)}{short(value.dtype)}"
+    if isinstance(value, list | tuple) and len(value) > _LISTED:
+        return f"{name}{_clean(list(value[:_LISTED]))}_and{len(value) - _LISTED}"
     return _clean(value) if isinstance(value, str) else f"{name}{_clean(value)}"
 
 

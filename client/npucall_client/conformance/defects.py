@@ -57,6 +57,11 @@ def all_dtypes(*names: str, found: DType = DOUBLE, **more: Any) -> tuple[Invalid
     return (Invalid(row, {n: {"dtype": found} for n in names}, names[:1], DTypeError, **more),)
 
 
+def all_of(dtype: DType, *names: str) -> dict[str, Any]:
+    """The changes that give all of them a dtype."""
+    return {name: {"dtype": dtype} for name in names}
+
+
 def no_bfloat16(*names: str) -> tuple[Invalid, ...]:
     """BF16, on the products that have none."""
     return dtypes(*names, found=BF16, products=WITHOUT_BFLOAT16)

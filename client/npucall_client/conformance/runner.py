@@ -25,7 +25,8 @@ from npucall_client.conformance.check import (
     described,
 )
 from npucall_client.conformance.report import Outcome, Server
-from npucall_client.conformance.tolerance import judge
+from npucall_client.conformance.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.tolerance import CPU_STRICT, judge
 from npucall_client.conformance.truth import expected
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def judged(client: Client, target: str) -> Judged:
 def default_profile(*servers: Server) -> str:
     """cpu-strict for the CPU reference, cann-standard as soon as one is a device."""
     on_cpu = all(server.device in ("local", "cpu") for server in servers)
-    return "cpu-strict" if on_cpu else "cann-standard"
+    return CPU_STRICT if on_cpu else "cann-standard"
 
 
 @dataclass
@@ -96,7 +97,7 @@ class Runner:
     first: Judged
     second: Judged | None = None
     """Its outputs are judged as well, and compared with the first's."""
-    profile: str = "cpu-strict"
+    profile: str = CPU_STRICT
     seed: int = 0
     torch: bool = False
     """Ask torch for a third opinion in the block ``grid``."""
@@ -130,7 +131,10 @@ class Runner:
                 continue
             if case.dtype not in taken:
                 return f"{title} takes no {case.dtype} on {product}"
-            if BF16 in {*case.dtypes.values(), *case.outputs.values()} - taken:
+            used = {*case.dtypes.values(), *case.outputs.values()}
+            # A list may have it where it is taken for some tensors; plans say which.
+            without = product in WITHOUT_BFLOAT16 and not case.products
+            if BF16 in used and (without or BF16 not in taken):
                 return f"{title} takes no BF16 on {product}"
         return ""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall_client.conformance.statement import Statement
 
-QUICK = {"invalid": 12, "documents": 99, "reduction": 3, "edge": 3, "broadcast": 4, "layout": 4}
+QUICK = {"invalid": 30, "documents": 99, "reduction": 3, "edge": 3, "broadcast": 4, "layout": 8}
 """Cases of an operator, dtype and block in a quick run; ``_QUICK`` of other blocks."""
 _QUICK = 2
 _QUICK_ELEMENTS = 1_000

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from npucall_client.conformance.given import Reals
     from npucall_client.conformance.truth import Expected
 
+CPU_STRICT = "cpu-strict"
+"""The profile of a CPU reference, which has to be right in everything."""
+
 ULP_BINS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 1024.0)
 """Upper ends, in ulp of the output, of the bins in which errors are counted; one more is beyond."""
 
@@ -196,7 +199,7 @@ def _cann_legacy(errors: _Errors) -> tuple[bool, Reals]:
 
 
 PROFILES: dict[str, Callable[[_Errors], tuple[bool, Reals]]] = {
-    "cpu-strict": _cpu_strict,
+    CPU_STRICT: _cpu_strict,
     "cann-standard": _cann_standard,
     "cann-legacy": _cann_legacy,
 }

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from npucall_client.conformance.given import Given
 
 
-def scalar(k: Given, g: float, s: float, t: float, w: float | None, p: float | None) -> float:
-    positive = t if p is None else p * t
-    slope = (positive + 1 - t) * reals.sigmoid(s) - positive
+def scalar(k: Given, g: float, s: float, t: float, *weights: float | None) -> float:
+    w, p = weights
+    slope = reals.sigmoid(s)
+    slope = slope - t if p is None else (p * t + 1 - t) * slope - p * t
     return slope * (g if w is None else g * w) * k.mean("self")
 
 
-def vector(k: Given, g: Any, s: Any, t: Any, w: Any, p: Any) -> Any:
+def vector(k: Given, g: Any, s: Any, t: Any, *weights: Any) -> Any:
+    w, p = weights
     upstream = g * (1.0 if w is None else w) / (s.size if k["reduction"] == 1 else 1)
     sigmoid = np.exp(-np.logaddexp(0.0, -s))
     if p is None:

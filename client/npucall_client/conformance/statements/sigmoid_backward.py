@@ -56,7 +56,7 @@ SIGMOID_BACKWARD = elementwise(
         # A product without BF16 looks for it in gradOutput alone.
         *(
             Plan(dtypes={"grad_output": FLOAT, "output": FLOAT, name: BF16},
-                 products=("Ascend910", "Ascend310P"))
+                 products=("Ascend910", "Ascend310P", "Ascend310B"))
             for name in ("output", OUTPUT)
         ),
     ),
@@ -70,7 +70,7 @@ SIGMOID_BACKWARD = elementwise(
         *defects.nulls(*INPUTS, OUTPUT),
         *defects.dtypes(*INPUTS, OUTPUT, found=INT32),
         Invalid(
-            "bf16-everywhere", dict.fromkeys((*INPUTS, OUTPUT), {"dtype": BF16}), ("grad_output",),
+            "bf16-everywhere", defects.all_of(BF16, *INPUTS, OUTPUT), ("grad_output",),
             DTypeError, products=WITHOUT_BFLOAT16,
         ),
         Invalid(

@@ -97,12 +97,12 @@ THRESHOLD_BACKWARD = elementwise(
         *defects.nulls("threshold", "out", *INPUTS),
         *defects.dtypes(*INPUTS),
         Invalid(
-            "int64-everywhere", dict.fromkeys(TENSORS, {"dtype": INT64}), ("grad_output",),
+            "int64-everywhere", defects.all_of(INT64, *TENSORS), ("grad_output",),
             DTypeError, products=BEFORE_950,
         ),
         Invalid(
             "int64-with-threshold",
-            {**dict.fromkeys(TENSORS, {"dtype": INT64}), "threshold": 0.5},
+            {**defects.all_of(INT64, *TENSORS), "threshold": 0.5},
             ("grad_output", "threshold"), DTypeError, products=("Ascend950",),
         ),
         *defects.no_bfloat16(*INPUTS),

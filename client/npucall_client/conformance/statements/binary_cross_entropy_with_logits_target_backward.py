@@ -1,0 +1,58 @@
+"""aclnnBinaryCrossEntropyWithLogitsTargetBackward, operators.md 2.1 and 2.3."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall_client.conformance.elementwise import elementwise
+from npucall_client.conformance.statement import Out, mixed_floats
+from npucall_client.conformance.statements import _with_logits as shared
+from npucall_client.conformance.statements._torch import gradient
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.given import Given
+
+OUTPUT = "grad_target"
+
+
+def log_sigmoid(x: float) -> float:
+    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
+
+
+def scalar(k: Given, g: float, s: float, _: float, *weights: float | None) -> float:
+    w, p = (1.0 if weight is None else weight for weight in weights)
+    return (log_sigmoid(-s) - p * log_sigmoid(s)) * (g * w) * k.mean("target")
+
+
+def vector(k: Given, g: Any, s: Any, t: Any, *weights: Any) -> Any:
+    w, p = (1.0 if weight is None else weight for weight in weights)
+    upstream = g * w / (t.size if k["reduction"] == 1 else 1)
+    negative, positive = np.logaddexp(0.0, s), p * np.logaddexp(0.0, -s)
+    return (positive - negative) * upstream, (np.abs(positive) + negative) * np.abs(upstream)
+
+
+def torch_says(k: Given, torch: Any) -> Any:
+    loss = shared.loss(k, torch)
+    upstream = k["grad_output"] * k.mean("target")
+    return gradient(torch, lambda target: loss(k["self"], target), k["target"], upstream)
+
+
+BINARY_CROSS_ENTROPY_WITH_LOGITS_TARGET_BACKWARD = elementwise(
+    "aclnnBinaryCrossEntropyWithLogitsTargetBackward",
+    inputs=shared.DRAWN,
+    output=Out(OUTPUT, shape="target", dtype="target"),
+    scalar=scalar,
+    vector=vector,
+    space=("self",),
+    expands=shared.EXPANDS,
+    broadcast=shared.SOME_ABSENT,
+    torch=torch_says,
+    attributes={"reduction": (0, 1, 2)},
+    mixed=mixed_floats(*shared.INPUTS),
+    empty=shared.EMPTY,
+    edges=shared.EDGES,
+    invalid=shared.invalid(OUTPUT),
+)

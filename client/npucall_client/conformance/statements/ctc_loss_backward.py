@@ -1,0 +1,312 @@
+"""aclnnCtcLossBackward, operators.md 2.1, rank 10, and 2.4."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
+from npucall.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from npucall_client.conformance import defects, reals
+from npucall_client.conformance.domains import follows, normal
+from npucall_client.conformance.given import Given, Terms
+from npucall_client.conformance.statement import (
+    WITHOUT_BFLOAT16,
+    In,
+    Invalid,
+    Out,
+    Plan,
+    Statement,
+    dtype_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.tensors import Shape
+    from npucall_client.conformance.domains import Draw
+    from npucall_client.conformance.statement import Attributes
+
+NAN, INF = reals.NAN, reals.INFINITY
+WITH_ROOM = ("Ascend910B", "Ascend910_93")
+"""Products whose kernels for short floats have limits."""
+
+
+def states_of(call: Given | Mapping[str, Any], item: int) -> list[int]:
+    """The classes of an item's states: its labels, blanks around them and between."""
+    lengths, targets = call["target_lengths"], call["targets"]
+    start = sum(lengths[:item])
+    row = targets[item] if targets.ndim > 1 else targets[start:]
+    states = [call["blank"]]
+    for label in row[: lengths[item]].tolist():
+        states += [int(label), call["blank"]]
+    return states
+
+
+def log_sum(terms: list[float]) -> float:
+    """The logarithm of the sum of the exponentials, of which there may be none."""
+    top = max(terms, default=-INF)
+    if top == -INF:
+        return -INF if all(t == -INF for t in terms) else NAN
+    return top + math.log(math.fsum(math.exp(t - top) for t in terms))
+
+
+def reachable(states: list[int], blank: int, s: int) -> list[int]:
+    """The states after state ``s``: itself, the next, and a label's next label if it is another."""
+    ahead = [s, s + 1]
+    if s + 2 < len(states) and states[s] not in (blank, states[s + 2]):
+        ahead.append(s + 2)
+    return [each for each in ahead if each < len(states)]
+
+
+def loops(k: Given) -> Any:
+    steps, items, classes = k["log_probs"].shape
+    log_probs, alpha = k["log_probs"].tolist(), k["log_alpha"].tolist()
+    result = np.zeros((steps, items, classes))
+    for n in range(items):
+        loss = float(k["neg_log_likelihood"][n])
+        if k["zero_infinity"] and loss == INF:
+            continue
+        states = states_of(k, n)
+        beta = [-INF] * len(states)
+        for t in reversed(range(k["input_lengths"][n])):
+            lp = log_probs[t][n]
+            if t == k["input_lengths"][n] - 1:
+                last = len(states) - 2
+                beta = [lp[c] if s >= last else -INF for s, c in enumerate(states)]
+            else:
+                after = [[beta[s] for s in reachable(states, k["blank"], i)]
+                         for i in range(len(states))]
+                beta = [lp[c] + log_sum(after[s]) for s, c in enumerate(states)]
+            for c in range(classes):
+                paths = [alpha[n][t][s] + beta[s] for s, own in enumerate(states) if own == c]
+                part = reals.exp(log_sum(paths) + loss - lp[c])
+                result[t, n, c] = float(k["grad_out"][n]) * (reals.exp(lp[c]) - part)
+    return result
+
+
+def arrays(k: Given) -> Terms:
+    lp = k["log_probs"]
+    value, size = np.zeros(lp.shape), np.zeros(lp.shape)
+    for n, (steps, loss) in enumerate(zip(k["input_lengths"], k["neg_log_likelihood"], strict=True)):
+        if k["zero_infinity"] and np.isposinf(loss):
+            continue
+        states = np.array(states_of(k, n))
+        onward = transitions(states, k["blank"])
+        emitted = lp[:, n][:, states]
+        beta = np.full((steps, states.size), -np.inf)
+        for t in range(steps - 1, -1, -1):
+            if t == steps - 1:
+                beta[t, -2:] = emitted[t, -2:]
+            else:
+                beta[t] = emitted[t] + np.logaddexp.reduce(beta[t + 1] + onward, axis=1)
+        through = k["log_alpha"][n, :steps, : states.size] + beta
+        paths = np.full((steps, lp.shape[2]), -np.inf)
+        for c in np.unique(states):
+            paths[:, c] = np.logaddexp.reduce(through[:, states == c], axis=1)
+        own, g = lp[:steps, n], k["grad_out"][n]
+        part = np.exp(paths + loss - own)
+        value[:steps, n] = g * (np.exp(own) - part)
+        # What is inside the exponential comes from steps that each round numbers of that size.
+        inside = np.abs(np.where(part > 0, paths, 0)) + np.abs(loss) + np.abs(own)
+        size[:steps, n] = np.abs(g) * (np.exp(own) + part * (1 + inside))
+    return Terms(value, size)
+
+
+def transitions(states: Any, blank: int) -> Any:
+    """0 where a state may follow a state, -inf elsewhere: rows are from, columns to."""
+    count = states.size
+    allowed = np.eye(count, dtype=bool) | np.eye(count, k=1, dtype=bool)
+    other = (states[:, None] != states[None, :]) & (states != blank)[:, None]
+    allowed |= np.eye(count, k=2, dtype=bool) & other
+    return np.where(allowed, 0.0, -np.inf)
+
+
+def log_softmax(draw: Draw) -> Any:
+    logits = draw.random.normal(0, 1, draw.shape)
+    return logits - np.log(np.exp(logits).sum(2, keepdims=True))
+
+
+def labels(draw: Draw) -> Any:
+    """Classes that are not blank, which is the first or the last."""
+    others = max(draw.shapes["log_probs"][2] - 1, 1)
+    return draw.random.integers(0, others, draw.shape) + (draw["blank"] == 0)
+
+
+def forward(draw: Draw) -> Any:
+    """The forward variables: logarithms of what paths to a state have as probability."""
+    lp = draw["log_probs"]
+    alpha = np.full(draw.shapes["log_alpha"], -np.inf)
+    for n, steps in enumerate(draw["input_lengths"]):
+        states = np.array(states_of(draw.earlier, n))
+        back = transitions(states, draw["blank"]).T
+        for t in range(steps):
+            into = np.where(np.arange(states.size) < 2, 0.0, -np.inf)
+            if t > 0:
+                into = np.logaddexp.reduce(alpha[n, t - 1, : states.size] + back, axis=1)
+            alpha[n, t, : states.size] = lp[t, n, states] + into
+    return alpha
+
+
+def loss(draw: Draw) -> Any:
+    """What the last two states have at the end; of no steps, 0 if there is no label either."""
+    alpha = forward(draw)
+    result = []
+    for n, (steps, count) in enumerate(
+        zip(draw["input_lengths"], draw["target_lengths"], strict=True)
+    ):
+        ends = alpha[n, steps - 1, max(2 * count - 1, 0) : 2 * count + 1]
+        empty = 0.0 if count == 0 else np.inf
+        result.append(-np.logaddexp.reduce(ends) if steps else empty)
+    return result
+
+
+def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
+    steps, items, _ = base
+    longest = max(attributes["target_lengths"], default=0)
+    return {
+        "grad_out": (items,),
+        "log_probs": base,
+        "targets": (items, longest),
+        "neg_log_likelihood": (items,),
+        "log_alpha": (items, steps, 2 * longest + 1),
+    }
+
+
+def every_step(base: Shape) -> list[int]:
+    return [base[0]] * base[1]
+
+
+def fewer_steps(base: Shape) -> list[int]:
+    return [max(base[0] - n % 3, min(base[0], 1)) for n in range(base[1])]
+
+
+def short_lengths(base: Shape) -> list[int]:
+    """At most half of the fewest steps, so that equal neighbours fit as well."""
+    return [min(max(base[0] - 2, 0) // 2, n % 4) for n in range(base[1])]
+
+
+def long_lengths(base: Shape) -> list[int]:
+    return [max(max(base[0] - 2, 0) // 2 - n % 2, 0) for n in range(base[1])]
+
+
+def torch_says(k: Given, torch: Any) -> Any:
+    return torch.ops.aten._ctc_loss_backward(  # noqa: SLF001  # torch's name for it
+        k["grad_out"], k["log_probs"], k["targets"].long(), k["input_lengths"],
+        k["target_lengths"], k["neg_log_likelihood"], k["log_alpha"], k["blank"],
+        k["zero_infinity"],
+    )  # fmt: skip
+
+
+def special(note: str, steps: list[int], lengths: list[int], **values: Any) -> Plan:
+    """Items of up to four steps and four classes, blank first."""
+    attributes = {"input_lengths": steps, "target_lengths": lengths, "blank": 0}
+    return Plan(note, (4, len(steps), 4), values=values, attributes=attributes)
+
+
+def flat(*lengths: int, note: str = "flat-targets") -> Plan:
+    """Targets one behind the other."""
+    attributes = {"target_lengths": list(lengths)}
+    return Plan(note, (7, len(lengths), 5), {"targets": (sum(lengths),)}, attributes=attributes)
+
+
+def lengths(row: str, blames: tuple[str, ...], *found: int) -> Invalid:
+    return Invalid(row, {blames[0]: list(found)}, blames, AttributeValueError)
+
+
+VALID = (6, 3, 5)
+"""Steps, items and classes of the valid call; its items have 2, 1 and 2 labels, five states."""
+
+CTC_LOSS_BACKWARD = Statement(
+    "aclnnCtcLossBackward",
+    inputs=(
+        In("grad_out", normal()),
+        In("log_probs", log_softmax),
+        In("targets", labels, dtypes=(INT64, INT32, BOOL, FLOAT, FLOAT16)),
+        In("neg_log_likelihood", follows(loss)),
+        In("log_alpha", follows(forward)),
+    ),
+    outputs=(Out("out", shape="log_probs", dtype="log_probs"),),
+    loops=loops,
+    arrays=arrays,
+    dtypes=(FLOAT, FLOAT16, BF16, DOUBLE),
+    kernel=dtype_of("log_probs"),
+    shapes=shapes,
+    torch=torch_says,
+    attributes={
+        "input_lengths": (every_step, fewer_steps),
+        "target_lengths": (long_lengths, short_lengths),
+        "blank": (0, lambda base: max(base[2] - 1, 0)),
+        "zero_infinity": (False, True),
+    },
+    base_shapes=((6, 3, 5), (12, 4, 9), (3, 2, 2), (7, 5, 3)),
+    layout_shape=VALID,
+    rank_shapes=((1, 1, 1), (2, 1, 2), (5, 1, 3)),
+    empty_shapes=((3, 0, 4), (1, 0, 1)),
+    sized=lambda count: (8, 64, max(count // 512, 2)),
+    broadcast=(
+        flat(3, 1, 2), flat(0, 2, 0, 1), flat(0, 0, note="flat-and-none"),
+        Plan("targets-wider", (6, 2, 5), {"targets": (2, 5)}, attributes={"target_lengths": [2, 1]}),
+        Plan("alpha-wider", (6, 2, 5), {"log_alpha": (2, 6, 8)},
+             attributes={"target_lengths": [2, 1]}),
+    ),
+    edges=(
+        special("impossible", [4, 2, 1], [2, 2, 1], targets=[[1, 2], [3, 3], [2, 0]]),
+        special("repeated-labels", [4, 4, 4], [2, 2, 3], targets=[[1, 1, 0], [1, 2, 0], [3, 3, 1]]),
+        special("no-steps", [0, 4, 0], [0, 1, 1], targets=[[1], [2], [3]]),
+        special("exactly-one-path", [3, 1], [3, 1], targets=[[1, 2, 3], [2, 0, 0]]),
+        special("gradients", [4] * 5, [2] * 5, grad_out=[0.0, -0.0, INF, NAN, 300.0],
+                targets=[[1, 2]] * 5),
+        special("losses", [4] * 4, [1] * 4, neg_log_likelihood=[INF, NAN, 0.0, 3.0],
+                grad_out=[INF, 1.0, 1.0, NAN]),
+        special("certain", [2, 2], [1, 1], targets=[[1], [2]], log_probs=np.array(
+            [[[-INF, 0.0, -INF, -INF]] * 2, [[0.0, -INF, -INF, -INF]] * 2, *[[[-1.5] * 4] * 2] * 2])),
+        special("not-a-number", [4, 4], [1, 1], log_probs=np.array(
+            [[[NAN, -1.0, -1.0, -2.0], [-1.5] * 4], *[[[-1.5] * 4] * 2] * 3])),
+    ),
+    invalid=(
+        *defects.nulls("grad_out", "log_probs", "targets", "input_lengths", "target_lengths",
+                       "neg_log_likelihood", "log_alpha", "out"),
+        *defects.shapes("log_probs", (0, 3, 5), ()),
+        *defects.shapes("grad_out", (), (3, 1)),
+        *defects.shapes("neg_log_likelihood", (), (3, 1)),
+        *defects.shapes("log_probs", (6, 3), (6, 3, 5, 1)),
+        *defects.shapes("log_alpha", (3, 6), (3, 6, 5, 1)),
+        *defects.shapes("targets", (), (3, 2, 1)),
+        *defects.shapes("out", (6, 15), (6, 3, 5, 1)),
+        *defects.values("blank", -1, 5),
+        lengths("labels-beyond-alpha", ("target_lengths", "log_alpha"), 1, 3, 2),
+        Invalid("alpha-too-narrow", {"log_alpha": {"shape": (3, 6, 4)}},
+                ("target_lengths", "log_alpha"), AttributeValueError),
+        *defects.shapes("targets", (3, 1), blames=("targets", "target_lengths")),
+        *defects.shapes("grad_out", (2,), (1,)),
+        *defects.shapes("out", (6, 1, 5)),
+        *defects.shapes("neg_log_likelihood", (4,)),
+        *defects.shapes("log_alpha", (2, 6, 5)),
+        lengths("input-lengths-of-two", ("input_lengths",), 6, 6),
+        lengths("target-lengths-of-four", ("target_lengths",), 1, 2, 0, 1),
+        *defects.shapes("targets", (2, 2)),
+        *defects.shapes("out", (5, 3, 5)),
+        *defects.shapes("log_alpha", (3, 7, 5)),
+        lengths("more-steps-than-there-are", ("input_lengths", "log_probs"), 6, 7, 6),
+        *defects.shapes("out", (6, 3, 4)),
+        *defects.shapes("targets", (7,), blames=("targets", "target_lengths")),
+        *defects.dtypes("log_probs", found=INT32),
+        *defects.dtypes("log_probs", found=BF16, products=WITHOUT_BFLOAT16),
+        *defects.dtypes("log_probs", found=FLOAT16, products=WITHOUT_BFLOAT16),
+        Invalid("short-floats-for-1001-labels",
+                {"log_probs": {"dtype": FLOAT16}, "log_alpha": {"shape": (3, 6, 2003)}},
+                ("log_probs",), DTypeError, products=WITH_ROOM),
+        *defects.dtypes("grad_out", "neg_log_likelihood", "log_alpha", "out", found=DOUBLE),
+        *defects.dtypes("targets", found=INT8),
+        *defects.dtypes("targets", found=DOUBLE),
+        lengths("steps-below-0", ("input_lengths",), 6, -1, 6),
+        lengths("labels-below-0", ("target_lengths",), 1, 2, -1),
+        Invalid("label-beyond", {"targets": {"values": [[1, 5], [3, 4], [1, 1]]}}, ("targets",),
+                ArgumentError),
+        Invalid("label-below", {"targets": {"values": [[1, 2], [-1, 4], [1, 1]]}}, ("targets",),
+                ArgumentError),
+    ),
+)  # fmt: skip

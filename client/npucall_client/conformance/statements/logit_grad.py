@@ -1,0 +1,80 @@
+"""aclnnLogitGrad, operators.md 2.1 and 2.3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import FLOAT16
+from npucall.errors import AclnnStatus
+from npucall_client.conformance import defects, reals
+from npucall_client.conformance.domains import mixed, normal, probabilities, uniform
+from npucall_client.conformance.elementwise import elementwise
+from npucall_client.conformance.statement import In, Out, crossed, dtype_of
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.given import Given
+
+TENSORS = ("x", "dy", "out")
+NAN, INF = reals.NAN, reals.INFINITY
+TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
+# The FLOAT next to 0.35 is less than it: inside, since eps is narrowed to that FLOAT.
+EDGES = {
+    "x": (0.0, -0.0, 1.0, 0.5, 0.125, 0.875, 0.35, 0.1, 0.9, 1e-4, -1e-4, 2.0, INF, -INF, NAN),
+    "dy": (1.0, 0.0, -300.0, 1e-4, INF, NAN),
+}
+
+
+def ends(k: Given) -> tuple[float, float]:
+    """From where to where there is a gradient; in FLOAT, as eps is."""
+    margin = np.float32(max(k["eps"], 0.0))
+    return float(margin), float(np.float32(1) - margin)
+
+
+def scalar(k: Given, x: float, dy: float) -> float:
+    low, high = ends(k)
+    if low <= x <= high:
+        return reals.divide(dy, x * (1 - x))
+    return NAN if k["eps"] < 0 else 0.0  # NaN comes here
+
+
+def vector(k: Given, x: Any, dy: Any) -> Any:
+    low, high = ends(k)
+    outside = ~(x >= low) | ~(x <= high)
+    answer = np.asarray(dy / x / (1.0 - x))
+    answer[outside] = 0.0 if k["eps"] >= 0 else NAN
+    return answer
+
+
+def torch_says(k: Given, torch: Any) -> Any:
+    low = None if k["eps"] < 0 else ends(k)[0]
+    return torch.ops.aten.logit_backward(k["dy"], k["x"], low)
+
+
+LOGIT_GRAD = elementwise(
+    "aclnnLogitGrad",
+    inputs=(In("x", mixed(probabilities(), uniform(-0.5, 1.5))), In("dy", normal())),
+    output=Out("out", shape="x", dtype="x"),
+    scalar=scalar,
+    vector=vector,
+    kernel=dtype_of("x"),
+    torch=torch_says,
+    attributes={"eps": (0.125, -1.0, 0.0, 0.35, 1e-3)},
+    edges=(
+        crossed(EDGES),
+        crossed(EDGES, attributes={"eps": 0.5}, note="a-point"),
+        crossed(EDGES, attributes={"eps": 0.75}, note="nothing-inside"),
+    ),
+    invalid=(
+        *defects.nulls(*TENSORS),
+        *defects.dtypes("x"),
+        *defects.all_dtypes(*TENSORS),
+        *defects.dtypes("dy", "out"),
+        *defects.dtypes("dy", "out", found=FLOAT16),
+        *defects.dtypes("x", found=FLOAT16, blames=("dy",)),
+        *defects.shapes("x", (4, 3), blames=("dy",), status=TILING),
+        *defects.shapes("dy", (4, 3), (1, 4), (1, 3, 4), status=TILING),
+        *defects.shapes("out", (4, 3), (1, 3, 4), status=TILING),
+    ),
+)
