@@ -9,7 +9,7 @@ import numpy as np
 
 from npucall.dtypes import FLOAT16, INT32, INT64, UINT8
 from npucall_client.conformance import reals
-from npucall_client.conformance.domains import follows, indices, normal, uniform
+from npucall_client.conformance.domains import follows, normal, uniform
 from npucall_client.conformance.given import MEAN, Given, Reals, Terms
 from npucall_client.conformance.statement import PAIRS_OF_FLOATS, In, Plan
 
@@ -29,6 +29,14 @@ def classes(shape: Shape) -> int:
     return shape[1] if len(shape) > 1 else shape[0]
 
 
+def labels(draw: Draw) -> Any:
+    """Labels of which the last is not ignored, so that some count."""
+    drawn = np.asarray(draw.random.integers(0, max(classes(draw.shapes["self"]), 1), draw.shape))
+    last = drawn.reshape(-1)[-1:]
+    last[last == draw["ignore_index"]] = 0
+    return drawn
+
+
 def total(draw: Draw) -> Any:
     """What the forward operator would have found: weights of the labels that count, summed."""
     weights = draw["weight"].reshape(-1)
@@ -40,7 +48,7 @@ def total(draw: Draw) -> Any:
 INPUTS = (
     In("grad_output", normal()),
     In("self", normal()),
-    In("target", indices(lambda draw: classes(draw.shapes["self"])), dtypes=LABELS),
+    In("target", labels, dtypes=LABELS),
     In("weight", uniform(0.25, 2.0)),
     In("total_weight", follows(total)),
 )

@@ -44,10 +44,10 @@ EDGES = (
         "pos_weight": (1.0, 0.0, 3.0, _INF, _NAN),
     }),
 )  # fmt: skip
-# Shapes are not looked at where self is empty.
+# Shapes are not looked at where self is empty, and nothing is computed.
 EMPTY = (
-    Plan("unlike-target", shapes={"self": (0, 3), "target": (2, 3)}),
-    Plan("unlike-others", shapes={"self": (0,), "grad_output": (2, 3), "weight": (4,)}),
+    Plan("unlike-target", shapes={"self": (0, 3), "target": (2, 3)}, zeros=True),
+    Plan("unlike-others", shapes={"self": (0,), "grad_output": (2, 3), "weight": (4,)}, zeros=True),
 )
 SOME_ABSENT = tuple(
     Plan("-".join(("no", *absent)).replace("_", "-"), base=(3, 4), absent=absent)

@@ -89,6 +89,9 @@ W_EDGES = (0.25, 0.0, -1.0, INF, NAN)
 EDGES = tuple(zip(*product(G_EDGES, X_EDGES, W_EDGES), strict=True))
 """Each in a channel of its own, so that no sum mixes them."""
 
+SMALLER = {"scalar": (), "one": (1,), "row": (4,), "column": (3, 1), "flat": (1, 4)}
+"""Shapes of gradients that broadcast to (3, 4)."""
+
 PRELU_BACKWARD = Statement(
     "aclnnPreluBackward",
     inputs=(
@@ -107,17 +110,16 @@ PRELU_BACKWARD = Statement(
     sized=lambda count: (max(count // 12, 1), 4, 3),
     broadcast=(
         *(
-            Plan(f"grad_output-{'x'.join(map(str, shape)) or 'scalar'}", (3, 4), {"grad_output": shape})
-            for shape in ((), (1,), (4,), (3, 1), (1, 4))
+            Plan(f"grad_output-{note}", (3, 4), {"grad_output": shape})
+            for note, shape in SMALLER.items()
         ),
         *(
-            Plan(f"weight-{'x'.join(map(str, shape)) or 'scalar'}", base, {"weight": shape})
+            Plan(f"one-weight-{len(shape)}", base, {"weight": shape})
             for base in ((3, 4), (2, 3, 5), (6,), ())
             for shape in ((), (1,), (1, 1))
         ),
         Plan("weight-column", (2, 4, 3), {"weight": (4, 1)}),
         Plan("weight-square", (2, 4, 3), {"weight": (2, 2)}),
-        Plan("all-scalar", (), {"weight": ()}),
         Plan("long-sum", (33, 2, 65), {"grad_output": (1, 2, 1)}),
         Plan("longer-sum", (33, 2, 65), {"weight": (1,)}),
     ),
