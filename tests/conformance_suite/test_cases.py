@@ -112,7 +112,10 @@ def test_quick_is_much_less_than_everything() -> None:
 
 def test_quick_has_no_large_tensor() -> None:
     cases = select(statements(), Selection(quick=True))
-    assert max(len(s) for c in cases for s in call_of(c, 0).storages.values()) <= 4 * 1000
+    sizes = [len(s) for case in cases for s in call_of(case, 0).storages.values()]
+    # The largest is a row of CTC's error table: log_alpha for more than 1000 labels.
+    assert max(sizes) <= 2**18
+    assert sum(sizes) <= 2**23
 
 
 def test_one_case_has_a_million_elements() -> None:

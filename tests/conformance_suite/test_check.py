@@ -33,8 +33,12 @@ def expectation(**changes: Any) -> Expectation:
     return Expectation("", {"out": truth}, **changes)
 
 
-def look(found: Answer | NpucallError, wanted: Expectation | None = None) -> Checked:
-    return check(wanted or expectation(), found, "cpu-strict")
+def look(
+    found: Answer | NpucallError,
+    wanted: Expectation | None = None,
+    profile: str = "cpu-strict",
+) -> Checked:
+    return check(wanted or expectation(), found, profile)
 
 
 def error(status: int = 161002, parameter: Any = "self") -> NpucallError:
@@ -96,8 +100,13 @@ def test_another_error_is_wrong(found: Answer | NpucallError, says: str) -> None
     assert says in problem
 
 
-def test_a_server_that_blames_nobody_is_judged_by_its_status() -> None:
-    assert look(error(parameter=()), REFUSED).problems == ()
+def test_a_device_that_blames_nobody_is_judged_by_its_status() -> None:
+    assert look(error(parameter=()), REFUSED, "cann-standard").problems == ()
+
+
+def test_the_reference_has_to_blame_somebody() -> None:
+    (problem,) = look(error(parameter=()), REFUSED).problems
+    assert "blamed" in problem
 
 
 SOURCES = {"numbers": [[1.0, 2.0]], "refused": Refusal(), "any": ...}

@@ -9,6 +9,7 @@ import pytest
 
 from npucall.operators import CATALOGUE
 from npucall.operators.spec import Attribute, Input, Output
+from npucall.products import PRODUCTS
 from npucall_client.conformance.blocks import cases_of
 from npucall_client.conformance.calls import call_of
 from npucall_client.conformance.cases import BLOCKS
@@ -61,6 +62,13 @@ def test_the_ids_of_a_statement_are_its_own(statement: Statement) -> None:
     ids = [case.id for block in BLOCKS for case in cases_of(statement, block)]
     assert len(ids) == len(set(ids))
     assert all(each.startswith(f"{statement.title}/") for each in ids)
+
+
+@EACH
+def test_a_case_for_certain_products_is_for_products_that_there_are(statement: Statement) -> None:
+    known = {product.soc for product in PRODUCTS}
+    for case in [case for block in BLOCKS for case in cases_of(statement, block)]:
+        assert set(case.products) <= known, case.id
 
 
 @EACH

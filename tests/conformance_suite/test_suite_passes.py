@@ -34,4 +34,5 @@ def test_a_full_run_passes(client: Client, title: str) -> None:
 def test_a_quick_run_skips_next_to_nothing(client: Client, title: str) -> None:
     outcomes = run(judged(client, "here"), operators=(title,), quick=True)
     skipped = [outcome for outcome in outcomes if outcome.status == "skipped"]
-    assert {outcome.block for outcome in skipped} <= {"invalid", "documents"}
+    unexplained = [o for o in skipped if not o.problems[0].startswith("for ")]  # other products
+    assert {outcome.block for outcome in unexplained} <= {"invalid", "documents"}

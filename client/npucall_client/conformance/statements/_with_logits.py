@@ -55,14 +55,14 @@ SOME_ABSENT = tuple(
 )
 
 
-def invalid(out: str) -> tuple[Invalid, ...]:
-    """The error table; ``out`` is the name of the output."""
+def invalid(out: str, *by_product: Invalid) -> tuple[Invalid, ...]:
+    """The error table; ``out`` is the output's name, ``by_product`` are dtypes some have not."""
     other = {"format": Format.NCHW}
     return (
         *defects.nulls(*INPUTS[:3], out),
         *defects.ranks(out),
         *defects.dtypes(*INPUTS, out),
-        *defects.no_bfloat16(*INPUTS, out),
+        *by_product,
         *defects.dtypes(out, found=FLOAT16),
         *(
             Invalid(f"format-{name}", {name: other}, ("self",), FormatError)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance import reals
+from npucall_client.conformance import defects, reals
 from npucall_client.conformance.elementwise import elementwise
 from npucall_client.conformance.statement import Out, mixed_floats, promotion
 from npucall_client.conformance.statements import _with_logits as shared
@@ -54,5 +54,5 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS_BACKWARD = elementwise(
     mixed=mixed_floats(*shared.INPUTS),
     empty=shared.EMPTY,
     edges=shared.EDGES,
-    invalid=shared.invalid("out"),
+    invalid=shared.invalid("out", *defects.no_bfloat16(*shared.INPUTS, "out")),
 )

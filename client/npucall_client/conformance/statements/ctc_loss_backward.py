@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.statement import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
-WITH_ROOM = ("Ascend910B", "Ascend910_93")
+WITH_LIMITS = ("Ascend910B", "Ascend910_93")
 """Products whose kernels for short floats have limits."""
 
 
@@ -215,9 +215,8 @@ CTC_LOSS_BACKWARD = Statement(
         *defects.dtypes("log_probs", found=INT32),
         *defects.dtypes("log_probs", found=BF16, products=WITHOUT_BFLOAT16),
         *defects.dtypes("log_probs", found=FLOAT16, products=WITHOUT_BFLOAT16),
-        Invalid("short-floats-for-1001-labels",
-                {"log_probs": {"dtype": FLOAT16}, "log_alpha": {"shape": (3, 6, 2003)}},
-                ("log_probs",), DTypeError, products=WITH_ROOM),
+        Invalid("short-floats-for-1001-labels", {"log_probs": {"dtype": FLOAT16}}, ("log_probs",),
+                DTypeError, base=Plan(shapes={"log_alpha": (3, 6, 2003)}), products=WITH_LIMITS),
         *defects.dtypes("grad_out", "neg_log_likelihood", "log_alpha", "out", found=DOUBLE),
         *defects.dtypes("targets", found=INT8),
         *defects.dtypes("targets", found=DOUBLE),
