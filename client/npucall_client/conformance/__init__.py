@@ -66,8 +66,9 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
   ``layout_shape`` and ``sized`` (element count -> base shape) of the right rank, and ``broadcast``
   as explicit ``Plan``s.
 * ``In(..., dtypes=(INT64, INT32))`` for indices (``domains.indices``) and what else has dtypes of
-  its own; ``optional=True`` for weights that may be absent. A domain sees what was drawn before
-  it: ``domains.follows(lambda d: np.tanh(d["x"]))``, ``d.shapes["self"]``, ``d["ignore_index"]``.
+  its own; ``optional=True`` for weights that may be absent, with ``refused=True`` for what must
+  be. A domain sees what was drawn before it: ``domains.follows(lambda d: np.tanh(d["x"]))``,
+  ``d.shapes["self"]``, ``d["ignore_index"]``.
 * ``attributes``: values to cross; a callable value is called with the base shape. An aclScalar is
   a Python number or a ``Scalar(INT32, 2)``. Keep the product of all under about 16. What is not
   listed is not sent, and has the default of the operator's signature.
