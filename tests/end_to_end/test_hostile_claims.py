@@ -97,9 +97,17 @@ CLAIMS = {
     ),
     "one storage too few": (request_of(L1, [tensor("self")]), "ARGUMENT_MISSING"),
     "one storage too many": (wire.long_call(1) + b"\x12\x02\x7a\x00", "TENSOR_LAYOUT"),
-    "10,000 storages too many": (wire.long_call(1) + b"\x12\x02\x7a\x00" * 10_000, "TENSOR_LAYOUT"),
+    "4,000 storages too many": (wire.long_call(1) + b"\x12\x02\x7a\x00" * 4_000, "TENSOR_LAYOUT"),
+    "10,000 storages too many": (
+        wire.long_call(1) + b"\x12\x02\x7a\x00" * 10_000,
+        "MESSAGE_MALFORMED",
+    ),
     "a storage without data": (wire.long_call(1) + b"\x12\x00", "MESSAGE_MALFORMED"),
-    "a call in 30,000 pieces": (b"\x0a\x02\x78\x00" * 30_000 + wire.long_call(1), "OK"),
+    "a call in 4,000 pieces": (b"\x0a\x02\x78\x00" * 4_000 + wire.long_call(1), "OK"),
+    "a call in 30,000 pieces": (
+        b"\x0a\x02\x78\x00" * 30_000 + wire.long_call(1),
+        "MESSAGE_MALFORMED",
+    ),
     "a call of more than 64 KiB": (request_of("x" * 65536, []), "MESSAGE_MALFORMED"),
     "a name of 60 KiB": (request_of("x" * 60_000, []), "OPERATOR_UNKNOWN"),
     "a name of 60 KiB of four-byte characters": (
