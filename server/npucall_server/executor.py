@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from npucall.errors import (
@@ -17,7 +16,7 @@ from npucall.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from npucall.operators.prepare import Prepared
@@ -76,11 +75,15 @@ class Executor:
         Raises TooLargeError, QueueFullError, DrainingError, DeadlineError, CancelledError, and what
         the device raises.
         """
-        with self._admitted(call):
+        self._check_size(call)
+        self._admit(call.bytes_in_flight)
+        try:
             turn = _Turn(self._turns, caller, self.limits.call_timeout)
             start = time.perf_counter_ns()
             outputs = self.device.run(call, storages, turn)
             spent = time.perf_counter_ns() - start
+        finally:
+            self._dismiss(call.bytes_in_flight)
         ran = spent - turn.waited_ns
         self._usual_seconds += (ran / 1e9 - self._usual_seconds) / 16
         return Result(outputs, turn.waited_ns, ran)
@@ -99,27 +102,9 @@ class Executor:
         with self._idle:
             return self._idle.wait_for(lambda: not self.calls_in_flight, seconds)
 
-    @contextmanager
-    def _admitted(self, call: Prepared) -> Iterator[None]:
-        self._check_size(call)
-        size = call.bytes_in_flight
-        with self._idle:
-            self._admit(size)
-            self.calls_in_flight += 1
-            self.bytes_in_flight += size
-        try:
-            yield
-        finally:
-            with self._idle:
-                self.calls_in_flight -= 1
-                self.bytes_in_flight -= size
-                self._idle.notify_all()
-
     def _check_size(self, call: Prepared) -> None:
         limit = self.limits.memory_limit
-        name, size = max(
-            call.largest, ("request and response", call.bytes_in_flight), key=lambda item: item[1]
-        )
+        name, size = call.largest
         if size > limit:
             raise TooLargeError(
                 f"{name}: expected at most {limit} bytes (setting memory_limit), found {size}",
@@ -128,6 +113,19 @@ class Executor:
             )
 
     def _admit(self, size: int) -> None:
+        with self._idle:
+            self._check_room(size)
+            self.calls_in_flight += 1
+            self.bytes_in_flight += size
+
+    def _dismiss(self, size: int) -> None:
+        with self._idle:
+            self.calls_in_flight -= 1
+            self.bytes_in_flight -= size
+            if not self.calls_in_flight:
+                self._idle.notify_all()
+
+    def _check_room(self, size: int) -> None:
         if self._draining:
             raise DrainingError(
                 "server: it is going down and takes no new calls", retry_after=_DRAIN_RETRY_SECONDS

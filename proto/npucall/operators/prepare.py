@@ -60,14 +60,16 @@ class Prepared:
 
     @cached_property
     def largest(self) -> tuple[str, int]:
-        """What has the most bytes, and how many: a tensor, or the shape that they broadcast to.
+        """What has the most bytes, and how many: a tensor, a shape, or all that travels.
 
-        A device makes strided tensors dense and stretches them, so this much must fit.
+        A device makes strided tensors dense, and stretches them to the shape that they broadcast
+        to, so this much must fit.
         """
         sizes = {name: spec.bytes for name, spec in {**self.inputs, **self.outputs}.items()}
         if not self.done and isinstance(self.operator.over, Elementwise):
             space = self.whole.shapes[self.operator.over.space]
             sizes[f"the shape {space} of the computation"] = prod(space) * FLOAT.itemsize
+        sizes["request and response"] = self.bytes_in_flight
         return max(sizes.items(), key=lambda item: item[1])
 
     def storages(self, sent: Sequence[Buffer]) -> dict[str, Buffer]:
