@@ -188,7 +188,7 @@ def main() -> int:
     )
     parser.add_argument("--svg", type=Path, help="save the table as a picture")
     svg = parser.parse_args().svg
-    console = Console(record=True, width=160, highlight=False)
+    console = Console(record=True, width=166, highlight=False)
     table = headings()
     right = []
     with running_server("--log-calls", "errors") as server:
