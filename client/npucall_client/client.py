@@ -307,16 +307,13 @@ def _bind(
     kwargs: dict[str, Any],
     options: Options,
 ) -> arguments.Request:
+    variant = options.variant
     if isinstance(operator, Operator):
-        declared, variant = operator, operator.variant
+        variant = operator.variant
     elif same_name := CATALOGUE.of_name(operator):
         # Variants take the same arguments, since they share a C prototype: any will do to bind.
-        declared, variant = same_name[0], options.variant if same_name[0].variant else ""
-    else:
-        return arguments.bind(
-            operator, options.variant, args, kwargs, options.outputs,
-            keep_layout=options.keep_layout,
-        )  # fmt: skip
+        operator = same_name[0]
+        variant = options.variant if operator.variant else ""
     return arguments.bind(
-        declared, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
+        operator, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
     )

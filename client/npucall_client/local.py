@@ -13,9 +13,15 @@ from npucall.calls import PreparedCalls
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.framing import Response
 from npucall.listing import describe
-from npucall.operators import CATALOGUE
+from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall.replies import ServerIdentity, Timings, encode_reply, encode_timings
+from npucall.replies import (
+    ServerIdentity,
+    Timings,
+    encode_identity,
+    encode_reply,
+    encode_timings,
+)
 from npucall.tensors import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
 
@@ -26,8 +32,6 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall_client.arguments import Request
 
-_DEFAULT_VARIANT = "documented"
-
 
 class LocalTransport:
     """Answers as a CPU reference server of that SoC would."""
@@ -36,7 +40,7 @@ class LocalTransport:
         self._product = product_of(soc)
         self._identity = ServerIdentity(secrets.token_hex(6), "local", soc)
         self._started = time.monotonic()
-        self._calls = PreparedCalls(CATALOGUE, self._product, _DEFAULT_VARIANT)
+        self._calls = PreparedCalls(CATALOGUE, self._product, DEFAULT_VARIANT)
         self._reply = lru_cache(1024)(lambda call: encode_reply(call, self._identity))
 
     def execute(self, request: Request, timeout: float, request_id: str) -> Response:
@@ -68,18 +72,15 @@ class LocalTransport:
     def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """One declared operator."""
         del timeout
-        return describe(CATALOGUE.find(name, variant, _DEFAULT_VARIANT), self._product)
+        return describe(CATALOGUE.find(name, variant, DEFAULT_VARIANT), self._product)
 
     def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """This process. Its limits are those of the machine."""
         del timeout
-        identity = self._identity
         return pb.GetServerInfoResponse(
-            server=pb.ServerIdentity(
-                instance=identity.instance, device=identity.device, soc=identity.soc
-            ),
+            server=encode_identity(self._identity),
             product=self._product.soc,
-            default_variant=_DEFAULT_VARIANT,
+            default_variant=DEFAULT_VARIANT,
             version=version("npucall"),
             limits=pb.Limits(max_rank=MAX_RANK),
             uptime_seconds=time.monotonic() - self._started,

@@ -69,13 +69,11 @@ class Work(ABC):
         self.call = call
         self.kernel = np.dtype(np.float64) if exact else call.kernel_dtype.numpy
         self.whole = replace(call.whole, dtype=self.kernel) if exact else call.whole
-        self.as_is = frozenset(p.name for p in call.operator.inputs if p.as_is)
         self.inputs = {
             p.name: inputs[p.name] if p.read else np.zeros((), self.kernel)
             for p in call.operator.inputs
             if p.name in call.inputs
         }
-        self.absent = {p.name: None for p in call.operator.inputs if p.name not in call.inputs}
         self.outputs = list(outputs.values())
 
     @abstractmethod
@@ -95,7 +93,7 @@ class Work(ABC):
         call = self.call
         try:
             answer: Any = call.operator.formula(
-                self.whole, **arguments, **self.absent, **call.attributes
+                self.whole, **arguments, **call.absent, **call.attributes
             )
         except NpucallError as error:  # of values, which no rule sees
             error.details.setdefault("operator", call.operator.name)
@@ -107,7 +105,7 @@ class Work(ABC):
     def _ready(self, name: str, block: AnyArray) -> AnyArray:
         if block.dtype == BOOL.numpy:
             block = block.view(np.uint8) != 0  # any byte but 0 is true
-        if name in self.as_is:
+        if name in self.call.operator.as_is:
             return np.ascontiguousarray(block).reshape(block.shape)
         if block.dtype != self.kernel:
             block = block.astype(self.kernel)

@@ -75,7 +75,7 @@ def encode_reply(call: Prepared, server: ServerIdentity) -> bytes:
         kernel_dtype=call.kernel_dtype.wire,  # type: ignore[arg-type]
         outputs=outputs,
         warnings=warnings,
-        server=pb.ServerIdentity(instance=server.instance, device=server.device, soc=server.soc),
+        server=encode_identity(server),
     ).SerializeToString()
 
 
@@ -90,6 +90,11 @@ def decode_reply(data: bytes) -> Reply:
         warnings=tuple(warning.message for warning in message.warnings),
         server=decode_identity(message.server),
     )
+
+
+def encode_identity(server: ServerIdentity) -> pb.ServerIdentity:
+    """The message of an identity."""
+    return pb.ServerIdentity(instance=server.instance, device=server.device, soc=server.soc)
 
 
 def decode_identity(message: pb.ServerIdentity) -> ServerIdentity:

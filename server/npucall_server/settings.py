@@ -22,7 +22,7 @@ from pydantic_settings import (
 )
 
 from npucall.errors import ArgumentError
-from npucall.operators import CATALOGUE
+from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -80,7 +80,7 @@ class ServerSettings(BaseSettings):
         DEFAULT_SOC, description="The SoC whose rules hold on cpu, for example Ascend910_9391."
     )
     variant: Annotated[str, AfterValidator(_known_variant)] = Field(
-        "documented",
+        DEFAULT_VARIANT,
         description="The variant that runs if a call names none and its operator has several: "
         f"{', '.join(CATALOGUE.variants())}.",
     )

@@ -2,6 +2,9 @@
 
 from npucall.operators.catalogue import Catalogue, operators_of
 
-__all__ = ["CATALOGUE"]
+__all__ = ["CATALOGUE", "DEFAULT_VARIANT"]
 
 CATALOGUE = Catalogue(operators_of(__name__, __path__))
+
+DEFAULT_VARIANT = "documented"
+"""What a CPU reference runs if nobody names one: the founding document is the specification."""

@@ -47,6 +47,12 @@ class Prepared:
     """The rules ended the call: nothing is computed, the outputs are zeros."""
 
     @cached_property
+    def absent(self) -> Mapping[str, None]:
+        """The inputs that the call does not give, as the formula takes them."""
+        names = (parameter.name for parameter in self.operator.inputs)
+        return {name: None for name in names if name not in self.inputs}
+
+    @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
         """Bytes of each storage that travels with the call."""
         specs = {**self.inputs, **self.outputs}

@@ -248,6 +248,11 @@ class Operator(Generic[P, R]):
         return tuple(p for p in self.parameters if isinstance(p, Input))
 
     @cached_property
+    def as_is(self) -> frozenset[str]:
+        """The inputs that the formula gets in their own dtype."""
+        return frozenset(parameter.name for parameter in self.inputs if parameter.as_is)
+
+    @cached_property
     def outputs(self) -> tuple[Output, ...]:
         """The outputs in C order."""
         return tuple(p for p in self.parameters if isinstance(p, Output))

@@ -13,7 +13,7 @@ from npucall.calls import PreparedCalls
 from npucall.errors import MessageError
 from npucall.framing import join_response, split_request
 from npucall.listing import describe
-from npucall.replies import Timings, encode_reply, encode_timings
+from npucall.replies import Timings, encode_identity, encode_reply, encode_timings
 from npucall.tensors import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
 
@@ -110,11 +110,9 @@ class OperatorService:
     def get_server_info(self, request: bytes, _: Record, __: grpc.ServicerContext) -> bytes:
         """What this server is and allows."""
         _parse(pb.GetServerInfoRequest, request)
-        executor, settings, identity = self._executor, self._settings, self._identity
+        executor, settings = self._executor, self._settings
         return pb.GetServerInfoResponse(
-            server=pb.ServerIdentity(
-                instance=identity.instance, device=identity.device, soc=identity.soc
-            ),
+            server=encode_identity(self._identity),
             product=executor.device.product.soc,
             default_variant=settings.variant,
             version=version("npucall-server"),
