@@ -1,0 +1,55 @@
+"""The check tables of aclnnSoftmaxBackward and aclnnLogSoftmaxBackward."""
+
+from __future__ import annotations
+
+from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT16, INT32
+from npucall.errors import AttributeValueError, DTypeError, ShapeError
+
+from .faults import NINE, Fault, Table, dtype, null, shape
+from .gradients import LOG_SOFTMAX, SOFTMAX
+
+# operators.md 2.3, in order; "out" may have any supported float, which the service checks last
+SOFTMAX_TABLE = Table(
+    SOFTMAX,
+    {"dim": 0},
+    [
+        *null("grad_output", "output", "out"),
+        *dtype(INT32, "grad_output", "output"),
+        Fault({"output": {"dtype": FLOAT16}}, DTypeError, ("output",)),
+        Fault({"grad_output": {"dtype": BF16}}, DTypeError, ("output",)),
+        Fault({"dim": 9}, AttributeValueError, ("dim",)),
+        Fault({"dim": -10}, AttributeValueError, ("dim",)),
+        *shape(NINE, "grad_output"),
+        Fault({"output": {"shape": (4, 3)}}, ShapeError, ("grad_output",)),
+        Fault({"out": {"shape": (5, 3)}}, ShapeError, ("grad_output",)),
+        Fault({"grad_output": {"shape": (6, 3)}}, ShapeError, ("grad_output",)),
+        *dtype(INT32, "out"),
+        *dtype(DOUBLE, "out"),
+        *dtype(BOOL, "out"),
+    ],
+)
+# operators.md 2.3, in order; "out" may have any supported float, which the service checks last
+LOG_SOFTMAX_TABLE = Table(
+    LOG_SOFTMAX,
+    {"dim": 0},
+    [
+        *null("output", "grad_output", "out"),
+        *dtype(INT32, "output", "grad_output"),
+        Fault({"output": {"dtype": FLOAT16}}, DTypeError, ("output",)),
+        Fault({"grad_output": {"dtype": BF16}}, DTypeError, ("output",)),
+        *shape(NINE, "output", "grad_output"),
+        Fault({"output": {"shape": (4, 3)}}, ShapeError, ("grad_output",)),
+        Fault({"out": {"shape": (5, 3)}}, ShapeError, ("grad_output",)),
+        Fault({"grad_output": {"shape": (6, 3)}}, ShapeError, ("grad_output",)),
+        Fault({"dim": 9}, AttributeValueError, ("dim",)),
+        Fault({"dim": -10}, AttributeValueError, ("dim",)),
+        *dtype(INT32, "out"),
+        *dtype(DOUBLE, "out"),
+        *dtype(BOOL, "out"),
+    ],
+)
+EVERY_DIM = [
+    (shape, dim)
+    for shape in [(4, 6), (3, 5, 7), (17,), (2, 3, 4, 5), ()]
+    for dim in range(-max(len(shape), 1), max(len(shape), 1))
+]
