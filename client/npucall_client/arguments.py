@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from npucall import calls, replies
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
 from npucall.operators.attributes import attribute_value
-from npucall.operators.spec import Attribute, Operator, Scalar
+from npucall.operators.spec import Attribute, Input, Output, element
 from npucall.tensors import TensorSpec
 from npucall_client import arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
+
+    import numpy as np
 
     from npucall.dtypes import AnyArray
-    from npucall.operators.spec import Argument, Parameter
+    from npucall.operators.spec import Argument, Operator, Parameter
     from npucall.replies import Reply
-    from npucall.tensors import Buffer
+    from npucall.tensors import Buffer, Shape
 
 
 @dataclass
@@ -33,14 +34,16 @@ class Request:
     operator: str
     call: bytes = b""
     storage: dict[str, Buffer] = field(default_factory=dict)
-    """By argument, in the order in which it travels."""
+    """By argument, in the order in which it travels; tensors of a list one by one."""
     targets: dict[str, AnyArray] = field(default_factory=dict)
-    """The caller's own arrays, by output."""
+    """The caller's own arrays, by output; those of a list one by one."""
+    lists: list[str] = field(default_factory=list)
+    """The outputs that are lists of tensors."""
     keep_layout: bool = False
 
 
 def bind(  # noqa: PLR0913  # all that makes a call
-    operator: Operator[Any, Any] | str,
+    operator: Operator[Any, Any],
     variant: str,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -50,50 +53,63 @@ def bind(  # noqa: PLR0913  # all that makes a call
 ) -> Request:
     """The request that calls an operator with these arguments.
 
-    ``operator`` is a declared one, or a name that only the server knows; then arguments go by
-    name, and what they are follows from their Python types. ``outputs`` has the caller's own arrays
-    to write to, or None for a null pointer.
+    ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
+    without reference it decides what is an output, whatever the listing guessed; those that the
+    listing takes for inputs, or for read and written, are sent as they are.
     Raises TypeError where a Python call would, and the errors of the contract for what cannot
     travel.
     """
-    declared = operator if isinstance(operator, Operator) else None
-    name = declared.name if declared else str(operator)
-    request = Request(name, keep_layout=keep_layout)
-    items: list[tuple[Any, ...]] = []
-    for key, value in _by_name(operator, args, kwargs).items():
-        parameter = declared.by_name[key] if declared else None
+    request = Request(operator.name, keep_layout=keep_layout)
+    roles = _roles(operator, kwargs, outputs)
+    called = operator.with_roles(roles) if roles else operator
+    items: list[_Item] = []
+    for key, value in called.bind(args, kwargs).items():
+        parameter = called.by_name[key]
         if value is None:
-            items.append((key, None, ""))
-        elif _is_attribute(parameter, value):
-            items.append((key, *_attribute(key, parameter, value)))
+            items.append(_Item(key))
+        elif isinstance(parameter, Attribute):
+            converted = attribute_value(key, parameter, value)
+            items.append(_Item(key, converted, repr(converted)))
         else:
-            items.append(_input(request, key, arrays.as_array(key, value)))
+            items.append(_inputs(request, parameter, value))
     for key, value in outputs.items():
-        items.append((key, None, "") if value is None else _output(request, key, value))
-    request.call = _encode(name, variant, tuple(items))
+        given = operator.by_name.get(key)  # what the caller cannot know is left to the server
+        items.append(_Item(key) if value is None else _outputs(request, key, given, value))
+    request.call = _encode(operator.name, variant, tuple(items), tuple(roles.items()))
     return request
 
 
-def unpack(request: Request, reply: Reply, storage: Sequence[Buffer]) -> dict[str, AnyArray]:
-    """The outputs of an answer by name, each in memory of its own or in the caller's array."""
+def unpack(request: Request, reply: Reply, storage: Sequence[Buffer]) -> dict[str, Any]:
+    """The outputs of an answer by name, each in memory of its own or in the caller's array.
+
+    A list of tensors is a list of arrays.
+    """
     expected = [reply.outputs[name].storage_bytes for name in reply.stored]
     if list(map(len, storage)) != expected:
         raise InternalError(
             f"response: expected storages of {expected} bytes, found {list(map(len, storage))}"
         )
-    outputs = {}
+    outputs: dict[str, Any] = {}
     for name, data in zip(reply.stored, storage, strict=True):
-        spec = reply.outputs[name]
-        target = request.targets.get(name)
-        if target is None:
-            outputs[name] = arrays.receive(spec, data)
+        array = _receive(request, name, reply.outputs[name], data)
+        if request.lists and (listed := name.partition("[")[0]) in request.lists:
+            outputs.setdefault(listed, []).append(array)
         else:
-            arrays.write(target, spec, data, keep_layout=request.keep_layout)
-            outputs[name] = target
+            outputs[name] = array
+    for name in request.lists:
+        outputs.setdefault(name, [])  # one without tensors is not in the reply
     return outputs
 
 
-def value_of(operator: str, outputs: Mapping[str, AnyArray]) -> Any:
+def _receive(request: Request, name: str, spec: TensorSpec, data: Buffer) -> AnyArray:
+    target = request.targets.get(name)
+    if target is None:
+        return arrays.receive(spec, data)
+    arrays.write(target, spec, data, keep_layout=request.keep_layout)
+    return target
+
+
+def value_of(operator: str, outputs: Mapping[str, Any]) -> Any:
     """What ``run`` answers: the only output, or a named tuple of several."""
     if len(outputs) == 1:
         return next(iter(outputs.values()))
@@ -104,63 +120,100 @@ decode_reply = lru_cache(1024)(replies.decode_reply)
 """The reply in its bytes; kept, since the same call gets the same bytes."""
 
 
-def _by_name(
-    operator: Operator[Any, Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    if isinstance(operator, Operator):
-        return operator.bind(args, kwargs)
-    if args:
-        raise TypeError(f"{operator} is not declared here, so its arguments go by name")
-    return kwargs
+class _Item(NamedTuple):
+    """An argument as a part of a key: attribute or tensors, never both; a null pointer has none."""
+
+    name: str
+    value: Any = None
+    spelling: str = ""
+    """Without which True and 1, or 0.0 and -0.0, would be one key."""
+    tensors: tuple[_Tensor, ...] = ()
+    many: bool = False
+    stored: bool = False
 
 
-def _is_attribute(parameter: Parameter | None, value: object) -> bool:
-    if parameter is None:
-        return isinstance(
-            value, bool | int | float | str | list | tuple | Scalar
-        ) and not isinstance(value, np.generic)
-    return isinstance(parameter, Attribute)
+_Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
+"""Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""
 
 
-def _attribute(name: str, parameter: Parameter | None, value: Any) -> tuple[Any, ...]:
-    """The value with its spelling, without which True and 1, or 0.0 and -0.0, would be one key."""
-    declared = parameter if isinstance(parameter, Attribute) else None
-    converted = attribute_value(name, declared, value)
-    return converted, repr(converted)
+def _roles(
+    operator: Operator[Any, Any], kwargs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> dict[str, type[Input | Output]]:
+    """What tensors are for, where this call differs from a listing that had to guess."""
+    if operator.reference:
+        return {}
+    given: dict[str, type[Input | Output]] = {
+        **{p.name: Input for p in operator.outputs if p.name in kwargs and p.name not in outputs},
+        **{p.name: Output for p in operator.inputs if p.name in outputs},
+    }
+    return given
 
 
-def _input(request: Request, name: str, array: AnyArray) -> tuple[Any, ...]:
+def _inputs(request: Request, parameter: Input | Output, value: Any) -> _Item:
+    """Arrays that are sent."""
+    name = parameter.name
+    if not parameter.many:
+        return _Item(name, tensors=(_send(request, name, arrays.as_array(name, value)),), stored=True)
+    sent = [_send(request, p, arrays.as_array(p, member)) for p, member in _members(name, value)]
+    return _Item(name, tensors=tuple(sent), many=True, stored=True)
+
+
+def _outputs(request: Request, name: str, parameter: Parameter | None, value: Any) -> _Item:
+    """Arrays that are written to, and sent too where the operator reads them."""
+    read = isinstance(parameter, Input) or (isinstance(parameter, Output) and parameter.in_place)
+    stored = read or request.keep_layout
+    if parameter is None or isinstance(parameter, Attribute) or not parameter.many:
+        return _Item(name, tensors=(_target(request, name, value, stored),), stored=stored)
+    request.lists.append(name)
+    members = _members(name, value)
+    targets = [_target(request, place, member, stored) for place, member in members]
+    return _Item(name, tensors=tuple(targets), many=True, stored=stored)
+
+
+def _target(request: Request, name: str, value: Any, stored: bool) -> _Tensor:  # noqa: FBT001
+    target = request.targets[name] = arrays.as_target(name, value)
+    return _send(request, name, target) if stored else (target.dtype, target.shape, None, None)
+
+
+def _members(name: str, value: Any) -> list[tuple[str, Any]]:
+    """The members of a list of tensors, each with its own name.
+
+    An array is none, though it could be cut into rows: who gives one meant another operator.
+    """
+    if not isinstance(value, Sequence):
+        raise TypeError(f"{name}: expected a list of arrays, found {type(value).__name__}")
+    return [(element(name, index), member) for index, member in enumerate(value)]
+
+
+def _send(request: Request, name: str, array: AnyArray) -> _Tensor:
     sent = arrays.send(name, array, keep_layout=request.keep_layout)
     request.storage[name] = sent.storage
-    return (name, True, sent.dtype, sent.shape, sent.strides, sent.storage_shape)
-
-
-def _output(request: Request, name: str, value: Any) -> tuple[Any, ...]:
-    target = arrays.as_target(name, value)
-    request.targets[name] = target
-    if request.keep_layout:
-        return _input(request, name, target)
-    return (name, False, target.dtype, target.shape, None, None)
+    return sent[:4]
 
 
 @lru_cache(1024)
-def _encode(operator: str, variant: str, items: tuple[tuple[Any, ...], ...]) -> bytes:
+def _encode(
+    operator: str,
+    variant: str,
+    items: tuple[_Item, ...],
+    roles: tuple[tuple[str, type[Input | Output]], ...],
+) -> bytes:
     """The bytes of a call, from values that can be a key; kept, since callers repeat calls."""
-    arguments: dict[str, Argument] = {}
-    stored = []
-    for name, *item in items:
-        if len(item) == 2:  # noqa: PLR2004  # an attribute, or absent
-            arguments[name] = item[0]
-            continue
-        is_stored, dtype, shape, strides, storage_shape = item
-        arguments[name] = TensorSpec(
-            BY_NUMPY[dtype], shape, strides, 0, storage_shape, name=name
-        )  # fmt: skip
-        if is_stored:
-            stored.append(name)
-    return calls.encode(operator, variant, arguments, tuple(stored))
+    arguments = {item.name: _argument(item) for item in items}
+    stored = tuple(item.name for item in items if item.stored)
+    return calls.encode(operator, variant, arguments, stored, dict(roles))
+
+
+def _argument(item: _Item) -> Argument:
+    specs = tuple(
+        TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape, name=item.name)  # type: ignore[arg-type]
+        for dtype, shape, strides, storage_shape in item.tensors
+    )
+    if item.many:
+        return specs
+    return specs[0] if specs else item.value
 
 
 @lru_cache(64)
 def _tuple_type(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)  # noqa: PYI024  # made at run time
+    return namedtuple(name, fields, rename=True)  # noqa: PYI024  # made at run time

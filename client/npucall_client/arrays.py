@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -26,8 +25,7 @@ _TORCH_ONLY = {
 }
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(NamedTuple):
     """How a tensor travels."""
 
     dtype: np.dtype[Any]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
 
+from npucall.listing import declare
 from npucall.operators import CATALOGUE
 from npucall.operators.spec import Operator
 from npucall.replies import decode_reply, decode_timings
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from npucall.dtypes import AnyArray, DType
+    from npucall.dtypes import DType
     from npucall.framing import Response
     from npucall.replies import ServerIdentity, Timings
     from npucall.tensors import TensorSpec
@@ -67,8 +68,8 @@ def connect(
 class Result:
     """The full answer to a call."""
 
-    outputs: Mapping[str, AnyArray]
-    """The output arrays by name."""
+    outputs: Mapping[str, Any]
+    """The output arrays by name; for a list of tensors a list of arrays."""
     value: Any
     """What ``run`` answers: the only output, or a named tuple of several."""
     variant: str
@@ -90,7 +91,7 @@ class Plan:
     """What running a call would need and give."""
 
     outputs: Mapping[str, TensorSpec]
-    """The specs of the outputs by name."""
+    """The specs of the outputs by name; tensors of a list one by one, as ``out[0]``."""
     workspace_bytes: int
     """Device memory besides the tensors."""
     variant: str
@@ -140,11 +141,16 @@ class Client:
     """Calls operators. Safe to use from several threads. Made by ``connect``."""
 
     def __init__(
-        self, transport: Transport, settings: ClientSettings, options: Options | None = None
+        self,
+        transport: Transport,
+        settings: ClientSettings,
+        options: Options | None = None,
+        declared: dict[str, Operator[Any, Any]] | None = None,
     ) -> None:
         self._transport = transport
         self._settings = settings
         self._options = options or Options(settings.timeout, settings.variant)
+        self._declared = declared if declared is not None else {}
 
     def __enter__(self) -> Self:
         return self
@@ -179,11 +185,13 @@ class Client:
 
         With an operator object the call is typed by the operator's own signature, and that object's
         variant runs. With a name it also takes ``variant``, ``outputs`` and ``timeout`` (see
-        ``options``) and reaches operators that only the server knows; those take their arguments by
-        name.
+        ``options``) and reaches operators that only the server knows, from the headers installed
+        there. Those take their arguments by name, as C spells it (``**{"from": 0}`` for a name that
+        Python reserves), and every output has to be given in ``outputs``; what is given there
+        counts as an output, whatever the listing guessed.
 
-        Tensors are NumPy arrays of any memory order, or CPU tensors of torch; None is a null
-        pointer. Results are NumPy arrays in memory of their own.
+        Tensors are NumPy arrays of any memory order, or CPU tensors of torch, lists of tensors
+        lists of those; None is a null pointer. Results are NumPy arrays in memory of their own.
 
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
         ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
@@ -207,7 +215,7 @@ class Client:
         """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
         start = perf_counter_ns()
         options = self._options_of(operator, kwargs)
-        request = _bind(operator, args, kwargs, options)
+        request = self._bind(operator, args, kwargs, options)
         response = self._transport.execute(request, options.timeout, options.request_id)
         reply = arguments.decode_reply(response.reply)
         outputs = arguments.unpack(request, reply, response.storage)
@@ -238,7 +246,7 @@ class Client:
     def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
         """Checks a call as ``run`` would, without sending or computing data."""
         options = self._options_of(operator, kwargs)
-        request = _bind(operator, args, kwargs, options)
+        request = self._bind(operator, args, kwargs, options)
         response = self._transport.plan(request, options.timeout, options.request_id)
         reply = decode_reply(response.reply.SerializeToString())
         return Plan(
@@ -265,7 +273,8 @@ class Client:
         variant: the variant of operators called by name that have several.
         outputs: arrays (or torch tensors) of your own to write outputs to, by name; of any strides,
             gaps stay untouched. They are validated, never resized, and choose the output's dtype.
-            None as a value is a null pointer.
+            None as a value is a null pointer; a list of tensors is a list of arrays. What the
+            operator reads too, as in-place operators do, is read from there.
         request_id: your own name for calls, in the server's log and in errors.
         keep_layout: send arrays with their strides and gaps, and outputs too, so that the device
             itself reads and writes through the strides; otherwise what is not dense is gathered.
@@ -278,7 +287,8 @@ class Client:
             "keep_layout": keep_layout,
         }
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        return Client(self._transport, self._settings, replace(self._options, **named))
+        options = replace(self._options, **named)
+        return Client(self._transport, self._settings, options, self._declared)
 
     def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
@@ -300,20 +310,30 @@ class Client:
         given = {name: kwargs.pop(name) for name in names if name in kwargs}
         return self.options(**given)._options if given else self._options  # noqa: SLF001  # its own
 
+    def _bind(
+        self,
+        operator: Operator[Any, Any] | str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: Options,
+    ) -> arguments.Request:
+        variant = options.variant
+        if isinstance(operator, Operator):
+            variant = operator.variant
+        else:
+            operator = self._find(operator, options.timeout)
+            variant = options.variant if operator.variant else ""
+        return arguments.bind(
+            operator, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
+        )
 
-def _bind(
-    operator: Operator[Any, Any] | str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    options: Options,
-) -> arguments.Request:
-    variant = options.variant
-    if isinstance(operator, Operator):
-        variant = operator.variant
-    elif same_name := CATALOGUE.of_name(operator):
-        # Variants take the same arguments, since they share a C prototype: any will do to bind.
-        operator = same_name[0]
-        variant = options.variant if operator.variant else ""
-    return arguments.bind(
-        operator, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
-    )
+    def _find(self, name: str, timeout: float) -> Operator[Any, Any]:
+        """The operator of that name: declared here, or as the server lists it, asked for once.
+
+        Variants take the same arguments, since they share a C prototype: any will do to bind.
+        """
+        if same_name := CATALOGUE.of_name(name):
+            return same_name[0]
+        if name not in self._declared:
+            self._declared[name] = declare(self._transport.operator(name, "", timeout))
+        return self._declared[name]

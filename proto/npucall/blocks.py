@@ -56,7 +56,10 @@ def cut(shape: Shape, limit: int) -> Iterator[Index]:
 
 
 class Work(ABC):
-    """One call while its blocks are computed, in the order in which ``cuts`` gives them."""
+    """One call while its blocks are computed, in the order in which ``cuts`` gives them.
+
+    Its operator has a formula; only devices of their own run those that have none.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Work(ABC):
         exact: bool,
     ) -> None:
         self.call = call
-        self.kernel = np.dtype(np.float64) if exact else call.kernel_dtype.numpy
+        self.kernel = np.dtype(np.float64) if exact else call.kernel_dtype.numpy  # type: ignore[union-attr]
         self.whole = replace(call.whole, dtype=self.kernel) if exact else call.whole
         self.inputs = {
             p.name: inputs[p.name] if p.read else np.zeros((), self.kernel)
@@ -92,7 +95,7 @@ class Work(ABC):
         arguments = {name: self._ready(name, block) for name, block in blocks.items()}
         call = self.call
         try:
-            answer: Any = call.operator.formula(
+            answer: Any = call.operator.formula(  # type: ignore[misc]
                 self.whole, **arguments, **call.absent, **call.attributes
             )
         except NpucallError as error:  # of values, which no rule sees

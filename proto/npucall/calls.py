@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from npucall.dtypes import BOOL, BY_WIRE
+from npucall.dtypes import BOOL, BY_WIRE, DType
 from npucall.errors import (
     ArgumentUnknownError,
     AttributeValueError,
@@ -17,8 +17,19 @@ from npucall.errors import (
     NpucallError,
     TensorLayoutError,
 )
+from npucall.operators.attributes import check_range
 from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Argument, Attribute, Call, Kind, Scalar
+from npucall.operators.spec import (
+    Argument,
+    Attribute,
+    Call,
+    Input,
+    Kind,
+    Output,
+    Scalar,
+    element,
+    tensors_of,
+)
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
@@ -26,7 +37,6 @@ from npucall.v1 import tensor_pb2
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall.dtypes import DType
     from npucall.operators.catalogue import Catalogue
     from npucall.operators.spec import Operator, Parameter
     from npucall.products import Product
@@ -57,10 +67,21 @@ class PreparedCalls:
 
 
 def encode(
-    operator: str, variant: str, arguments: Mapping[str, Argument], stored: tuple[str, ...]
+    operator: str,
+    variant: str,
+    arguments: Mapping[str, Argument],
+    stored: tuple[str, ...],
+    roles: Mapping[str, type[Input | Output]] | None = None,
 ) -> bytes:
-    """The bytes of a call. Storage must be sent in the order of ``arguments``."""
+    """The bytes of a call.
+
+    Storage must be sent in the order of ``arguments``; ``stored`` names a list of tensors as a
+    whole. ``roles``: what tensors are for, where the listing guesses wrong.
+    """
     listed = [_encode_argument(name, value, name in stored) for name, value in arguments.items()]
+    for argument in listed:
+        if roles and argument.name in roles:
+            argument.role = _ROLES[roles[argument.name]]
     call = pb.Call(operator=operator, variant=variant, arguments=listed)
     return call.SerializeToString(deterministic=True)
 
@@ -116,75 +137,166 @@ def decode_tensor(name: str, message: tensor_pb2.TensorSpec) -> TensorSpec:
 def _encode_argument(name: str, value: Argument, stored: bool) -> pb.Argument:  # noqa: FBT001
     if value is None:
         return pb.Argument(name=name, absent=pb.Absent())
+    if isinstance(value, tuple):
+        member = _MEMBER_OF_MANY[type(value[0]) if value else int]
+        return pb.Argument(name=name, stored=stored, **{member: _many(member, value)})
+    return pb.Argument(name=name, stored=stored, **{_MEMBER_OF_ONE[type(value)]: _one(value)})
+
+
+def _one(value: Any) -> Any:
+    """A value as its member of the message takes it."""
     if isinstance(value, TensorSpec):
-        return pb.Argument(name=name, stored=stored, tensor=encode_tensor(value))
+        return encode_tensor(value)
     if isinstance(value, Scalar):
         data = np.array(value.value, value.dtype.numpy).tobytes()
-        return pb.Argument(name=name, scalar=pb.Scalar(dtype=value.dtype.wire, value=data))  # type: ignore[arg-type]
-    if isinstance(value, tuple):
-        return pb.Argument(name=name, integers=pb.IntArray(values=value))
-    return pb.Argument(name=name, **{_PLAIN[type(value)]: value})  # type: ignore[arg-type]
+        return pb.Scalar(dtype=value.dtype.wire, value=data)  # type: ignore[arg-type]
+    return value.wire if isinstance(value, DType) else value
+
+
+def _many(member: str, values: tuple[Any, ...]) -> Any:
+    converted = [_one(value) for value in values]
+    return _LISTS[member](**{_FIELD_OF_LIST.get(member, "values"): converted})
 
 
 def _decode_arguments(message: pb.Call, operator: Operator[Any, Any]) -> Call:
+    operator = _with_roles(message, operator)
     arguments: dict[str, Argument] = {}
-    stored = []
+    stored: list[str] = []
     for argument in message.arguments:
         name = argument.name
-        parameter = operator.by_name.get(name)
-        if parameter is None:
-            raise ArgumentUnknownError(
-                f"{name!r}: expected a parameter of {operator.title}: "
-                f"{', '.join(operator.by_name)}",
-                parameter=name,
-            )
+        parameter = _parameter(name, operator)
         if name in arguments:
             raise MessageError(f"{name}: expected once, found twice", parameter=name)
-        arguments[name] = _decode_argument(argument, parameter)
+        arguments[name] = value = _decode_argument(argument, parameter)
         if argument.stored:
-            if not isinstance(arguments[name], TensorSpec):
+            if isinstance(parameter, Attribute) or value is None:
                 raise MessageError(f"{name}: `stored` is set without a tensor", parameter=name)
-            stored.append(name)
+            stored += (place for place, _ in tensors_of(name, value))
     return Call(operator, arguments, tuple(stored))
 
 
-_PLAIN = {bool: "boolean", int: "integer", float: "number", str: "text"}
+def _parameter(name: str, operator: Operator[Any, Any]) -> Parameter:
+    parameter = operator.by_name.get(name)
+    if parameter is None:
+        raise ArgumentUnknownError(
+            f"{name!r}: expected a parameter of {operator.title}: {', '.join(operator.by_name)}",
+            parameter=name,
+        )
+    return parameter
+
+
+def _with_roles(message: pb.Call, operator: Operator[Any, Any]) -> Operator[Any, Any]:
+    """The operator with the roles that the caller states."""
+    roles = {}
+    for argument in message.arguments:
+        if not argument.role:
+            continue
+        name, role = argument.name, _TENSORS_BY_ROLE.get(argument.role)
+        attribute = isinstance(_parameter(name, operator), Attribute)
+        if role is None or attribute or operator.reference:
+            raise MessageError(
+                f"{name}: expected no role, or that of an input or output for a tensor of an "
+                f"operator without reference, found {argument.role}",
+                parameter=name,
+            )
+        roles[name] = role
+    return operator.with_roles(roles) if roles else operator
+
+
+_ROLES: dict[type[Input | Output], pb.Role.ValueType] = {
+    Input: pb.ROLE_INPUT,
+    Output: pb.ROLE_OUTPUT,
+}
+_TENSORS_BY_ROLE: dict[int, type[Input | Output]] = {v: k for k, v in _ROLES.items()}
+_MEMBER_OF_ONE = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "text",
+    DType: "dtype",
+    Scalar: "scalar",
+    TensorSpec: "tensor",
+}
 """The member of ``Argument.value`` that holds a Python type."""
+_MEMBER_OF_MANY = {
+    bool: "booleans",
+    int: "integers",
+    float: "numbers",
+    Scalar: "scalars",
+    TensorSpec: "tensors",
+}
+"""The member that holds several of that type; none at all travel as integers."""
+_LISTS: dict[str, Any] = {
+    "booleans": pb.BoolArray,
+    "integers": pb.IntArray,
+    "numbers": pb.FloatArray,
+    "scalars": pb.ScalarList,
+    "tensors": pb.TensorList,
+}
+_FIELD_OF_LIST = {"tensors": "tensors"}
 _MEMBERS = {
     Kind.INT64: "integer",
+    Kind.INT32: "integer",
+    Kind.INT: "integer",
+    Kind.INT8: "integer",
+    Kind.UINT64: "integer",
     Kind.BOOL: "boolean",
     Kind.FLOAT: "number",
     Kind.DOUBLE: "number",
+    Kind.DTYPE: "dtype",
     Kind.STRING: "text",
     Kind.SCALAR: "scalar",
+    Kind.SCALAR_LIST: "scalars",
     Kind.INT_ARRAY: "integers",
+    Kind.FLOAT_ARRAY: "numbers",
+    Kind.BOOL_ARRAY: "booleans",
 }
 """The member that holds a kind of attribute."""
 
 
+def _member_of(parameter: Parameter) -> str:
+    if isinstance(parameter, Attribute):
+        return _MEMBERS[parameter.kind]
+    return "tensors" if parameter.many else "tensor"
+
+
 def _decode_argument(argument: pb.Argument, parameter: Parameter) -> Argument:
-    member = argument.WhichOneof("value")
+    name, member = argument.name, argument.WhichOneof("value")
     if member == "absent":
         return None
-    expected = _MEMBERS[parameter.kind] if isinstance(parameter, Attribute) else "tensor"
+    expected = _member_of(parameter)
+    if member == "integers" and expected in _LISTS and not argument.integers.values:
+        return ()
     if member != expected:
         raise MessageError(
-            f"{argument.name}: expected the value as {expected!r}, found {member or 'none'!r}",
-            parameter=argument.name,
+            f"{name}: expected the value as {expected!r}, found {member or 'none'!r}",
+            parameter=name,
         )
-    if member == "tensor":
-        return decode_tensor(argument.name, argument.tensor)
-    if member == "scalar":
-        return _decode_scalar(argument.name, argument.scalar)
-    if member == "integers":
-        return tuple(argument.integers.values)
-    value: int | bool | float | str = getattr(argument, expected)
-    if isinstance(value, str) and "\0" in value:
-        raise AttributeValueError(
-            f"{argument.name}: expected a text without a zero byte, found {value!r}",
-            parameter=argument.name,
-        )
+    given = getattr(argument, expected)
+    if expected == "tensors":
+        specs = enumerate(given.tensors)
+        return tuple(decode_tensor(element(name, index), spec) for index, spec in specs)
+    if expected in _LISTS:
+        return tuple(_decode_value(name, value, parameter) for value in given.values)
+    value: Argument = _decode_value(name, given, parameter)
     return value
+
+
+def _decode_value(name: str, given: Any, parameter: Parameter) -> Any:
+    if isinstance(given, tensor_pb2.TensorSpec):
+        return decode_tensor(name, given)
+    if isinstance(given, pb.Scalar):
+        return _decode_scalar(name, given)
+    kind = parameter.kind if isinstance(parameter, Attribute) else None
+    if kind is Kind.DTYPE:
+        return _decode_dtype(name, given)
+    if isinstance(given, str) and "\0" in given:
+        raise AttributeValueError(
+            f"{name}: expected a text without a zero byte, found {given!r}", parameter=name
+        )
+    if kind is not None and type(given) is int:
+        check_range(name, kind, given)
+    return given
 
 
 def _decode_scalar(name: str, message: pb.Scalar) -> Scalar:

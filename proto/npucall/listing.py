@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from npucall.operators.spec import Attribute, Input, Output
+from npucall.operators.spec import Attribute, Input, Operator, Output, parameter_of
 from npucall.v1 import operator_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from npucall.operators.spec import Operator, Parameter
+    from npucall.operators.spec import Parameter
     from npucall.products import Product
 
-_ROLES = {Input: pb.ROLE_INPUT, Output: pb.ROLE_OUTPUT, Attribute: pb.ROLE_ATTRIBUTE}
 
+def describe(
+    operator: Operator[Any, Any], product: Product, unavailable_because: str = ""
+) -> pb.OperatorInfo:
+    """Everything that a caller can know of an operator, seen from a server of ``product``.
 
-def describe(operator: Operator[Any, Any], product: Product) -> pb.OperatorInfo:
-    """Everything that a caller can know of an operator, seen from a server of ``product``."""
+    ``unavailable_because``: why the server cannot run it, where that is not the product's fault.
+    """
+    if operator.reference and not operator.dtypes_on(product):
+        unavailable_because = f"{product} does not have it"
     listed = [(operator.products, False), (operator.legacy, True)]
     return pb.OperatorInfo(
         name=operator.name,
@@ -33,15 +39,63 @@ def describe(operator: Operator[Any, Any], product: Product) -> pb.OperatorInfo:
             for rule in operator.checks
         ],
         source=operator.source,
-        available=bool(operator.dtypes_on(product)),
+        available=not unavailable_because,
         prototype=operator.prototype,
+        reference=operator.reference,
+        unavailable_because=unavailable_because,
     )
+
+
+def declare(info: pb.OperatorInfo) -> Operator[Any, Any]:
+    """An operator as far as a listing tells it: what a caller needs, without rules and formula.
+
+    Raises ValueError for a parameter of a kind that is not known here.
+    """
+    parameters = tuple(map(_declared, info.parameters))
+    return Operator(
+        info.name, info.variant, parameters, {}, {}, (), None, None, info.source, None,
+        reference=info.reference,
+    )  # fmt: skip
+
+
+def _declared(info: pb.ParameterInfo) -> Parameter:
+    if info.role not in _TYPES:
+        raise ValueError(f"{info.name}: expected a known role, found {info.role}")
+    parameter = parameter_of(
+        info.name, info.c_type, _TYPES[info.role], in_place=info.role == _IN_PLACE
+    )
+    if isinstance(parameter, Input):
+        return replace(
+            parameter, description=info.description, read=info.read, optional=info.optional
+        )
+    if isinstance(parameter, Output):
+        return replace(parameter, description=info.description)
+    member = info.WhichOneof("default_value")
+    default = getattr(info, member) if member else None
+    return replace(parameter, description=info.description, default=default)
+
+
+_IN_PLACE = pb.ROLE_INPUT_OUTPUT
+_TYPES: dict[int, type[Input | Output] | None] = {
+    pb.ROLE_INPUT: Input,
+    pb.ROLE_OUTPUT: Output,
+    pb.ROLE_INPUT_OUTPUT: Output,
+    pb.ROLE_ATTRIBUTE: None,
+}
+
+
+def _role(parameter: Parameter) -> pb.Role.ValueType:
+    if isinstance(parameter, Attribute):
+        return pb.ROLE_ATTRIBUTE
+    if isinstance(parameter, Input):
+        return pb.ROLE_INPUT
+    return _IN_PLACE if parameter.in_place else pb.ROLE_OUTPUT
 
 
 def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.ParameterInfo:
     info = pb.ParameterInfo(
         name=parameter.name,
-        role=_ROLES[type(parameter)],
+        role=_role(parameter),
         c_type=parameter.c_type,
         description=parameter.description,
         read=isinstance(parameter, Input) and parameter.read,
@@ -61,6 +115,6 @@ def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.Paramet
 
 def _optional(operator: Operator[Any, Any], parameter: Parameter) -> bool:
     if isinstance(parameter, Attribute):
-        signature = operator.signature.parameters[parameter.name]
-        return parameter.kind.nullable and signature.default is None
+        given = parameter.name in operator.required or operator.default(parameter) is not None
+        return parameter.kind.nullable and not given
     return isinstance(parameter, Input) and parameter.optional

@@ -29,9 +29,15 @@ class Timings:
     queue_ns: int = 0
     """Waiting for the device."""
     run_ns: int = 0
-    """Running on the device."""
+    """Running on the device; where there are copies, without them and by its clock."""
     encode_ns: int = 0
     """Putting the response together."""
+    copy_in_ns: int = 0
+    """Copying the inputs to the device, by its clock; 0 where there are no copies."""
+    plan_ns: int = 0
+    """Phase one: the device's library checks and plans."""
+    copy_out_ns: int = 0
+    """Copying the outputs from the device, by its clock."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def encode_reply(call: Prepared, server: ServerIdentity) -> bytes:
     warnings = [pb.Warning(parameter=name, message=text) for name, text in call.warnings]
     return pb.Reply(
         variant=call.operator.variant,
-        kernel_dtype=call.kernel_dtype.wire,  # type: ignore[arg-type]
+        kernel_dtype=call.kernel_dtype.wire if call.kernel_dtype else 0,  # type: ignore[arg-type]
         outputs=outputs,
         warnings=warnings,
         server=encode_identity(server),
@@ -102,14 +108,15 @@ def decode_identity(message: pb.ServerIdentity) -> ServerIdentity:
     return ServerIdentity(message.instance, message.device, message.soc)
 
 
-_TIMINGS = struct.Struct("<" + "BQ" * 5)
+_TIMINGS = struct.Struct("<" + "BQ" * 8)
 
 
 def encode_timings(timings: Timings) -> bytes:
-    """The bytes of ``npucall.v1.Timings``: five fixed64 fields, each behind its tag."""
+    """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each behind its tag."""
     return _TIMINGS.pack(
         0x09, timings.decode_ns, 0x11, timings.check_ns, 0x19, timings.queue_ns,
-        0x21, timings.run_ns, 0x29, timings.encode_ns,
+        0x21, timings.run_ns, 0x29, timings.encode_ns, 0x31, timings.copy_in_ns,
+        0x39, timings.plan_ns, 0x41, timings.copy_out_ns,
     )  # fmt: skip
 
 
@@ -117,5 +124,6 @@ def decode_timings(data: bytes) -> Timings:
     """The timings in their bytes."""
     message = pb.Timings.FromString(data)
     return Timings(
-        message.decode_ns, message.check_ns, message.queue_ns, message.run_ns, message.encode_ns
-    )
+        message.decode_ns, message.check_ns, message.queue_ns, message.run_ns, message.encode_ns,
+        message.copy_in_ns, message.plan_ns, message.copy_out_ns,
+    )  # fmt: skip

@@ -7,18 +7,23 @@ import signal
 import socket
 import sys
 import traceback
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
+from npucall.errors import NpucallError
+from npucall_server import headers_command
 from npucall_server.app import BindError, Server
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from npucall_server.devices.base import Device
 
 _HEALTH_SECONDS = 5.0
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared, not bound
@@ -29,6 +34,8 @@ def main() -> NoReturn:
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
         sys.exit(check_health(arguments))
+    if command == "headers":
+        sys.exit(headers_command.run(arguments))
     code = serve(arguments if command == "serve" else sys.argv[1:])
     _flush_or_discard()
     sys.exit(code)
@@ -42,14 +49,23 @@ def serve(arguments: list[str]) -> ExitCode:
         return ExitCode.DRAINED
     log = Log(settings.log_calls, settings.slow_call)
     try:
-        server = Server(settings, open_device(settings.device, settings.soc), log)
+        device = open_device(settings, lambda message: log.event("note", message=message))
     except NoDeviceError as error:
         return _fail(ExitCode.NO_DEVICE, str(error))
+    except Exception:  # noqa: BLE001  # whatever it is, the log has it
+        return _bug(log)
+    try:
+        return _serve_on(device, settings, log)
     except BindError as error:
         return _fail(ExitCode.CANNOT_BIND, str(error))
-    except Exception:  # noqa: BLE001  # whatever it is, the log has it
-        log.event("bug", traceback=traceback.format_exc())
-        return ExitCode.BUG
+    except Exception:  # noqa: BLE001  # likewise
+        return _bug(log)
+    finally:
+        _close(device, log)
+
+
+def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
+    server = Server(settings, device, log)
     asked_to_stop = _stop_signals()
     try:
         server.start()
@@ -57,6 +73,18 @@ def serve(arguments: list[str]) -> ExitCode:
         return _fail(ExitCode.SETTINGS, f"ready_file: {error}")
     asked_to_stop.recv(1)
     return ExitCode.DRAINED if server.drain() else ExitCode.DRAIN_TIMEOUT
+
+
+def _close(device: Device, log: Log) -> None:
+    try:
+        device.close()
+    except NpucallError as error:  # every call has been answered; the process ends anyway
+        log.event("warning", message=f"the device was not given back: {error}")
+
+
+def _bug(log: Log) -> ExitCode:
+    log.event("bug", traceback=traceback.format_exc())
+    return ExitCode.BUG
 
 
 def _stop_signals() -> socket.socket:

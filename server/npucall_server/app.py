@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,13 +13,15 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from npucall.operators import CATALOGUE
+from npucall.errors import DeviceLostError
 from npucall.replies import ServerIdentity
 from npucall_server.executor import Executor, Limits
+from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
 from npucall_server.services import operators
 
 if TYPE_CHECKING:
+    from npucall.errors import NpucallError
     from npucall_server.devices.base import Device
     from npucall_server.log import Log
     from npucall_server.settings import ServerSettings
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 # when the queue is full: gRPC's own thread pool is a queue without bound or refusal.
 _SPARE_THREADS = 8
 _LAST_ANSWERS_SECONDS = 2.0
+_RESTART_SECONDS = 5.0
+"""After which a server that starts again can be expected to answer."""
 
 
 class BindError(Exception):
@@ -43,7 +49,9 @@ class Server:
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         self._health = health.HealthServicer(experimental_non_blocking=True)
         self._grpc = self._build(device, identity)
+        self._losing = threading.Lock()
         self.address = self._bind()
+        device.watch(self._lose)
 
     def start(self) -> None:
         """Serves from here on; then writes the ready file."""
@@ -77,6 +85,27 @@ class Server:
         self._log.event("stopped", finished=finished)
         return finished
 
+    def _lose(self, error: NpucallError) -> None:
+        """The device is lost: reports NOT_SERVING, answers all who wait, ends the process.
+
+        Comes from whatever thread found out, and returns nowhere: not even CANN can be finalised,
+        since that may hang too. Whoever supervises the process starts it again.
+        """
+        if not self._losing.acquire(blocking=False):
+            return  # the process ends already
+        threading.Thread(target=self._end, args=(error,), name="npucall-lost", daemon=True).start()
+
+    def _end(self, error: NpucallError) -> None:
+        self._log.event("device lost", message=str(error), **error.details)
+        self._health.enter_graceful_shutdown()
+        self._executor.lose(_device_lost)
+        self._grpc.stop(_LAST_ANSWERS_SECONDS).wait()
+        self._log.event("exit", code=ExitCode.DEVICE_LOST)
+        if self._settings.ready_file is not None:
+            self._settings.ready_file.unlink(missing_ok=True)
+        self._log.flush()
+        os._exit(ExitCode.DEVICE_LOST)
+
     def _build(self, device: Device, identity: ServerIdentity) -> grpc.Server:
         settings = self._settings
         workers = settings.queue_length + device.lanes + _SPARE_THREADS
@@ -88,7 +117,7 @@ class Server:
                 ("grpc.so_reuseport", 0),  # a second server on the address must fail
             ],
         )
-        service = operators.OperatorService(self._executor, CATALOGUE, settings, identity)
+        service = operators.OperatorService(self._executor, settings, identity)
         handling = Handling(identity, self._log)
         methods = service.methods()
         server.add_generic_rpc_handlers((handling.service(operators.NAME, methods),))
@@ -109,6 +138,13 @@ class Server:
         if listen.startswith("unix:"):
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
+
+
+def _device_lost() -> NpucallError:
+    return DeviceLostError(
+        "device: another call broke it; the server starts again, repeat the call",
+        retry_after=_RESTART_SECONDS,
+    )
 
 
 def _answers(path: str) -> bool:

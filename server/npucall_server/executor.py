@@ -11,9 +11,11 @@ from npucall.errors import (
     CancelledError,
     DeadlineError,
     DrainingError,
+    NpucallError,
     QueueFullError,
     TooLargeError,
 )
+from npucall_server.devices.base import Phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,11 +51,11 @@ class Limits(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a call gave: a storage for each output, and how long it waited and ran."""
+    """What a call gave: a storage for each output, and where its time went."""
 
     outputs: list[Buffer]
     queue_ns: int
-    run_ns: int
+    phases: Phases
 
 
 class Executor:
@@ -66,7 +68,7 @@ class Executor:
         self.bytes_in_flight = 0
         self._turns = Turns(device.lanes)
         self._idle = threading.Condition()
-        self._draining = False
+        self._refusal: Callable[[], NpucallError] | None = None
         self._usual_seconds = 0.0
 
     def run(self, call: Prepared, storages: Mapping[str, Buffer], caller: Caller) -> Result:
@@ -80,22 +82,31 @@ class Executor:
         try:
             turn = _Turn(self._turns, caller, self.limits.call_timeout)
             start = time.perf_counter_ns()
-            outputs = self.device.run(call, storages, turn)
+            outputs, phases = self.device.run(call, storages, turn)
             spent = time.perf_counter_ns() - start
         finally:
             self._dismiss(call.bytes_in_flight)
         ran = spent - turn.waited_ns
         self._usual_seconds += (ran / 1e9 - self._usual_seconds) / 16
-        return Result(outputs, turn.waited_ns, ran)
+        return Result(outputs, turn.waited_ns, phases or Phases(0, 0, ran, 0))
 
-    def plan(self, call: Prepared) -> int:
-        """Bytes of workspace that a call needs. Raises TooLargeError where ``run`` would."""
+    def plan(self, call: Prepared, caller: Caller) -> int:
+        """Bytes of workspace that a call needs. Raises what ``run`` would before it runs."""
         self._check_size(call)
-        return self.device.plan(call)
+        self._admit(0)
+        try:
+            return self.device.plan(call, _Turn(self._turns, caller, self.limits.call_timeout))
+        finally:
+            self._dismiss(0)
 
     def drain(self) -> None:
         """From now on new calls raise DrainingError; those admitted go on."""
-        self._draining = True
+        self._refusal = _going_down
+
+    def lose(self, refusal: Callable[[], NpucallError]) -> None:
+        """The device is lost: from now on calls that come or wait raise this."""
+        self._refusal = refusal
+        self._turns.refuse(refusal)
 
     def wait_idle(self, seconds: float) -> bool:
         """Waits until no call is left; False if that took too long."""
@@ -126,10 +137,8 @@ class Executor:
                 self._idle.notify_all()
 
     def _check_room(self, size: int) -> None:
-        if self._draining:
-            raise DrainingError(
-                "server: it is going down and takes no new calls", retry_after=_DRAIN_RETRY_SECONDS
-            )
+        if self._refusal is not None:
+            raise self._refusal()
         if self.calls_in_flight >= self.limits.queue_length + self.device.lanes:
             raise self._full("queue_length", self.limits.queue_length, "calls wait")
         if self.bytes_in_flight + size > self.limits.memory_limit:
@@ -148,10 +157,17 @@ class Executor:
         )
 
 
+def _going_down() -> NpucallError:
+    return DrainingError(
+        "server: it is going down and takes no new calls", retry_after=_DRAIN_RETRY_SECONDS
+    )
+
+
 class Turns:
     """A fixed number of turns, given to those who wait in the order in which they came."""
 
     def __init__(self, count: int) -> None:
+        self.refusal: Callable[[], NpucallError] | None = None
         self._free = count
         self._lock = threading.Lock()
         self._waiting: deque[_Turn] = deque()
@@ -172,6 +188,13 @@ class Turns:
                 self._waiting.popleft().grant()
             else:
                 self._free += 1
+
+    def refuse(self, refusal: Callable[[], NpucallError]) -> None:
+        """From now on those who wait, or ask, raise this."""
+        with self._lock:
+            self.refusal = refusal
+            for turn in self._waiting:
+                turn.wake()
 
     def give_up(self, turn: _Turn) -> None:
         """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
@@ -201,7 +224,7 @@ class _Turn:
         return self
 
     def __enter__(self) -> None:
-        self._check()
+        self.check()
         if not self._turns.take(self):
             self._wait()
 
@@ -218,6 +241,10 @@ class _Turn:
         self._granted = True
         self._wake.set()
 
+    def wake(self) -> None:
+        """Looks again whether it is still worth waiting."""
+        self._wake.set()
+
     def _wait(self) -> None:
         start = time.perf_counter_ns()
         if not self._told:
@@ -225,7 +252,7 @@ class _Turn:
             self._caller.add_callback(self._wake.set)
         try:
             while not self._granted:
-                self._check()
+                self.check()
                 self._wake.wait(self._end - time.monotonic())
                 self._wake.clear()
         except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
@@ -235,8 +262,13 @@ class _Turn:
             self.waited_ns += time.perf_counter_ns() - start
         self._granted = False
 
-    def _check(self) -> None:
-        """Raises DeadlineError or CancelledError if nobody waits for the call any more."""
+    def check(self) -> None:
+        """Raises DeadlineError or CancelledError if nobody waits for the call any more.
+
+        And what calls raise since the device is lost.
+        """
+        if self._turns.refusal is not None:
+            raise self._turns.refusal()
         if time.monotonic() >= self._end:
             raise self._late()
         if not self._caller.is_active():

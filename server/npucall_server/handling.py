@@ -78,6 +78,7 @@ class Handling:
         self, error: NpucallError, record: Record, context: grpc.ServicerContext
     ) -> NoReturn:
         record.reason, record.message = error.reason, str(error)
+        record.driver_message = error.details.get("driver_message", "")
         record.operator = record.operator or error.details.get("operator", "")
         error.details.setdefault("soc", self._identity.soc)
         error.details.setdefault("request_id", record.request_id)

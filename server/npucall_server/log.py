@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TextIO
@@ -27,9 +28,13 @@ class Record:
     queue_ns: int = 0
     run_ns: int = 0
     encode_ns: int = 0
+    copy_in_ns: int = 0
+    plan_ns: int = 0
+    copy_out_ns: int = 0
     total_ns: int = 0
     reason: str = "OK"
     message: str = ""
+    driver_message: str = ""
     traceback: str = ""
 
 
@@ -66,11 +71,24 @@ class Log:
             f'"queue_ns": {record.queue_ns}, "run_ns": {record.run_ns}, '
             f'"encode_ns": {record.encode_ns}'
         )
+        if record.plan_ns:
+            line += (
+                f', "copy_in_ns": {record.copy_in_ns}, "plan_ns": {record.plan_ns}, '
+                f'"copy_out_ns": {record.copy_out_ns}'
+            )
         if failed:
             line += f', "message": {_text(record.message)}'
+        if record.driver_message:
+            line += f', "driver_message": {_text(record.driver_message)}'
         if record.traceback:
             line += f', "traceback": {_text(record.traceback)}'
         self._write(line + "}")
+
+    def flush(self) -> None:
+        """Hands everything written to the system."""
+        if self._stream is not None:
+            with suppress(OSError, ValueError):
+                self._stream.flush()
 
     def _write(self, line: str) -> None:
         if self._stream is None:

@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, ByteSize, Field, model_validator
 from pydantic_settings import (
@@ -57,7 +57,8 @@ class ServerSettings(BaseSettings):
 
     Every setting is a flag, an environment variable NPUCALL_<NAME>, or a line of the TOML file that
     --config names; the first of these that is there counts. Other commands: `npucall-server health
-    [TARGET]` asks a running server whether it serves.
+    [TARGET]` asks a running server whether it serves; `npucall-server headers DIR` lists the
+    operators that CANN's headers in a folder declare.
     """
 
     model_config = SettingsConfigDict(
@@ -136,6 +137,48 @@ class ServerSettings(BaseSettings):
         le=_LONGEST_SECONDS,
         description="Seconds from which a call counts as slow.",
     )
+    lanes: int = Field(
+        2,
+        ge=1,
+        le=8,
+        description="Calls that run on an NPU at a time, each on a stream of its own.",
+    )
+    device_timeout: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        le=2_000_000,
+        description="Seconds that a call may take on an NPU; past them the device counts as lost, "
+        "and the server exits with code 70 to be started again.",
+    )
+    staging_limit: ByteSize = Field(
+        ByteSize(256 * 2**20),
+        ge=0,
+        description="Bytes of pinned host memory that each lane may keep for copies, for example "
+        "256MiB; a larger call is copied more slowly, without it.",
+    )
+    kept_device_memory: ByteSize = Field(
+        ByteSize(2**30),
+        ge=0,
+        description="Bytes of device memory that each lane keeps for its next calls.",
+    )
+    kept_calls: int = Field(
+        256, ge=1, description="Calls whose descriptors each lane keeps, to run them again."
+    )
+    phase_one_cache: int = Field(
+        10_000,
+        ge=1,
+        le=10_000_000,
+        description="Calls that CANN remembers per lane (its ACLNN_CACHE_LIMIT).",
+    )
+    deterministic: bool = Field(
+        default=False,
+        description="Have the NPU choose algorithms whose results do not vary; slower.",
+    )
+    busy_wait: bool = Field(
+        default=False,
+        description="Wait for the NPU without sleeping: less delay, one core a lane.",
+    )
     reflection: bool = Field(
         default=True,
         description="Let clients such as grpcurl ask for the services' descriptions; each that "
@@ -188,6 +231,36 @@ class _ConfigFile(TomlConfigSettingsSource):
             return self._read_file(Path(path)) if path else {}
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"config: expected TOML in {path}, found a fault: {error}") from error
+
+
+class AscendPaths(NamedTuple):
+    """Where CANN is installed, as its own ``set_env.sh`` tells programs."""
+
+    home: Path | None
+    """ASCEND_HOME_PATH: the toolkit."""
+    opp: Path | None
+    """ASCEND_OPP_PATH: its operators."""
+    custom: tuple[Path, ...]
+    """ASCEND_CUSTOM_OPP_PATH: custom packages, the first one first."""
+
+
+def ascend_paths() -> AscendPaths:
+    """The paths in the environment."""
+
+    def path(name: str) -> Path | None:
+        return Path(value) if (value := os.environ.get(name)) else None
+
+    custom = os.environ.get("ASCEND_CUSTOM_OPP_PATH", "").split(":")
+    return AscendPaths(
+        path("ASCEND_HOME_PATH") or path("ASCEND_TOOLKIT_HOME"),
+        path("ASCEND_OPP_PATH"),
+        tuple(Path(entry) for entry in custom if entry),
+    )
+
+
+def tell_cann(settings: ServerSettings) -> None:
+    """Sets what CANN reads from the environment; before its libraries are opened."""
+    os.environ.setdefault("ACLNN_CACHE_LIMIT", str(settings.phase_one_cache))
 
 
 def is_loopback(address: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,37 +11,46 @@ from npucall.dtypes import BOOL, BY_NUMPY, DOUBLE, INT64, DType
 from npucall.errors import AttributeValueError
 from npucall.operators.spec import Attribute, Kind, Scalar, Value
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _INT64 = range(-(2**63), 2**63)
+_INT32 = range(-(2**31), 2**31)
+_RANGES = {
+    Kind.INT64: _INT64,
+    Kind.INT32: _INT32,
+    Kind.INT: _INT32,
+    Kind.INT8: range(-(2**7), 2**7),
+    Kind.UINT64: range(2**63),  # as much of it as travels
+}
 
 
-def attribute_value(name: str, attribute: Attribute | None, given: Any) -> Value:
+def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
     """The value of an attribute.
 
-    ``attribute`` is None for an operator that is not declared here: then the Python type decides.
     Integers and floats may be NumPy's. An aclScalar has the dtype of a NumPy number; Python's own
-    float, int and bool become DOUBLE, INT64 and BOOL. An aclIntArray is any sequence of integers.
+    float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of what it holds; an
+    aclDataType whatever NumPy takes for a dtype.
     Raises AttributeValueError, without an aclnn status, for what the C type cannot hold.
     """
-    kind = attribute.kind if attribute else _kind_of(given)
+    kind = attribute.kind
     try:
-        value = _CONVERSIONS[kind](given) if kind else None
+        value = _CONVERSIONS[kind](given)
     except (TypeError, ValueError, OverflowError):
         value = None
     if value is None:
-        expected = _EXPECTED[kind] if kind else "an integer, a number, a text or integers"
-        raise AttributeValueError(f"{name}: expected {expected}, found {given!r}", parameter=name)
+        raise AttributeValueError(
+            f"{name}: expected {_EXPECTED[kind]}, found {given!r}", parameter=name
+        )
     return value
 
 
-def _kind_of(given: Any) -> Kind | None:
-    types = {
-        bool: Kind.BOOL,
-        int: Kind.INT64,
-        float: Kind.DOUBLE,
-        str: Kind.STRING,
-        Scalar: Kind.SCALAR,
-    }
-    return Kind.INT_ARRAY if isinstance(given, list | tuple) else types.get(type(given))
+def check_range(name: str, kind: Kind, number: int) -> None:
+    """Raises AttributeValueError for an integer that the C type of its attribute cannot hold."""
+    if kind in _RANGES and number not in _RANGES[kind]:
+        raise AttributeValueError(
+            f"{name}: expected {_EXPECTED[kind]}, found {number}", parameter=name
+        )
 
 
 def _bool(given: Any) -> bool | None:
@@ -49,10 +58,14 @@ def _bool(given: Any) -> bool | None:
 
 
 def _int64(given: Any) -> int | None:
+    return _integer(given, _INT64)
+
+
+def _integer(given: Any, numbers: range) -> int | None:
     if isinstance(given, np.bool_):  # older versions of NumPy would count with it
         return None
     number = operator.index(given)
-    return number if number in _INT64 else None
+    return number if number in numbers else None
 
 
 def _float(given: Any) -> float | None:
@@ -63,9 +76,22 @@ def _text(given: Any) -> str | None:
     return str.__str__(given) if isinstance(given, str) and "\0" not in given else None
 
 
-def _integers(given: Any) -> tuple[int, ...] | None:
-    numbers = tuple(_int64(number) for number in given)
-    return None if None in numbers else numbers  # type: ignore[return-value]
+def _within(numbers: range) -> Callable[[Any], int | None]:
+    return lambda given: _integer(given, numbers)
+
+
+def _dtype(given: Any) -> DType | None:
+    return given if isinstance(given, DType) else BY_NUMPY.get(np.dtype(given))
+
+
+def _each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The conversion of a sequence whose members are converted like this."""
+
+    def convert_all(given: Any) -> tuple[Any, ...] | None:
+        members = tuple(convert(member) for member in given)
+        return None if any(member is None for member in members) else members
+
+    return convert_all
 
 
 def _scalar(given: Any) -> Scalar | None:
@@ -88,20 +114,32 @@ def _holds(dtype: DType, value: float) -> bool:
 
 
 _CONVERSIONS = {
-    Kind.INT64: _int64,
+    **{kind: _within(numbers) for kind, numbers in _RANGES.items()},
     Kind.BOOL: _bool,
     Kind.FLOAT: _float,
     Kind.DOUBLE: _float,
+    Kind.DTYPE: _dtype,
     Kind.STRING: _text,
     Kind.SCALAR: _scalar,
-    Kind.INT_ARRAY: _integers,
+    Kind.SCALAR_LIST: _each(_scalar),
+    Kind.INT_ARRAY: _each(_int64),
+    Kind.FLOAT_ARRAY: _each(_float),
+    Kind.BOOL_ARRAY: _each(_bool),
 }
 _EXPECTED = {
     Kind.INT64: "an integer of 64 bits",
+    Kind.INT32: "an integer of 32 bits",
+    Kind.INT: "an integer of 32 bits",
+    Kind.INT8: "an integer of 8 bits",
+    Kind.UINT64: "an integer of 0 or more and less than 2^63",
     Kind.BOOL: "True or False",
     Kind.FLOAT: "a number",
     Kind.DOUBLE: "a number",
+    Kind.DTYPE: "an element type",
     Kind.STRING: "a text without a zero byte",
     Kind.SCALAR: "a number",
+    Kind.SCALAR_LIST: "a sequence of numbers",
     Kind.INT_ARRAY: "a sequence of integers of 64 bits",
+    Kind.FLOAT_ARRAY: "a sequence of numbers",
+    Kind.BOOL_ARRAY: "a sequence of True and False",
 }

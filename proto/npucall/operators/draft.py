@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.operators.spec import Attribute, Input, Kind, Output, Scalar
+from npucall.operators.spec import Attribute, Input, Kind, Output, Scalar, tensors_of
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ class Draft:
         self.found_dtypes: dict[str, DType] = {}
         self.warnings: list[tuple[str, str]] = []
         self._arguments = call.arguments
+        self._tensors = {
+            place: spec
+            for parameter in call.operator.parameters
+            if not isinstance(parameter, Attribute)
+            for place, spec in tensors_of(parameter.name, call.arguments.get(parameter.name))
+        }
 
     def absent(self, name: str) -> bool:
         """Whether an argument is a null pointer for the C call."""
@@ -45,8 +51,7 @@ class Draft:
 
     def tensor(self, name: str) -> TensorSpec | None:
         """The spec that the call gives for a tensor, or None."""
-        value = self._arguments.get(name)
-        return value if isinstance(value, TensorSpec) else None
+        return self._tensors.get(name)
 
     def tensors(self, names: tuple[str, ...]) -> Iterator[tuple[str, TensorSpec]]:
         """Those of the tensors that the call gives, by name."""

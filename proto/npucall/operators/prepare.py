@@ -10,10 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16
-from npucall.errors import AttributeValueError, NpucallError, TensorLayoutError
+from npucall.errors import (
+    ArgumentMissingError,
+    AttributeValueError,
+    NpucallError,
+    TensorLayoutError,
+)
 from npucall.operators.draft import Draft
 from npucall.operators.rules import EndOfChecks
-from npucall.operators.spec import Attribute, Elementwise, Input, Operator, Output, Whole
+from npucall.operators.spec import (
+    Attribute,
+    Elementwise,
+    Operator,
+    Output,
+    Whole,
+    element,
+    tensors_of,
+)
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -21,7 +34,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import DType
     from npucall.operators.catalogue import Catalogue
-    from npucall.operators.spec import Call
+    from npucall.operators.spec import Call, Value
     from npucall.products import Product
     from npucall.tensors import Buffer
 
@@ -33,14 +46,19 @@ class Prepared:
     operator: Operator[Any, Any]
     product: Product
     inputs: Mapping[str, TensorSpec]
-    """The inputs that the call gives."""
+    """The inputs that the call gives; those of a list one by one."""
     outputs: Mapping[str, TensorSpec]
     """The outputs as they come back: dense, unless the call sends their storage."""
     attributes: Mapping[str, Any]
     """The attributes as the formula takes them."""
+    values: Mapping[str, Value | None]
+    """The attributes as the C function takes them."""
+    lists: Mapping[str, tuple[str, ...]]
+    """Names of the tensors of each list that the call gives."""
     stored: tuple[str, ...]
     """The tensors whose storage travels with the call, in that order."""
-    kernel_dtype: DType
+    kernel_dtype: DType | None
+    """What the operator computes and rounds in; None for one without reference."""
     whole: Whole
     warnings: tuple[tuple[str, str], ...]
     done: bool
@@ -50,7 +68,8 @@ class Prepared:
     def absent(self) -> Mapping[str, None]:
         """The inputs that the call does not give, as the formula takes them."""
         names = (parameter.name for parameter in self.operator.inputs)
-        return {name: None for name in names if name not in self.inputs}
+        given = {*self.inputs, *self.lists}
+        return {name: None for name in names if name not in given}
 
     @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
@@ -127,14 +146,16 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
             done = True
             break
     operator = call.operator
-    outputs = {output.name: _resolve(draft, output, call) for output in operator.outputs}
-    kernel_dtype = operator.kernel_dtype(draft)
+    lists = _lists(call)
+    kernel_dtype = operator.kernel_dtype(draft) if operator.kernel_dtype else None
     return Prepared(
         operator=operator,
         product=product,
-        inputs=dict(draft.tensors(tuple(p.name for p in operator.inputs))),
-        outputs=outputs,
+        inputs=_inputs(draft, lists),
+        outputs=_outputs(draft, lists, call),
         attributes={p.name: draft.attribute(p.name) for p in operator.attributes},
+        values={p.name: draft.argument(p.name) for p in operator.attributes},  # type: ignore[misc]
+        lists=lists,
         stored=call.stored,
         kernel_dtype=kernel_dtype,
         whole=Whole(draft.shapes(), _formula_dtype(operator, kernel_dtype)),
@@ -143,14 +164,39 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
     )
 
 
-def _resolve(draft: Draft, output: Output, call: Call) -> TensorSpec:
-    given = draft.tensor(output.name)
-    if given is None:
-        return draft.derive(output)
-    return given if output.name in call.stored else given.dense()
+def _lists(call: Call) -> dict[str, tuple[str, ...]]:
+    many = (p for p in call.operator.parameters if not isinstance(p, Attribute) and p.many)
+    given = {p.name: call.arguments.get(p.name) for p in many}
+    return {
+        name: tuple(element(name, index) for index in range(len(specs)))
+        for name, specs in given.items()
+        if isinstance(specs, tuple)
+    }
 
 
-def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType) -> np.dtype[Any]:
+def _inputs(draft: Draft, lists: Mapping[str, tuple[str, ...]]) -> dict[str, TensorSpec]:
+    names = (name for p in draft.operator.inputs for name in lists.get(p.name, (p.name,)))
+    return dict(draft.tensors(tuple(names)))
+
+
+def _outputs(
+    draft: Draft, lists: Mapping[str, tuple[str, ...]], call: Call
+) -> dict[str, TensorSpec]:
+    """The outputs one by one; without those of an operator without reference that are absent."""
+    outputs = {}
+    for output in draft.operator.outputs:
+        for name in lists.get(output.name, (output.name,)):
+            given = draft.tensor(name)
+            if given is not None:
+                outputs[name] = given if name in call.stored else given.dense()
+            elif output.shape:
+                outputs[name] = draft.derive(output)
+    return outputs
+
+
+def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType | None) -> np.dtype[Any]:
+    if kernel_dtype is None or operator.over is None:
+        return FLOAT.numpy
     short = kernel_dtype in (FLOAT16, BF16)
     return FLOAT.numpy if short and operator.over.widen else kernel_dtype.numpy
 
@@ -166,10 +212,21 @@ def _check_layout(call: Call) -> None:
                 f"{name}: expected a value, found none; its C type {parameter.c_type} has no null",
                 parameter=name,
             )
-        if isinstance(parameter, Output) and isinstance(value, TensorSpec):
-            _check_output(name, value)
-        if isinstance(parameter, Input) and value is not None:
-            _check_sent(parameter, call.stored)
+        if isinstance(parameter, Attribute) or value is None:
+            continue
+        for place, spec in tensors_of(name, value):
+            read = parameter.in_place if isinstance(parameter, Output) else parameter.read
+            if isinstance(parameter, Output):
+                _check_output(place, spec)
+            if read and place not in call.stored:
+                raise _not_sent(place)
+    for output in call.operator.outputs:
+        if not output.shape and output.name not in call.arguments:
+            raise ArgumentMissingError(
+                f"{output.name}: expected the output's shape and dtype, or none for a null "
+                f"pointer, since {call.operator.name} is known by its C header alone; not found",
+                parameter=output.name,
+            )
 
 
 def _check_given(attribute: Attribute, call: Call) -> None:
@@ -190,10 +247,9 @@ def _check_output(name: str, spec: TensorSpec) -> None:
         )
 
 
-def _check_sent(parameter: Input, stored: tuple[str, ...]) -> None:
-    if parameter.read and parameter.name not in stored:
-        raise TensorLayoutError(
-            f"{parameter.name}: expected its storage, since the operator reads its values; "
-            "found `stored` not set",
-            parameter=parameter.name,
-        )
+def _not_sent(name: str) -> TensorLayoutError:
+    return TensorLayoutError(
+        f"{name}: expected its storage, since the operator reads its values; "
+        "found `stored` not set",
+        parameter=name,
+    )

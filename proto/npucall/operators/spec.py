@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from math import prod
@@ -36,7 +36,10 @@ class Scalar:
     value: float
 
 
-Value: TypeAlias = "int | bool | float | str | tuple[int, ...] | Scalar"
+Value: TypeAlias = (
+    "int | bool | float | str | DType | Scalar | "
+    "tuple[int, ...] | tuple[float, ...] | tuple[bool, ...] | tuple[Scalar, ...]"
+)
 """What an attribute can be."""
 
 
@@ -44,12 +47,20 @@ class Kind(Enum):
     """The types of attributes, each with its exact C type."""
 
     INT64 = "int64_t"
+    INT32 = "int32_t"
+    INT = "int"
+    INT8 = "int8_t"
+    UINT64 = "uint64_t"
     BOOL = "bool"
     FLOAT = "float"
     DOUBLE = "double"
+    DTYPE = "aclDataType"
     STRING = "char*"
     SCALAR = "const aclScalar*"
+    SCALAR_LIST = "const aclScalarList*"
     INT_ARRAY = "const aclIntArray*"
+    FLOAT_ARRAY = "const aclFloatArray*"
+    BOOL_ARRAY = "const aclBoolArray*"
 
     @property
     def nullable(self) -> bool:
@@ -63,6 +74,7 @@ class Input:
 
     ``read=False``: only its shape and dtype matter. ``optional``: it may be absent. ``as_is``: the
     formula gets its own dtype, as for indices. ``const=False``: the C prototype has no const.
+    ``many``: a list of tensors.
     """
 
     name: str
@@ -71,12 +83,13 @@ class Input:
     optional: bool = False
     as_is: bool = False
     const: bool = True
+    many: bool = False
     c_name: str = ""
 
     @property
     def c_type(self) -> str:
         """The type in the C prototype."""
-        return "const aclTensor*" if self.const else "aclTensor*"
+        return _tensor_type(const=self.const, many=self.many)
 
 
 @dataclass(frozen=True)
@@ -84,39 +97,50 @@ class Output:
     """A tensor that the operator writes.
 
     ``shape`` and ``dtype`` name what a call that does not mention it gets: those of an input, or
-    what a rule found under that name. ``const``: the C prototype says const all the same.
+    what a rule found under that name; empty where every call has to give the output. ``const``: the
+    C prototype says const all the same. ``many``: a list of tensors. ``in_place``: it is read too.
     """
 
     name: str
     description: str
-    shape: str
-    dtype: str
+    shape: str = ""
+    dtype: str = ""
     const: bool = False
+    many: bool = False
+    in_place: bool = False
     c_name: str = ""
 
     @property
     def c_type(self) -> str:
         """The type in the C prototype."""
-        return "const aclTensor*" if self.const else "aclTensor*"
+        return _tensor_type(const=self.const, many=self.many)
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """A number or a switch. Its default is the one in the formula's signature."""
+    """A number or a switch. Its default is the one in the formula's signature.
+
+    ``const``: whether the C prototype says const, where it differs from what the kind says.
+    ``default`` is that of an operator without formula.
+    """
 
     name: str
     kind: Kind
     description: str
     c_name: str = ""
+    const: bool | None = None
+    default: Value | None = None
 
     @property
     def c_type(self) -> str:
         """The type in the C prototype."""
-        return self.kind.value
+        if self.const is None:
+            return self.kind.value
+        return "const " * self.const + self.kind.value.removeprefix("const ")
 
 
-Argument: TypeAlias = "TensorSpec | Value | None"
-"""What a call gives for a parameter: a tensor, the value of an attribute, or a null pointer."""
+Argument: TypeAlias = "TensorSpec | tuple[TensorSpec, ...] | Value | None"
+"""What a call gives for a parameter: tensors, the value of an attribute, or a null pointer."""
 
 Parameter: TypeAlias = Input | Output | Attribute
 
@@ -184,7 +208,11 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Operator(Generic[P, R]):
-    """A declared operator. ``P`` and ``R`` are its typed signature, for ``Client.run``."""
+    """A declared operator. ``P`` and ``R`` are its typed signature, for ``Client.run``.
+
+    One without ``formula`` and ``over`` can be called, by a client, or by a device that has it, but
+    not computed here; its arguments go by name.
+    """
 
     name: str
     variant: str
@@ -194,12 +222,17 @@ class Operator(Generic[P, R]):
     legacy: Mapping[Product, tuple[DType, ...]]
     """Products that the software accepts and current documents do not list."""
     checks: tuple[Rule, ...]
-    kernel_dtype: Callable[[Draft], DType]
-    over: Over
+    kernel_dtype: Callable[[Draft], DType] | None
+    over: Over | None
     source: str
-    formula: Callable[Concatenate[Whole, P], R]
+    formula: Callable[Concatenate[Whole, P], R] | None
+    reference: bool = True
+    """Whether rules and formula are declared, here or where it is listed, so that results can be
+    checked. False: known by its C prototype alone, and every call gives its outputs."""
 
     def __post_init__(self) -> None:
+        if self.formula is None:
+            return
         declared = [p.name for p in self.parameters if not isinstance(p, Output)]
         if declared != list(self.signature.parameters):
             raise TypeError(
@@ -210,32 +243,56 @@ class Operator(Generic[P, R]):
     @cached_property
     def signature(self) -> inspect.Signature:
         """The formula's signature without ``whole``: inputs and attributes in C order."""
+        if self.formula is None:
+            raise TypeError(f"{self.title} has no formula")
         signature = inspect.signature(self.formula)
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, as Python binds them; defaults are left out.
 
-        Raises TypeError for what the formula's signature does not take.
+        Raises TypeError for what the formula's signature does not take; without a formula, for what
+        is no input or attribute, or is not given though it has to be.
         """
         bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
-        fits = len(bound) == len(args) + len(kwargs)
-        if fits and self._required <= bound.keys() <= self._known:
+        fits = len(bound) == len(args) + len(kwargs) and (self.formula is not None or not args)
+        if fits and self.required <= bound.keys() <= self._known:
             return bound
+        if self.formula is None:
+            raise TypeError(self._misfit(args, kwargs))
         return dict(self.signature.bind(*args, **kwargs).arguments)  # says what does not fit
+
+    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """What is wrong. C has names that an ``inspect.Signature`` refuses, such as ``from``."""
+        if args:
+            return f"{self.name}: expected arguments by name, found {len(args)} by position"
+        for name in kwargs:
+            if name not in self._known:
+                known = ", ".join(self._names)
+                return f"{self.name}: got an unexpected keyword argument {name!r}; it has {known}"
+        missing = ", ".join(name for name in self._names if name in self.required - kwargs.keys())
+        return f"{self.name}: missing a required argument: {missing}"
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        return tuple(self.signature.parameters)
+        return tuple(p.name for p in self.parameters if not isinstance(p, Output))
 
     @cached_property
     def _known(self) -> frozenset[str]:
         return frozenset(self._names)
 
     @cached_property
-    def _required(self) -> frozenset[str]:
-        parameters = self.signature.parameters.values()
-        return frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
+    def required(self) -> frozenset[str]:
+        """Names of the inputs and attributes that every call has to give.
+
+        Without a formula: not what has a pointer type in C, which is null if it is left out.
+        """
+        if self.formula is not None:
+            parameters = self.signature.parameters.values()
+            return frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
+        tensors = {p.name for p in self.inputs if not p.optional}
+        values = {p.name for p in self.attributes if not p.kind.nullable and p.default is None}
+        return frozenset(tensors | values)
 
     @cached_property
     def by_name(self) -> Mapping[str, Parameter]:
@@ -264,12 +321,22 @@ class Operator(Generic[P, R]):
 
     def default(self, attribute: Attribute) -> Value | None:
         """What an attribute is if a call does not mention it; None is absent."""
+        if self.formula is None:
+            return attribute.default
         value: Any = self.signature.parameters[attribute.name].default
         return None if value is inspect.Parameter.empty else value
 
     def dtypes_on(self, product: Product) -> tuple[DType, ...]:
         """The types that the operator takes on a product; empty if it is not there."""
         return self.products.get(product) or self.legacy.get(product, ())
+
+    def with_roles(self, roles: Mapping[str, type[Input | Output]]) -> Operator[P, R]:
+        """The same with these roles of tensors; only for one without reference.
+
+        A tensor that is read and written is an output whose storage the call sends.
+        """
+        changed = [_as_role(p, roles[p.name]) if p.name in roles else p for p in self.parameters]
+        return replace(self, parameters=tuple(changed))
 
     @property
     def title(self) -> str:
@@ -279,7 +346,9 @@ class Operator(Generic[P, R]):
     @property
     def description(self) -> str:
         """The docstring: formula and peculiarities."""
-        return inspect.getdoc(self.formula) or ""
+        if not self.reference:
+            return "Known by its C prototype alone: no reference, unvalidated."
+        return (self.formula and inspect.getdoc(self.formula)) or ""
 
     @property
     def summary(self) -> str:
@@ -301,7 +370,20 @@ class Call:
     operator: Operator[Any, Any]
     arguments: Mapping[str, Argument]
     stored: tuple[str, ...] = ()
-    """The tensors whose storage follows the call, in that order."""
+    """The tensors whose storage follows the call, in order; ``element`` names those of lists."""
+
+
+def element(name: str, index: int) -> str:
+    """The name of one tensor of a list."""
+    return f"{name}[{index}]"
+
+
+def tensors_of(name: str, given: Any) -> Iterator[tuple[str, TensorSpec]]:
+    """The tensors that a call gives for a parameter, those of a list by ``element``."""
+    if isinstance(given, tuple):
+        yield from ((element(name, index), spec) for index, spec in enumerate(given))
+    elif given is not None:
+        yield name, given
 
 
 def operator(  # a declaration has as many parts as an operator
@@ -329,7 +411,44 @@ def operator(  # a declaration has as many parts as an operator
     return declare
 
 
+def parameter_of(
+    name: str, c_type: str, role: type[Input | Output] | None, *, in_place: bool = False
+) -> Parameter:
+    """The parameter of a C prototype; ``role`` of a tensor, None of an attribute.
+
+    Raises ValueError for a C type that no kind of parameter has.
+    """
+    const, pointed = c_type.startswith("const "), c_type.removeprefix("const ")
+    if role is None:
+        known = {kind.value.removeprefix("const "): kind for kind in Kind}
+        if pointed not in known:
+            raise ValueError(f"{name}: expected a type of an attribute, found {c_type}")
+        return Attribute(name, known[pointed], "", const=const, c_name=name)
+    if pointed not in ("aclTensor*", "aclTensorList*"):
+        raise ValueError(f"{name}: expected a type of a tensor, found {c_type}")
+    many = pointed == "aclTensorList*"
+    if role is Input:
+        return Input(name, "", optional=True, const=const, many=many, c_name=name)
+    return Output(name, "", const=const, many=many, in_place=in_place, c_name=name)
+
+
+def prototype_only(name: str, parameters: tuple[Parameter, ...], source: str) -> Operator[Any, Any]:
+    """An operator that is known by its C prototype alone."""
+    return Operator(name, "", parameters, {}, {}, (), None, None, source, None, reference=False)
+
+
 def c_name(parameter: Parameter) -> str:
     """Its name in C: the one declared, else grad_output becomes gradOutput."""
     spelled = re.sub(r"_(\w)", lambda match: match[1].upper(), parameter.name)
     return parameter.c_name or spelled
+
+
+def _tensor_type(*, const: bool, many: bool) -> str:
+    return "const " * const + ("aclTensorList*" if many else "aclTensor*")
+
+
+def _as_role(parameter: Parameter, role: type[Input | Output]) -> Parameter:
+    if isinstance(parameter, Attribute):
+        raise TypeError(f"{parameter.name} is not a tensor")
+    changed = parameter_of(parameter.name, parameter.c_type, role)
+    return replace(changed, description=parameter.description)

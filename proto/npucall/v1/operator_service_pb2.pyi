@@ -34,6 +34,8 @@ class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     """A tensor that is written."""
     ROLE_ATTRIBUTE: _Role.ValueType  # 3
     """A number or a switch."""
+    ROLE_INPUT_OUTPUT: _Role.ValueType  # 4
+    """A tensor that is read and written in place: in a call it is an output whose storage is sent."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a parameter is for."""
@@ -46,7 +48,33 @@ ROLE_OUTPUT: Role.ValueType  # 2
 """A tensor that is written."""
 ROLE_ATTRIBUTE: Role.ValueType  # 3
 """A number or a switch."""
+ROLE_INPUT_OUTPUT: Role.ValueType  # 4
+"""A tensor that is read and written in place: in a call it is an output whose storage is sent."""
 global___Role = Role
+
+class _DeviceHealth:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _DeviceHealthEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_DeviceHealth.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    DEVICE_HEALTH_UNSPECIFIED: _DeviceHealth.ValueType  # 0
+    """It does not tell."""
+    DEVICE_HEALTH_NORMAL: _DeviceHealth.ValueType  # 1
+    """Normal."""
+    DEVICE_HEALTH_ABNORMAL: _DeviceHealth.ValueType  # 2
+    """Abnormal."""
+
+class DeviceHealth(_DeviceHealth, metaclass=_DeviceHealthEnumTypeWrapper):
+    """What a device says of its health."""
+
+DEVICE_HEALTH_UNSPECIFIED: DeviceHealth.ValueType  # 0
+"""It does not tell."""
+DEVICE_HEALTH_NORMAL: DeviceHealth.ValueType  # 1
+"""Normal."""
+DEVICE_HEALTH_ABNORMAL: DeviceHealth.ValueType  # 2
+"""Abnormal."""
+global___DeviceHealth = DeviceHealth
 
 @typing.final
 class ExecuteRequest(google.protobuf.message.Message):
@@ -223,6 +251,12 @@ class Argument(google.protobuf.message.Message):
     TEXT_FIELD_NUMBER: builtins.int
     SCALAR_FIELD_NUMBER: builtins.int
     INTEGERS_FIELD_NUMBER: builtins.int
+    TENSORS_FIELD_NUMBER: builtins.int
+    DTYPE_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
+    BOOLEANS_FIELD_NUMBER: builtins.int
+    SCALARS_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name of the parameter, as `ParameterInfo.name` has it, for example "grad_output"."""
     stored: builtins.bool
@@ -240,6 +274,14 @@ class Argument(google.protobuf.message.Message):
     """A number for an attribute of C type float or double; for float it is rounded to binary32."""
     text: builtins.str
     """A text for an attribute of C type char*, without a zero byte."""
+    dtype: npucall.v1.tensor_pb2.DataType.ValueType
+    """An element type for an attribute of C type aclDataType."""
+    role: global___Role.ValueType
+    """What the tensor is for, where the caller knows better than the listing: only for an operator
+    without reference (`OperatorInfo.reference` is false), whose roles are guessed from a C header,
+    and only ROLE_INPUT or ROLE_OUTPUT, else INVALID_ARGUMENT, reason MESSAGE_MALFORMED. An output
+    that is sent with its storage is read and written. Unspecified: as listed.
+    """
     @property
     def absent(self) -> global___Absent:
         """A null pointer."""
@@ -254,7 +296,27 @@ class Argument(google.protobuf.message.Message):
 
     @property
     def integers(self) -> global___IntArray:
-        """Integers for an attribute of C type aclIntArray*."""
+        """Integers for an attribute of C type aclIntArray*. None at all may stand for any other list or
+        array without members.
+        """
+
+    @property
+    def tensors(self) -> global___TensorList:
+        """Tensors for a parameter of C type aclTensorList*. With `stored` a storage follows for each of
+        them, in their order.
+        """
+
+    @property
+    def numbers(self) -> global___FloatArray:
+        """Numbers for an attribute of C type aclFloatArray*; each is rounded to binary32."""
+
+    @property
+    def booleans(self) -> global___BoolArray:
+        """Truth values for an attribute of C type aclBoolArray*."""
+
+    @property
+    def scalars(self) -> global___ScalarList:
+        """Numbers with dtypes of their own for an attribute of C type aclScalarList*."""
 
     def __init__(
         self,
@@ -269,10 +331,16 @@ class Argument(google.protobuf.message.Message):
         text: builtins.str = ...,
         scalar: global___Scalar | None = ...,
         integers: global___IntArray | None = ...,
+        tensors: global___TensorList | None = ...,
+        dtype: npucall.v1.tensor_pb2.DataType.ValueType = ...,
+        numbers: global___FloatArray | None = ...,
+        booleans: global___BoolArray | None = ...,
+        scalars: global___ScalarList | None = ...,
+        role: global___Role.ValueType = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "integer", b"integer", "integers", b"integers", "number", b"number", "scalar", b"scalar", "tensor", b"tensor", "text", b"text", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "integer", b"integer", "integers", b"integers", "name", b"name", "number", b"number", "scalar", b"scalar", "stored", b"stored", "tensor", b"tensor", "text", b"text", "value", b"value"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["value", b"value"]) -> typing.Literal["absent", "tensor", "integer", "boolean", "number", "text", "scalar", "integers"] | None: ...
+    def HasField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "booleans", b"booleans", "dtype", b"dtype", "integer", b"integer", "integers", b"integers", "number", b"number", "numbers", b"numbers", "scalar", b"scalar", "scalars", b"scalars", "tensor", b"tensor", "tensors", b"tensors", "text", b"text", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "boolean", b"boolean", "booleans", b"booleans", "dtype", b"dtype", "integer", b"integer", "integers", b"integers", "name", b"name", "number", b"number", "numbers", b"numbers", "role", b"role", "scalar", b"scalar", "scalars", b"scalars", "stored", b"stored", "tensor", b"tensor", "tensors", b"tensors", "text", b"text", "value", b"value"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["value", b"value"]) -> typing.Literal["absent", "tensor", "integer", "boolean", "number", "text", "scalar", "integers", "tensors", "dtype", "numbers", "booleans", "scalars"] | None: ...
 
 global___Argument = Argument
 
@@ -331,6 +399,86 @@ class IntArray(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
 
 global___IntArray = IntArray
+
+@typing.final
+class TensorList(google.protobuf.message.Message):
+    """Tensors that travel under one name."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENSORS_FIELD_NUMBER: builtins.int
+    @property
+    def tensors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[npucall.v1.tensor_pb2.TensorSpec]:
+        """Their specs; may be none."""
+
+    def __init__(
+        self,
+        *,
+        tensors: collections.abc.Iterable[npucall.v1.tensor_pb2.TensorSpec] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["tensors", b"tensors"]) -> None: ...
+
+global___TensorList = TensorList
+
+@typing.final
+class FloatArray(google.protobuf.message.Message):
+    """Numbers: what `aclCreateFloatArray` is told."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: builtins.int
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """The numbers; may be none."""
+
+    def __init__(
+        self,
+        *,
+        values: collections.abc.Iterable[builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
+
+global___FloatArray = FloatArray
+
+@typing.final
+class BoolArray(google.protobuf.message.Message):
+    """Truth values: what `aclCreateBoolArray` is told."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: builtins.int
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bool]:
+        """The truth values; may be none."""
+
+    def __init__(
+        self,
+        *,
+        values: collections.abc.Iterable[builtins.bool] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
+
+global___BoolArray = BoolArray
+
+@typing.final
+class ScalarList(google.protobuf.message.Message):
+    """Numbers with dtypes: what `aclCreateScalarList` is told."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: builtins.int
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Scalar]:
+        """The numbers; may be none."""
+
+    def __init__(
+        self,
+        *,
+        values: collections.abc.Iterable[global___Scalar] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
+
+global___ScalarList = ScalarList
 
 @typing.final
 class Reply(google.protobuf.message.Message):
@@ -432,6 +580,9 @@ class Timings(google.protobuf.message.Message):
     QUEUE_NS_FIELD_NUMBER: builtins.int
     RUN_NS_FIELD_NUMBER: builtins.int
     ENCODE_NS_FIELD_NUMBER: builtins.int
+    COPY_IN_NS_FIELD_NUMBER: builtins.int
+    PLAN_NS_FIELD_NUMBER: builtins.int
+    COPY_OUT_NS_FIELD_NUMBER: builtins.int
     decode_ns: builtins.int
     """Finding call and storage in the message."""
     check_ns: builtins.int
@@ -439,9 +590,17 @@ class Timings(google.protobuf.message.Message):
     queue_ns: builtins.int
     """Waiting for the device."""
     run_ns: builtins.int
-    """Running on the device."""
+    """Running on the device; where there are copies, without them and by the device's own clock."""
     encode_ns: builtins.int
     """Putting the response together."""
+    copy_in_ns: builtins.int
+    """Copying the inputs to the device, by its own clock. Copies of one call can go on while its
+    first phase plans.
+    """
+    plan_ns: builtins.int
+    """Phase one: the device's library checks and plans."""
+    copy_out_ns: builtins.int
+    """Copying the outputs from the device, by its own clock."""
     def __init__(
         self,
         *,
@@ -450,8 +609,11 @@ class Timings(google.protobuf.message.Message):
         queue_ns: builtins.int = ...,
         run_ns: builtins.int = ...,
         encode_ns: builtins.int = ...,
+        copy_in_ns: builtins.int = ...,
+        plan_ns: builtins.int = ...,
+        copy_out_ns: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["check_ns", b"check_ns", "decode_ns", b"decode_ns", "encode_ns", b"encode_ns", "queue_ns", b"queue_ns", "run_ns", b"run_ns"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["check_ns", b"check_ns", "copy_in_ns", b"copy_in_ns", "copy_out_ns", b"copy_out_ns", "decode_ns", b"decode_ns", "encode_ns", b"encode_ns", "plan_ns", b"plan_ns", "queue_ns", b"queue_ns", "run_ns", b"run_ns"]) -> None: ...
 
 global___Timings = Timings
 
@@ -546,6 +708,8 @@ class OperatorInfo(google.protobuf.message.Message):
     SOURCE_FIELD_NUMBER: builtins.int
     AVAILABLE_FIELD_NUMBER: builtins.int
     PROTOTYPE_FIELD_NUMBER: builtins.int
+    REFERENCE_FIELD_NUMBER: builtins.int
+    UNAVAILABLE_BECAUSE_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name, also that of the C function of phase two."""
     variant: builtins.str
@@ -557,9 +721,16 @@ class OperatorInfo(google.protobuf.message.Message):
     source: builtins.str
     """What the declaration was written from."""
     available: builtins.bool
-    """Whether the product of this server has the operator."""
+    """Whether this server can run the operator."""
     prototype: builtins.str
     """Declaration of the C function of phase one."""
+    reference: builtins.bool
+    """The contract declares its rules and formula, so that results are checked against a reference.
+    False: found in an installed header, unvalidated; the device alone checks the call, every
+    output must be given, and roles of tensors are guessed from the header.
+    """
+    unavailable_because: builtins.str
+    """Why the operator is not available here; empty if it is."""
     @property
     def parameters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ParameterInfo]:
         """Parameters in the order of the C function, without workspace size and executor."""
@@ -585,8 +756,10 @@ class OperatorInfo(google.protobuf.message.Message):
         source: builtins.str = ...,
         available: builtins.bool = ...,
         prototype: builtins.str = ...,
+        reference: builtins.bool = ...,
+        unavailable_because: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["available", b"available", "description", b"description", "name", b"name", "parameters", b"parameters", "products", b"products", "prototype", b"prototype", "rules", b"rules", "source", b"source", "summary", b"summary", "variant", b"variant"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["available", b"available", "description", b"description", "name", b"name", "parameters", b"parameters", "products", b"products", "prototype", b"prototype", "reference", b"reference", "rules", b"rules", "source", b"source", "summary", b"summary", "unavailable_because", b"unavailable_because", "variant", b"variant"]) -> None: ...
 
 global___OperatorInfo = OperatorInfo
 
@@ -728,10 +901,13 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     CALLS_IN_FLIGHT_FIELD_NUMBER: builtins.int
     BYTES_IN_FLIGHT_FIELD_NUMBER: builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: builtins.int
+    DEVICE_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
-    """The variant that runs if a call names none and its operator has several."""
+    """The variant that runs if a call names none and its operator has several. On an NPU it is the
+    one that the installed library has; empty if it has none.
+    """
     version: builtins.str
     """Version of the server software."""
     calls_in_flight: builtins.int
@@ -748,6 +924,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def limits(self) -> global___Limits:
         """What the server allows."""
 
+    @property
+    def device(self) -> global___DeviceInfo:
+        """What the device says of itself; not set on a device that is no hardware."""
+
     def __init__(
         self,
         *,
@@ -759,11 +939,90 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         calls_in_flight: builtins.int = ...,
         bytes_in_flight: builtins.int = ...,
         uptime_seconds: builtins.float = ...,
+        device: global___DeviceInfo | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["limits", b"limits", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "limits", b"limits", "product", b"product", "server", b"server", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["device", b"device", "limits", b"limits", "server", b"server"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
+
+@typing.final
+class DeviceInfo(google.protobuf.message.Message):
+    """What a device and its software say of themselves. What cannot be found out is left empty."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CANN_VERSION_FIELD_NUMBER: builtins.int
+    DRIVER_VERSION_FIELD_NUMBER: builtins.int
+    RUNTIME_VERSION_FIELD_NUMBER: builtins.int
+    MEMORY_TOTAL_BYTES_FIELD_NUMBER: builtins.int
+    MEMORY_FREE_BYTES_FIELD_NUMBER: builtins.int
+    UTILIZATION_FIELD_NUMBER: builtins.int
+    HEALTH_FIELD_NUMBER: builtins.int
+    cann_version: builtins.str
+    """Version of CANN, for example "8.1.RC1"."""
+    driver_version: builtins.str
+    """Version of the driver."""
+    runtime_version: builtins.str
+    """Version of the runtime's own interface, for example "1.13.0"."""
+    memory_total_bytes: builtins.int
+    """Device memory in bytes."""
+    memory_free_bytes: builtins.int
+    """Of it, what nobody uses now."""
+    health: global___DeviceHealth.ValueType
+    """Whether the device calls itself healthy."""
+    @property
+    def utilization(self) -> global___DeviceUtilization:
+        """How busy its units are now."""
+
+    def __init__(
+        self,
+        *,
+        cann_version: builtins.str = ...,
+        driver_version: builtins.str = ...,
+        runtime_version: builtins.str = ...,
+        memory_total_bytes: builtins.int = ...,
+        memory_free_bytes: builtins.int = ...,
+        utilization: global___DeviceUtilization | None = ...,
+        health: global___DeviceHealth.ValueType = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["utilization", b"utilization"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cann_version", b"cann_version", "driver_version", b"driver_version", "health", b"health", "memory_free_bytes", b"memory_free_bytes", "memory_total_bytes", b"memory_total_bytes", "runtime_version", b"runtime_version", "utilization", b"utilization"]) -> None: ...
+
+global___DeviceInfo = DeviceInfo
+
+@typing.final
+class DeviceUtilization(google.protobuf.message.Message):
+    """How busy the units of a device are, in percent; not set where it does not tell."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CUBE_PERCENT_FIELD_NUMBER: builtins.int
+    VECTOR_PERCENT_FIELD_NUMBER: builtins.int
+    AICPU_PERCENT_FIELD_NUMBER: builtins.int
+    cube_percent: builtins.int
+    """Cube units, which multiply matrices."""
+    vector_percent: builtins.int
+    """Vector units."""
+    aicpu_percent: builtins.int
+    """The processors beside them."""
+    def __init__(
+        self,
+        *,
+        cube_percent: builtins.int | None = ...,
+        vector_percent: builtins.int | None = ...,
+        aicpu_percent: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_aicpu_percent", b"_aicpu_percent", "_cube_percent", b"_cube_percent", "_vector_percent", b"_vector_percent", "aicpu_percent", b"aicpu_percent", "cube_percent", b"cube_percent", "vector_percent", b"vector_percent"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_aicpu_percent", b"_aicpu_percent", "_cube_percent", b"_cube_percent", "_vector_percent", b"_vector_percent", "aicpu_percent", b"aicpu_percent", "cube_percent", b"cube_percent", "vector_percent", b"vector_percent"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_aicpu_percent", b"_aicpu_percent"]) -> typing.Literal["aicpu_percent"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_cube_percent", b"_cube_percent"]) -> typing.Literal["cube_percent"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_vector_percent", b"_vector_percent"]) -> typing.Literal["vector_percent"] | None: ...
+
+global___DeviceUtilization = DeviceUtilization
 
 @typing.final
 class Limits(google.protobuf.message.Message):

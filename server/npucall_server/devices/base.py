@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
-    from npucall.evaluate import Turn
+    from npucall.errors import NpucallError
+    from npucall.operators.catalogue import Catalogue
     from npucall.operators.prepare import Prepared
+    from npucall.operators.spec import Operator
     from npucall.products import Product
     from npucall.tensors import Buffer
+
+
+class Turn(Protocol):
+    """The right to occupy the device: ``with turn(): ...``, once or several times a call."""
+
+    def __call__(self) -> AbstractContextManager[object]:
+        """Waits for the right, and holds it."""
+
+    def check(self) -> None:
+        """Raises DeadlineError or CancelledError if nobody waits for the call any more."""
+
+
+class Phases(NamedTuple):
+    """Where a call's time on a device went, in ns; copies and run by the device's own clock."""
+
+    copy_in_ns: int
+    plan_ns: int
+    run_ns: int
+    copy_out_ns: int
+
+
+class Ran(NamedTuple):
+    """What a call gave."""
+
+    outputs: list[Buffer]
+    """A storage for each output, in order."""
+    phases: Phases | None = None
+    """None on a device that is no hardware."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device and its software say of themselves; what they do not tell is empty or None."""
+
+    cann_version: str = ""
+    driver_version: str = ""
+    runtime_version: str = ""
+    memory_total_bytes: int = 0
+    memory_free_bytes: int = 0
+    cube_percent: int | None = None
+    vector_percent: int | None = None
+    aicpu_percent: int | None = None
+    healthy: bool | None = None
 
 
 class Device(Protocol):
@@ -32,11 +79,28 @@ class Device(Protocol):
     def lanes(self) -> int:
         """How many turns there are at a time."""
 
-    def plan(self, call: Prepared) -> int:
+    @property
+    def catalogue(self) -> Catalogue:
+        """Every operator that it knows. ``find`` also refuses what it cannot run."""
+
+    @property
+    def default_variant(self) -> str:
+        """The variant that runs if a call names none and its operator has several."""
+
+    def unavailable_because(self, operator: Operator[..., object]) -> str:
+        """Why it cannot run an operator of its catalogue; empty if it can."""
+
+    def plan(self, call: Prepared, turn: Turn) -> int:
         """Bytes of workspace that the call needs."""
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> list[Buffer]:
-        """Computes the call; answers one storage for each output.
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
+        """Computes the call. Occupies the device only while it holds a turn."""
 
-        Occupies the device only while it holds a turn: ``with turn(): ...``.
-        """
+    def facts(self) -> DeviceFacts | None:
+        """What it says of itself now; None for a device that is no hardware."""
+
+    def watch(self, lost: Callable[[NpucallError], None]) -> None:
+        """From now on ``lost`` hears, in any thread, that the device will not work any more."""
+
+    def close(self) -> None:
+        """Gives everything back, once no call is left."""

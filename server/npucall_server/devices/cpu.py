@@ -6,31 +6,52 @@ import os
 from typing import TYPE_CHECKING
 
 from npucall import evaluate
+from npucall.operators import CATALOGUE
 from npucall.products import product_of
+from npucall_server.devices.base import Ran
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from npucall.evaluate import Turn
+    from npucall.errors import NpucallError
     from npucall.operators.prepare import Prepared
+    from npucall.operators.spec import Operator
     from npucall.tensors import Buffer
+    from npucall_server.devices.base import Turn
 
 
 class CpuDevice:
     """Stands for the SoC named. A turn is one block, so small calls never wait for a large one."""
 
     name = "cpu"
+    catalogue = CATALOGUE
 
-    def __init__(self, soc: str) -> None:
+    def __init__(self, soc: str, default_variant: str) -> None:
         self.soc = soc
         self.product = product_of(soc)
+        self.default_variant = default_variant
         self.lanes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
 
-    def plan(self, call: Prepared) -> int:
+    def unavailable_because(self, operator: Operator[..., object]) -> str:
+        """It runs all that is declared; what the product lacks, the rules refuse."""
+        del operator
+        return ""
+
+    def plan(self, call: Prepared, turn: Turn) -> int:
         """No workspace."""
-        del call
+        del call, turn
         return 0
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> list[Buffer]:
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
         """Computes in the calling thread, a turn a block."""
-        return evaluate.run(call, storages, turn)
+        return Ran(evaluate.run(call, storages, turn))
+
+    def facts(self) -> None:
+        """It is no hardware."""
+
+    def watch(self, lost: Callable[[NpucallError], None]) -> None:
+        """It cannot be lost."""
+        del lost
+
+    def close(self) -> None:
+        """Nothing to give back."""

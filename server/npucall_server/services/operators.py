@@ -20,9 +20,10 @@ from npucall.v1 import operator_service_pb2 as pb
 if TYPE_CHECKING:
     import grpc
 
-    from npucall.operators.catalogue import Catalogue
     from npucall.operators.prepare import Prepared
+    from npucall.operators.spec import Operator
     from npucall.replies import ServerIdentity
+    from npucall_server.devices.base import DeviceFacts
     from npucall_server.executor import Executor
     from npucall_server.handling import Method
     from npucall_server.log import Record
@@ -40,16 +41,15 @@ class OperatorService:
     def __init__(
         self,
         executor: Executor,
-        catalogue: Catalogue,
         settings: ServerSettings,
         identity: ServerIdentity,
     ) -> None:
         self._executor = executor
-        self._catalogue = catalogue
+        self._device = device = executor.device
         self._settings = settings
         self._identity = identity
         self._started = time.monotonic()
-        self._calls = PreparedCalls(catalogue, executor.device.product, settings.variant)
+        self._calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
         self._reply = lru_cache(_KEPT_REPLIES)(lambda call: encode_reply(call, identity))
 
     def methods(self) -> dict[str, Method]:
@@ -71,13 +71,14 @@ class OperatorService:
         prepared = self._prepared(call, record)
         storages = prepared.storages(storage)
         record.check_ns = time.perf_counter_ns() - decoded
-        outputs, record.queue_ns, record.run_ns = self._executor.run(prepared, storages, context)
+        outputs, record.queue_ns, phases = self._executor.run(prepared, storages, context)
+        record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = phases
         ran = time.perf_counter_ns()
         reply = self._reply(prepared)
         record.encode_ns = time.perf_counter_ns() - ran
         return join_response(reply, _timings(record), outputs)
 
-    def plan(self, request: bytes, record: Record, _: grpc.ServicerContext) -> bytes:
+    def plan(self, request: bytes, record: Record, context: grpc.ServicerContext) -> bytes:
         """Checks one call without its data."""
         start = time.perf_counter_ns()
         call = split_request(request).call  # its size is checked before the class parses it
@@ -85,7 +86,7 @@ class OperatorService:
         prepared = self._prepared(call, record)
         record.decode_ns = decoded - start
         record.check_ns = time.perf_counter_ns() - decoded
-        workspace_bytes = self._executor.plan(prepared)
+        workspace_bytes = self._executor.plan(prepared, context)
         return pb.PlanResponse(
             reply=pb.Reply.FromString(self._reply(prepared)),
             timings=pb.Timings.FromString(_timings(record)),
@@ -95,26 +96,26 @@ class OperatorService:
     def list_operators(self, request: bytes, _: Record, __: grpc.ServicerContext) -> bytes:
         """Every operator."""
         _parse(pb.ListOperatorsRequest, request)
-        product = self._executor.device.product
-        operators = [describe(operator, product) for operator in self._catalogue]
+        operators = [self._describe(operator) for operator in self._device.catalogue]
         return pb.ListOperatorsResponse(operators=operators).SerializeToString()
 
     def get_operator(self, request: bytes, record: Record, _: grpc.ServicerContext) -> bytes:
         """One operator."""
         wanted = _parse(pb.GetOperatorRequest, request)
         record.operator, record.variant = wanted.operator, wanted.variant
-        operator = self._catalogue.find(wanted.operator, wanted.variant, self._settings.variant)
-        info = describe(operator, self._executor.device.product)
-        return pb.GetOperatorResponse(operator=info).SerializeToString()
+        catalogue, default = self._device.catalogue, self._device.default_variant
+        operator = catalogue.find(wanted.operator, wanted.variant, default)
+        return pb.GetOperatorResponse(operator=self._describe(operator)).SerializeToString()
 
     def get_server_info(self, request: bytes, _: Record, __: grpc.ServicerContext) -> bytes:
         """What this server is and allows."""
         _parse(pb.GetServerInfoRequest, request)
-        executor, settings = self._executor, self._settings
+        executor, settings, device = self._executor, self._settings, self._device
+        facts = device.facts()
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
-            product=executor.device.product.soc,
-            default_variant=settings.variant,
+            product=device.product.soc,
+            default_variant=device.default_variant,
             version=version("npucall-server"),
             limits=pb.Limits(
                 max_message_bytes=settings.max_message_bytes,
@@ -126,7 +127,12 @@ class OperatorService:
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,
             uptime_seconds=time.monotonic() - self._started,
+            device=_device_info(facts) if facts else None,
         ).SerializeToString()
+
+    def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
+        device = self._device
+        return describe(operator, device.product, device.unavailable_because(operator))
 
     def _prepared(self, call: bytes, record: Record) -> Prepared:
         prepared = self._calls.of(call)
@@ -137,7 +143,33 @@ class OperatorService:
 
 def _timings(record: Record) -> bytes:
     return encode_timings(
-        Timings(record.decode_ns, record.check_ns, record.queue_ns, record.run_ns, record.encode_ns)
+        Timings(
+            record.decode_ns, record.check_ns, record.queue_ns, record.run_ns, record.encode_ns,
+            record.copy_in_ns, record.plan_ns, record.copy_out_ns,
+        )
+    )  # fmt: skip
+
+
+_HEALTH = {
+    None: pb.DEVICE_HEALTH_UNSPECIFIED,
+    True: pb.DEVICE_HEALTH_NORMAL,
+    False: pb.DEVICE_HEALTH_ABNORMAL,
+}
+
+
+def _device_info(facts: DeviceFacts) -> pb.DeviceInfo:
+    return pb.DeviceInfo(
+        cann_version=facts.cann_version,
+        driver_version=facts.driver_version,
+        runtime_version=facts.runtime_version,
+        memory_total_bytes=facts.memory_total_bytes,
+        memory_free_bytes=facts.memory_free_bytes,
+        utilization=pb.DeviceUtilization(
+            cube_percent=facts.cube_percent,
+            vector_percent=facts.vector_percent,
+            aicpu_percent=facts.aicpu_percent,
+        ),
+        health=_HEALTH[facts.healthy],
     )
 
 

@@ -1,0 +1,181 @@
+"""Descriptors: what CANN's first phase is told about tensors, scalars and arrays.
+
+They hold metadata and device addresses, never memory of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from npucall.dtypes import DType
+from npucall.operators.spec import Attribute, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from npucall.operators.prepare import Prepared
+    from npucall.operators.spec import Input, Output, Scalar
+    from npucall.tensors import TensorSpec
+    from npucall_server.devices.cann.functions import NnOpBase
+
+
+class Descriptors:
+    """The arguments of phase one for a call, in C order; destroyed by ``close`` or ``with``.
+
+    ``addresses``: of each tensor's storage on the device; a tensor without elements needs none.
+    What was made is destroyed if the rest cannot be made.
+    """
+
+    def __init__(self, base: NnOpBase, call: Prepared, addresses: Mapping[str, int]) -> None:
+        self._base = base
+        self._owned: list[tuple[Callable[[int], None], int]] = []
+        self.arguments: list[Any] = []
+        try:
+            for parameter in call.operator.parameters:
+                if isinstance(parameter, Attribute):
+                    made = self._attribute(parameter.kind, call.values[parameter.name])
+                else:
+                    made = self._tensors(parameter, call, addresses)
+                self.arguments.append(made)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Destroys all of them, also if destroying one fails; raises the first failure."""
+        first: Exception | None = None
+        while self._owned:
+            destroy, handle = self._owned.pop()
+            try:
+                destroy(handle)
+            except Exception as error:  # noqa: BLE001  # the others must go too
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _own(self, destroy: Callable[[int], None], handle: int) -> int:
+        self._owned.append((destroy, handle))
+        return handle
+
+    def _tensors(
+        self, parameter: Input | Output, call: Prepared, addresses: Mapping[str, int]
+    ) -> int | None:
+        specs, name = {**call.inputs, **call.outputs}, parameter.name
+        if not parameter.many:
+            return self._tensor(specs[name], addresses.get(name)) if name in specs else None
+        members = call.lists.get(name)
+        if members is None:
+            return None
+        handles = [self._tensor(specs[member], addresses.get(member)) for member in members]
+        return self._list(self._base.aclCreateTensorList, self._base.aclDestroyTensorList, handles)
+
+    def _tensor(self, spec: TensorSpec, address: int | None) -> int:
+        base, rank = self._base, len(spec.shape)
+        handle = base.aclCreateTensor(
+            _int64s(spec.shape), rank, spec.dtype.acl, _int64s(spec.strides), spec.offset,
+            spec.format, _int64s(spec.storage_shape), len(spec.storage_shape), address,
+        )  # fmt: skip
+        return self._own(base.aclDestroyTensor, handle)
+
+    def _list(
+        self,
+        create: Callable[..., int],
+        destroy: Callable[[int], None],
+        handles: Sequence[int],
+    ) -> int:
+        """A list of descriptors made last; it takes them over, and destroys them with itself."""
+        made = create((ctypes.c_void_p * len(handles))(*handles), len(handles))
+        del self._owned[len(self._owned) - len(handles) :]
+        return self._own(destroy, made)
+
+    def _attribute(self, kind: Kind, value: Any) -> Any:
+        """What the C function takes for an attribute: the value itself, or an object of it."""
+        base = self._base
+        if value is None:
+            return None
+        if kind is Kind.SCALAR:
+            return self._scalar(value)
+        if kind is Kind.SCALAR_LIST:
+            handles = [self._scalar(each) for each in value]
+            return self._list(base.aclCreateScalarList, base.aclDestroyScalarList, handles)
+        if kind in _ARRAYS:
+            element, create, destroy = _ARRAYS[kind]
+            made = getattr(base, create)((element * len(value))(*value), len(value))
+            return self._own(getattr(base, destroy), made)
+        return _by_value(value)
+
+    def _scalar(self, scalar: Scalar) -> int:
+        data = np.array(scalar.value, scalar.dtype.numpy)  # the C function copies it
+        handle = self._base.aclCreateScalar(data.ctypes.data, scalar.dtype.acl)
+        return self._own(self._base.aclDestroyScalar, handle)
+
+
+_ARRAYS: dict[Kind, tuple[Any, str, str]] = {
+    Kind.INT_ARRAY: (ctypes.c_int64, "aclCreateIntArray", "aclDestroyIntArray"),
+    Kind.FLOAT_ARRAY: (ctypes.c_float, "aclCreateFloatArray", "aclDestroyFloatArray"),
+    Kind.BOOL_ARRAY: (ctypes.c_bool, "aclCreateBoolArray", "aclDestroyBoolArray"),
+}
+"""Element, and the functions that make and destroy an array of it."""
+
+
+def _by_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode()
+    return value.acl if isinstance(value, DType) else value
+
+
+class KeptDescriptors:
+    """Descriptors by call, so that the same call makes none; those used longest ago go first.
+
+    An operator without reference may change what it is given (the shape of an output that depends
+    on data), so its descriptors serve once.
+    """
+
+    def __init__(self, base: NnOpBase, limit: int) -> None:
+        self._base, self._limit = base, limit
+        self._kept: OrderedDict[Prepared, tuple[Mapping[str, int], Descriptors]] = OrderedDict()
+
+    @contextmanager
+    def of(self, call: Prepared, addresses: Mapping[str, int]) -> Iterator[list[Any]]:
+        """The arguments of phase one, for as long as the block lasts."""
+        if not call.operator.reference:
+            with Descriptors(self._base, call, addresses) as once:
+                yield once.arguments
+            return
+        known_addresses, descriptors = self._kept.pop(call, (None, None))
+        if descriptors is not None and known_addresses != addresses:  # the memory has moved
+            descriptors.close()
+            descriptors = None
+        if descriptors is None:
+            descriptors = Descriptors(self._base, call, addresses)
+        self._kept[call] = addresses, descriptors
+        yield descriptors.arguments
+        while len(self._kept) > self._limit:
+            self._kept.popitem(last=False)[1][1].close()
+
+    def close(self) -> None:
+        """Destroys all of them; raises the first failure when all have been tried."""
+        with ExitStack() as every:
+            while self._kept:
+                every.callback(self._kept.popitem()[1][1].close)
+
+
+def _int64s(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(values))(*values)

@@ -1,0 +1,131 @@
+"""The Ascend device: gives each call to a free lane."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from queue import Empty, LifoQueue
+from typing import TYPE_CHECKING, TypeVar
+
+from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.products import product_of
+from npucall_server.devices.cann.host import HostCatalogue
+from npucall_server.devices.cann.lane import Lane, LaneLimits
+from npucall_server.devices.cann.lane_thread import LaneThread
+from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
+from npucall_server.devices.cann.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npucall.operators.prepare import Prepared
+    from npucall.operators.spec import Operator
+    from npucall.tensors import Buffer
+    from npucall_server.devices.base import DeviceFacts, Ran, Turn
+    from npucall_server.settings import AscendPaths, ServerSettings
+
+
+T = TypeVar("T")
+
+
+class CannDevice:
+    """Device ``number`` of this host. Made and closed in the main thread.
+
+    Raises LibraryError, NpucallError for what CANN answers, and ArgumentError for a SoC that no
+    product of npucall has. ``note`` hears what the log should say.
+    """
+
+    def __init__(
+        self, number: int, settings: ServerSettings, paths: AscendPaths, note: Callable[[str], None]
+    ) -> None:
+        self.name = f"cann:{number}"
+        self.lanes = settings.lanes
+        self._note = note
+        self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
+        self._libraries = libraries = open_libraries(paths)
+        self._operators = OpApi(paths, libraries.failure)
+        with ExitStack() as opening:
+            self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
+            opening.callback(self._context.close)
+            self.soc = self._context.soc
+            self.product = product_of(self.soc)
+            self.catalogue = HostCatalogue(self._operators, paths)
+            self._threads = [self._open_lane(opening, settings) for _ in range(self.lanes)]
+            self._free: LifoQueue[LaneThread] = LifoQueue()  # the one used last knows most
+            for thread in self._threads:
+                self._free.put(thread)
+            watchdog = Watchdog(self._threads, settings.device_timeout, self._report_lost)
+            opening.callback(watchdog.close)
+            self._open = opening.pop_all()
+        for line in self._operators.notes:
+            note(line)
+
+    @property
+    def default_variant(self) -> str:
+        """The variant that the libraries of this host have."""
+        return self.catalogue.variant
+
+    def unavailable_because(self, operator: Operator[..., object]) -> str:
+        """Why this host cannot run an operator; empty if it can."""
+        return self.catalogue.unavailable_because(operator)
+
+    def plan(self, call: Prepared, turn: Turn) -> int:
+        """Bytes of workspace, from the first phase."""
+        with turn():
+            return self._on_a_lane(lambda lane: lane.plan(call))
+
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
+        """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
+        with turn():
+            ran = self._on_a_lane(lambda lane: lane.run(call, storages, turn.check))
+            turn.check()
+            return ran
+
+    def facts(self) -> DeviceFacts:
+        """What device and software say of themselves now."""
+        return self._context.facts()
+
+    def watch(self, lost: Callable[[NpucallError], None]) -> None:
+        """From now on ``lost`` hears that the device is broken, or a lane hangs."""
+        self._lost = lost
+
+    def close(self) -> None:
+        """Closes the lanes, then the device."""
+        self._open.close()
+
+    def _open_lane(self, opening: ExitStack, settings: ServerSettings) -> LaneThread:
+        limits = LaneLimits(
+            settings.device_timeout, settings.staging_limit, settings.kept_device_memory,
+            settings.kept_calls, settings.busy_wait,
+        )  # fmt: skip
+        thread = LaneThread(
+            lambda: Lane(self._context, self._operators, limits, self._note), self._report_lost
+        )
+        opening.callback(thread.close)
+        return thread
+
+    def _report_lost(self, error: NpucallError) -> None:
+        self._lost(error)
+
+    def _on_a_lane(self, work: Callable[[LaneThread], T]) -> T:
+        lane = self._free.get()
+        try:
+            return work(lane)
+        except OutOfMemoryError:
+            self._empty_pools(lane)
+            return work(lane)
+        finally:
+            self._free.put(lane)
+
+    def _empty_pools(self, lane: LaneThread) -> None:
+        """Gives back what this lane and the idle ones keep; those that work keep what they use."""
+        idle = []
+        with suppress(Empty):
+            while True:
+                idle.append(self._free.get_nowait())
+        try:
+            for each in (lane, *idle):
+                each.empty()
+        finally:
+            for each in idle:
+                self._free.put(each)

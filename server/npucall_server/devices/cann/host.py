@@ -1,0 +1,84 @@
+"""The operators of a host: the declared ones that its libraries have, and those of its headers."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import OperatorUnavailableError, VariantUnavailableError
+from npucall.operators import CATALOGUE
+from npucall.operators.catalogue import Catalogue
+from npucall_server.devices.cann import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from npucall.operators.spec import Operator
+    from npucall_server.devices.cann.operators import OpApi
+    from npucall_server.settings import AscendPaths
+
+_BUILTIN, _COMMUNITY = "builtin", "community"
+"""The variant of CANN's own libraries, and of a custom package."""
+
+
+class HostCatalogue(Catalogue):
+    """Every operator that is declared or installed. A declared one wins over a header of its name.
+
+    ``find`` refuses what this host cannot run. Which variant a host has, the library decides that
+    exports it: a custom package has the community's, CANN itself its own.
+    """
+
+    def __init__(self, libraries: OpApi, paths: AscendPaths) -> None:
+        declared = {operator.name for operator in CATALOGUE}
+        installed = headers.read(list(header_folders(paths))).operators
+        own = (operator for name, operator in installed.items() if name not in declared)
+        super().__init__(chain(CATALOGUE, (each for each in own if libraries.find(each.name))))
+        self._libraries = libraries
+        self._missing = {name for name in declared if libraries.find(name) is None}
+        self._variants = {
+            name: self._variant_of(name)
+            for name in declared - self._missing
+            if any(operator.variant for operator in CATALOGUE.of_name(name))
+        }
+
+    @property
+    def variant(self) -> str:
+        """The variant that this host has of operators that have several; empty for none."""
+        return next(iter(self._variants.values()), "")
+
+    def find(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
+        """Also raises OperatorUnavailableError and VariantUnavailableError."""
+        operator = super().find(name, variant, self._variants.get(name) or default or _BUILTIN)
+        reason = self.unavailable_because(operator)
+        if not reason:
+            return operator
+        kind = VariantUnavailableError if name in self._variants else OperatorUnavailableError
+        raise kind(f"operator: {reason}", operator=name, variant=operator.variant)
+
+    def unavailable_because(self, operator: Operator[Any, Any]) -> str:
+        """Why this host cannot run an operator of the catalogue; empty if it can."""
+        if operator.name in self._missing:
+            return f"expected {operator.name} in a library of this host, found it in none"
+        has = self._variants.get(operator.name, operator.variant)
+        if has != operator.variant:
+            return (
+                f"expected variant {has} of {operator.name}, the one that this host has, "
+                f"found {operator.variant}"
+            )
+        return ""
+
+    def _variant_of(self, name: str) -> str:
+        found = self._libraries.find(name)
+        return _COMMUNITY if found is not None and found[1] else _BUILTIN
+
+
+def header_folders(paths: AscendPaths) -> Iterator[Path]:
+    """Where headers of operators are installed: custom packages first, as libraries are found."""
+    yield from (entry / "op_api" / "include" for entry in paths.custom)
+    if paths.opp is not None:
+        yield from sorted((paths.opp / "vendors").glob("*/op_api/include"))
+    if paths.home is not None:
+        yield paths.home / "include" / "aclnnop"
+    if paths.opp is not None:
+        yield paths.opp / "built-in/op_impl/ai_core/tbe/op_api/include/aclnnop"

@@ -1,0 +1,181 @@
+"""A lane: a stream with memory of its own, on which one call runs at a time.
+
+It belongs to the thread that opens it, and is used in that thread alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from ctypes import byref, c_void_p
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from npucall.errors import NpucallError, OperatorUnavailableError
+from npucall_server.devices.base import Phases, Ran
+from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
+from npucall_server.devices.cann.launch import launch, workspace_of
+from npucall_server.devices.cann.layout import layout_of
+from npucall_server.devices.cann.memory import device_buffer
+from npucall_server.devices.cann.statuses import BrokenDeviceError
+from npucall_server.devices.cann.stopwatch import Stopwatch
+from npucall_server.devices.cann.transfer import Transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+    from npucall_server.devices.cann.operators import OpApi, OpApiFunction
+    from npucall_server.devices.cann.runtime import DeviceContext
+
+_START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
+"""The marks of a call on the stream, and how many there are."""
+_PLACEHOLDER = 1 << 40
+"""Stands for a device address where none is read: not null, and aligned as addresses are."""
+
+
+class LaneLimits(NamedTuple):
+    """What a lane may take and keep; each is a setting of the server."""
+
+    device_timeout: float
+    """Seconds that a launched call may take."""
+    staging_limit: int
+    """Bytes of pinned memory; a larger call is copied from and to ordinary memory."""
+    kept_memory: int
+    """Bytes of device memory kept for the next calls."""
+    kept_calls: int
+    """Calls whose descriptors are kept."""
+    busy_wait: bool
+    """Wait for the device without sleeping."""
+
+
+class Lane:
+    """Runs calls. Opened and closed in the thread that uses it.
+
+    ``note`` hears what the log should say though no call fails by it.
+    """
+
+    def __init__(
+        self,
+        device: DeviceContext,
+        operators: OpApi,
+        limits: LaneLimits,
+        note: Callable[[str], None],
+    ) -> None:
+        self._operators, self._limits = operators, limits
+        self._acl, self._base = acl, base = device.libraries.acl, device.libraries.base
+        self.broken: NpucallError | None = None
+        """Why the device will not work again in this process."""
+        self._layout = lru_cache(limits.kept_calls)(layout_of)
+        device.bind()
+        with ExitStack() as opening:
+            self._stream = self._create_stream()
+            opening.callback(acl.aclrtDestroyStream, self._stream)
+            self._transfer = Transfer(acl, self._stream, limits.staging_limit)
+            self._workspace = device_buffer(acl)
+            self._descriptors = KeptDescriptors(base, limits.kept_calls)
+            opening.callback(self.empty)
+            self._stopwatch = Stopwatch(acl, self._stream, _MARKS, note)
+            opening.callback(self._stopwatch.close)
+            self._open = opening.pop_all()
+
+    def close(self) -> None:
+        """Gives everything back; raises what goes wrong first when all has been tried."""
+        self._open.close()
+
+    def empty(self) -> None:
+        """Gives back all that is kept for the next calls."""
+        with ExitStack() as every:
+            every.callback(self._transfer.release)
+            every.callback(self._workspace.release)
+            every.callback(self._descriptors.close)
+
+    def plan(self, call: Prepared) -> int:
+        """Bytes of workspace that a call needs: its first phase alone."""
+        addresses = dict.fromkeys(self._layout(call).starts, _PLACEHOLDER)
+        with Descriptors(self._base, call, addresses) as descriptors:
+            return workspace_of(self._function(call), descriptors.arguments, self._base)
+
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]) -> Ran:
+        """Runs a call; when it ends, however it ends, nothing of it is under way any more.
+
+        ``check`` is called before the launch, which nothing can stop once it is made; what it
+        raises ends the call.
+        """
+        try:
+            return self._run(call, storages, check)
+        except BrokenDeviceError as error:
+            self.broken = error
+            raise
+
+    def _run(
+        self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]
+    ) -> Ran:
+        function, layout, transfer = self._function(call), self._layout(call), self._transfer
+        mark, between = self._stopwatch.mark, self._stopwatch.between
+        outputs = {n: np.empty(spec.storage_bytes, np.uint8) for n, spec in call.outputs.items()}
+
+        def ready(workspace_size: int) -> int | None:
+            workspace = self._workspace.reserve(workspace_size)
+            check()
+            mark(_PLANNED)
+            return workspace
+
+        with self._descriptors.of(call, transfer.reserve(layout)) as arguments, self._settled():
+            mark(_START)
+            transfer.copy_in(layout, storages)
+            mark(_COPIED_IN)
+            planned = launch(function, arguments, self._base, self._stream, ready)
+            mark(_RUN)
+            transfer.copy_out(layout, outputs)
+            mark(_COPIED_OUT)
+        transfer.collect(layout, outputs)
+        copied_in, ran = between(_START, _COPIED_IN), between(_PLANNED, _RUN)
+        copied_out = between(_RUN, _COPIED_OUT)
+        self._keep_no_more_than_allowed()
+        phases = Phases(copied_in, planned, ran, copied_out)
+        return Ran([output.data for output in outputs.values()], phases)
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Waits until the stream has passed all that the block queued, however the block ends.
+
+        Until then the memory of the call must not be used for anything else. A stream that cannot
+        be waited for keeps it for ever, and only a new process helps.
+        """
+        try:
+            yield
+            self._synchronise()
+        except BrokenDeviceError:
+            raise
+        except BaseException:
+            try:
+                self._synchronise()  # in CONTINUE mode it answers an error once
+            except NpucallError as error:
+                self.broken = error
+            raise
+
+    def _synchronise(self) -> None:
+        milliseconds = round(self._limits.device_timeout * 1000)
+        self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
+
+    def _create_stream(self) -> c_void_p:
+        stream = c_void_p()
+        flags = c.ACL_STREAM_FAST_LAUNCH | (c.ACL_STREAM_FAST_SYNC if self._limits.busy_wait else 0)
+        self._acl.aclrtCreateStreamWithConfig(byref(stream), 0, flags)
+        return stream
+
+    def _function(self, call: Prepared) -> OpApiFunction:
+        function = self._operators.function(call.operator)
+        if function is None:
+            raise OperatorUnavailableError(
+                f"operator: expected {call.operator.name} in a library of this host, found none"
+            )
+        return function
+
+    def _keep_no_more_than_allowed(self) -> None:
+        if self._transfer.kept + self._workspace.size > self._limits.kept_memory:
+            self.empty()

@@ -1,0 +1,115 @@
+"""The thread of a lane: long-lived, since CANN keeps what it knows of first phases per thread.
+
+It blocks in C while the device works; ctypes releases the GIL, so that copies and runs of other
+lanes go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from npucall_server.devices.cann.lane import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npucall.errors import NpucallError
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+    from npucall_server.devices.base import Ran
+
+T = TypeVar("T")
+
+
+class LaneThread:
+    """Does one piece of work after the other in a thread that has a lane open.
+
+    ``on_broken`` hears, in that thread, when the device will not work again in this process.
+    """
+
+    def __init__(
+        self, open_lane: Callable[[], Lane], on_broken: Callable[[NpucallError], None]
+    ) -> None:
+        self._open_lane, self._on_broken = open_lane, on_broken
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._outcome: SimpleQueue[Exception | None] = SimpleQueue()
+        """Whether the lane opened, then whether it closed."""
+        self.busy_since: float | None = None
+        """``time.monotonic()`` when the work under way began."""
+        self._thread = threading.Thread(target=self._serve, name="npucall-lane", daemon=True)
+        self._thread.start()
+        self._raise_outcome()
+
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]) -> Ran:
+        """``Lane.run``; the calling thread waits."""
+        return self._do(lambda lane: lane.run(call, storages, check))
+
+    def plan(self, call: Prepared) -> int:
+        """``Lane.plan``; the calling thread waits."""
+        return self._do(lambda lane: lane.plan(call))
+
+    def empty(self) -> None:
+        """``Lane.empty``; the calling thread waits."""
+        self._do(Lane.empty)
+
+    def close(self) -> None:
+        """Closes the lane and ends the thread."""
+        self._work.put(None)
+        self._thread.join()
+        self._raise_outcome()
+
+    def _do(self, function: Callable[[Lane], T]) -> T:
+        work = _Work(function)
+        self._work.put(work)
+        result: T = work.wait()
+        return result
+
+    def _raise_outcome(self) -> None:
+        if (error := self._outcome.get()) is not None:
+            raise error
+
+    def _serve(self) -> None:
+        try:
+            lane = self._open_lane()
+        except Exception as error:  # noqa: BLE001  # raised where the lane is opened
+            self._outcome.put(error)
+            return
+        self._outcome.put(None)
+        while (work := self._work.get()) is not None:
+            self.busy_since = time.monotonic()
+            work.do(lane)
+            self.busy_since = None
+            if lane.broken is not None:
+                self._on_broken(lane.broken)
+        self._close(lane)
+
+    def _close(self, lane: Lane) -> None:
+        try:
+            lane.close()
+        except Exception as error:  # noqa: BLE001  # raised where the lane is closed
+            self._outcome.put(error)
+        else:
+            self._outcome.put(None)
+
+
+class _Work:
+    """A piece of work on its way through the thread."""
+
+    def __init__(self, function: Callable[[Lane], Any]) -> None:
+        self._function = function
+        self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def do(self, lane: Lane) -> None:
+        try:
+            self._done.put((self._function(lane), None))
+        except BaseException as error:  # noqa: BLE001  # raised in the thread that waits
+            self._done.put((None, error))
+
+    def wait(self) -> Any:
+        result, error = self._done.get()
+        if error is not None:
+            raise error
+        return result

@@ -1,0 +1,57 @@
+"""The two phases of an operator. Both stand here because they belong to one aclOpExecutor."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_uint64, c_void_p
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import NpucallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall_server.devices.cann.functions import NnOpBase
+    from npucall_server.devices.cann.operators import OpApiFunction
+
+
+def launch(
+    function: OpApiFunction,
+    arguments: Sequence[Any],
+    base: NnOpBase,
+    stream: c_void_p,
+    before_phase_two: Callable[[int], int | None],
+) -> int:
+    """Queues one operator on a stream; answers the nanoseconds of phase one.
+
+    ``before_phase_two`` gets the size of the workspace and answers its address; what it raises ends
+    the launch. A first phase that fails makes no aclOpExecutor; the second consumes it whatever it
+    returns; between the two it has to be destroyed, and nothing else can fail there.
+    """
+    start = perf_counter_ns()
+    size, executor = _phase_one(function, arguments)
+    spent = perf_counter_ns() - start
+    try:
+        workspace = before_phase_two(size)
+    except BaseException:
+        base.aclDestroyAclOpExecutor(executor)
+        raise
+    function.execute(workspace, size, executor, stream)
+    return spent
+
+
+def workspace_of(function: OpApiFunction, arguments: Sequence[Any], base: NnOpBase) -> int:
+    """Bytes of workspace that the operator needs: phase one alone."""
+    size, executor = _phase_one(function, arguments)
+    base.aclDestroyAclOpExecutor(executor)
+    return size
+
+
+def _phase_one(function: OpApiFunction, arguments: Sequence[Any]) -> tuple[int, c_void_p]:
+    size, executor = c_uint64(), c_void_p()
+    try:
+        function.get_workspace_size(*arguments, byref(size), byref(executor))
+    except NpucallError as error:
+        error.details["phase"] = "plan"
+        raise
+    return size.value, executor

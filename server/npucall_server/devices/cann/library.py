@@ -1,0 +1,143 @@
+"""C functions in shared libraries, each declared in one line and called like a Python function.
+
+A ``StatusFunction`` raises where the C function answers another status than 0: no caller looks at
+statuses. Every function is resolved when its library is opened, not when it is first called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+Failure: TypeAlias = "Callable[[str, int], Exception]"
+"""Makes the error of a function that answered a status."""
+
+
+class LibraryError(Exception):
+    """A library or a function of it is not there; the message says what to source or mount."""
+
+
+class Library(NamedTuple):
+    """An opened shared library. It is never closed: threads of its own live in it."""
+
+    path: str
+    handle: ctypes.CDLL
+
+    def find(self, name: str) -> Any:
+        """The C function of that name, or None."""
+        return getattr(self.handle, name, None)
+
+
+def open_library(names: Sequence[str], folders: Iterable[Path]) -> Library:
+    """The first of these libraries that can be opened: through the loader's path, then in folders.
+
+    ``CDLL`` releases the GIL during each call. Raises LibraryError.
+    """
+    tried = []
+    for candidate in [*names, *(str(folder / name) for folder in folders for name in names)]:
+        try:
+            return Library(candidate, ctypes.CDLL(candidate))
+        except OSError as error:
+            tried.append(f"  {candidate}: {error}")
+    lines = "\n".join(tried)
+    raise LibraryError(
+        f"expected one of {', '.join(names)}, found none:\n{lines}\n"
+        "Source the toolkit's set_env.sh (it sets ASCEND_HOME_PATH and LD_LIBRARY_PATH) before the "
+        "server starts; in a container use a CANN image and mount the driver, "
+        "/usr/local/Ascend/driver"
+    )
+
+
+class Function:
+    """A C function that answers a value."""
+
+    def __init__(self, *parameters: Any, result: Any = None) -> None:
+        self.parameters = parameters
+        self.result = result
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> Callable[..., Any]:
+        """Only for type checkers: in an instance the bound function lies in front of it."""
+        raise AttributeError(self.name)
+
+    def bind(self, raw: Any, failure: Failure) -> Callable[..., Any]:
+        """The function, ready to be called."""
+        del failure
+        raw.argtypes, raw.restype = self.parameters, self.result
+        bound: Callable[..., Any] = raw
+        return bound
+
+
+class StatusFunction(Function):
+    """A C function that answers a status."""
+
+    def bind(self, raw: Any, failure: Failure) -> Callable[..., Any]:
+        """The function, which raises for any status but 0."""
+        raw.argtypes, raw.restype = self.parameters, ctypes.c_int32
+        name = self.name
+
+        def call(*arguments: Any) -> None:
+            status = raw(*arguments)
+            if status:
+                raise failure(name, status)
+
+        return call
+
+
+class NewStatusFunction(StatusFunction):
+    """One that older versions do not have."""
+
+    def __get__(self, instance: object, owner: type) -> Callable[..., Any] | None:  # type: ignore[override]
+        """None where the library does not have it."""
+        return None
+
+
+class HandleFunction(Function):
+    """A C function that makes an object; a null pointer means that it could not."""
+
+    def __init__(self, *parameters: Any) -> None:
+        super().__init__(*parameters, result=ctypes.c_void_p)
+
+    def bind(self, raw: Any, failure: Failure) -> Callable[..., Any]:
+        """The function, which raises for a null pointer."""
+        raw.argtypes, raw.restype = self.parameters, self.result
+        name = self.name
+
+        def call(*arguments: Any) -> int:
+            handle: int | None = raw(*arguments)
+            if handle is None:
+                raise failure(name, BAD_ALLOC)
+            return handle
+
+        return call
+
+
+BAD_ALLOC = 200000
+"""The status that stands for a null pointer: allocation is what such functions can fail at."""
+
+
+class Functions:
+    """A set of C functions; subclasses declare them, a line each."""
+
+    def __init__(self, libraries: Sequence[Library], failure: Failure) -> None:
+        missing = []
+        for name, declared in self.declared().items():
+            raw = next(filter(None, (library.find(name) for library in libraries)), None)
+            if raw is not None:
+                setattr(self, name, declared.bind(raw, failure))
+            elif not isinstance(declared, NewStatusFunction):
+                missing.append(name)
+        if missing:
+            paths = ", ".join(library.path for library in libraries)
+            raise LibraryError(
+                f"expected CANN 8.1 or newer, found no {', '.join(missing)} in {paths}"
+            )
+
+    @classmethod
+    def declared(cls) -> dict[str, Function]:
+        """The functions that the class declares."""
+        return {name: value for name, value in vars(cls).items() if isinstance(value, Function)}

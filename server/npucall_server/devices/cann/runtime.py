@@ -1,0 +1,188 @@
+"""The process's one device: initialised, set, given back, in pairs; and what it says of itself."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from ctypes import byref, c_char, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from npucall.errors import NpucallError
+from npucall_server.devices.base import DeviceFacts
+from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.functions import AscendCL, NnOpBase
+from npucall_server.devices.cann.library import open_library
+from npucall_server.devices.cann.statuses import HIDING, RUNTIME_ERROR, error_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from npucall_server.settings import AscendPaths
+
+_RUNTIME = ("libascendcl.so", "libacl_rt.so")
+_BASE = ("libnnopbase.so",)
+
+
+class Libraries(NamedTuple):
+    """The two libraries that every operator needs, and their functions."""
+
+    acl: AscendCL
+    base: NnOpBase
+    paths: tuple[str, str]
+
+    def failure(self, function: str, status: int) -> NpucallError:
+        """The error of a function that failed in this thread; takes the thread's error text."""
+        return _failure(self.acl, function, status)
+
+
+def open_libraries(paths: AscendPaths) -> Libraries:
+    """Raises LibraryError."""
+    folders = [paths.home / "lib64"] if paths.home else []
+    runtime = open_library(_RUNTIME, folders)
+    base = open_library(_BASE, folders)
+
+    def failure(function: str, status: int) -> NpucallError:
+        return _failure(acl, function, status)
+
+    acl = AscendCL([runtime], failure)
+    return Libraries(acl, NnOpBase([base], failure), (runtime.path, base.path))
+
+
+class DeviceContext:
+    """Device ``number`` with its context, from aclInit to aclFinalize. Made in the main thread.
+
+    Raises what its C functions raise; then nothing stays open.
+    """
+
+    def __init__(self, libraries: Libraries, number: int, *, deterministic: bool) -> None:
+        self.libraries = libraries
+        self.number = number
+        self._open = ExitStack()
+        with ExitStack() as opening:
+            self._initialise(opening)
+            libraries.acl.aclrtSetDevice(number)
+            opening.callback(libraries.acl.aclrtResetDevice, number)
+            self.soc = self._soc_name()
+            self._choose_modes(deterministic=deterministic)
+            context = c_void_p()
+            libraries.acl.aclrtGetCurrentContext(byref(context))
+            self._context = context
+            self._open = opening.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the device back; streams, events and memory must be gone. In the main thread."""
+        self.bind()
+        self._open.close()
+
+    def bind(self) -> None:
+        """Makes the context that of the calling thread; a thread without one can do nothing."""
+        self.libraries.acl.aclrtSetCurrentContext(self._context)
+
+    def facts(self) -> DeviceFacts:
+        """What device and software say of themselves now; what they do not tell is left out."""
+        acl = self.libraries.acl
+        self.bind()
+        free, total = c_size_t(), c_size_t()
+        status = c_int()
+        usage = c.UtilizationInfo()
+        memory = _told(acl.aclrtGetMemInfo, c.ACL_HBM_MEM, byref(free), byref(total))
+        health = _told(acl.aclrtQueryDeviceStatus, self.number, byref(status))
+        busy = _told(acl.aclrtGetDeviceUtilizationRate, self.number, byref(usage))
+        return DeviceFacts(
+            cann_version=self._package_version(c.ACL_PKG_NAME_CANN),
+            driver_version=self._driver_version(),
+            runtime_version=self._runtime_version(),
+            memory_total_bytes=total.value if memory else 0,
+            memory_free_bytes=free.value if memory else 0,
+            cube_percent=_percent(usage.cubeUtilization) if busy else None,
+            vector_percent=_percent(usage.vectorUtilization) if busy else None,
+            aicpu_percent=_percent(usage.aicpuUtilization) if busy else None,
+            healthy=status.value == c.ACL_DEVICE_STATUS_NORMAL if health else None,
+        )
+
+    def count(self) -> int:
+        """Devices that this process may use."""
+        count = c_uint32()
+        self.libraries.acl.aclrtGetDeviceCount(byref(count))
+        return count.value
+
+    def _initialise(self, opening: ExitStack) -> None:
+        """Only who initialised finalises; another part of the process may have done it before."""
+        acl = self.libraries.acl
+        try:
+            acl.aclInit(None)
+        except NpucallError as error:
+            if error.details.get("device_status") != str(c.ACL_ERROR_REPEAT_INITIALIZE):
+                raise
+            return
+        finalize_reference = acl.aclFinalizeReference
+        if finalize_reference is not None:
+            opening.callback(finalize_reference, None)
+        else:
+            opening.callback(acl.aclFinalize)
+
+    def _soc_name(self) -> str:
+        name: bytes | None = self.libraries.acl.aclrtGetSocName()
+        if name is None:
+            raise self.libraries.failure("aclrtGetSocName", c.ACL_ERROR_INTERNAL_ERROR)
+        return name.decode(errors="replace")
+
+    def _choose_modes(self, *, deterministic: bool) -> None:
+        acl = self.libraries.acl
+        # Infinities and NaN as IEEE has them; products without the choice have no other mode.
+        _told(acl.aclrtSetDeviceSatMode, c.ACL_RT_OVERFLOW_MODE_INFNAN)
+        if deterministic:
+            acl.aclrtSetSysParamOpt(c.ACL_OPT_DETERMINISTIC, 1)
+            acl.aclrtCtxSetSysParamOpt(c.ACL_OPT_DETERMINISTIC, 1)
+
+    def _package_version(self, package: int) -> str:
+        version = c.CannPackageVersion()
+        told = _told(self.libraries.acl.aclsysGetCANNVersion, package, byref(version))
+        return version.version.decode(errors="replace") if told else ""
+
+    def _driver_version(self) -> str:
+        get = self.libraries.acl.aclsysGetVersionStr
+        if get is not None:
+            text = (c_char * 128)()
+            if _told(get, b"driver", text) and text.value:
+                return text.value.decode(errors="replace")
+        return self._package_version(c.ACL_PKG_NAME_DRIVER)
+
+    def _runtime_version(self) -> str:
+        parts = (c_int32(), c_int32(), c_int32())
+        told = _told(self.libraries.acl.aclrtGetVersion, *map(byref, parts))
+        return ".".join(str(part.value) for part in parts) if told else ""
+
+
+def _failure(acl: AscendCL, function: str, status: int) -> NpucallError:
+    """Reads the calling thread's error text, which lives until the next call that reads it."""
+    text: bytes | None = acl.aclGetRecentErrMsg()
+    hidden = acl.aclrtGetLastError(c.ACL_RT_THREAD_LEVEL)
+    hides = status in HIDING or status == RUNTIME_ERROR
+    return error_of(
+        function, status, (text or b"").decode(errors="replace"), hidden if hides else 0
+    )
+
+
+def _told(function: object, *arguments: object) -> bool:
+    """Calls a function that only informs; whether it answered."""
+    try:
+        function(*arguments)  # type: ignore[operator]
+    except NpucallError:
+        return False
+    return True
+
+
+def _percent(value: int) -> int | None:
+    """-1 stands for a unit that is not there or does not tell."""
+    return value if value >= 0 else None

@@ -1,0 +1,54 @@
+"""Finds lanes that never return: a C function that hangs cannot be ended, only its process can."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from npucall_server.devices.cann.statuses import BrokenDeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall.errors import NpucallError
+    from npucall_server.devices.cann.lane_thread import LaneThread
+
+_GRACE_SECONDS = 1.0
+"""Beyond the time that a launch may take, for the steps before and behind it."""
+
+
+class Watchdog:
+    """Tells ``lost`` when a lane has worked on one call for longer than ``device_timeout``."""
+
+    def __init__(
+        self,
+        lanes: Sequence[LaneThread],
+        device_timeout: float,
+        lost: Callable[[NpucallError], None],
+    ) -> None:
+        self._lanes, self._timeout, self._lost = lanes, device_timeout, lost
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="npucall-watchdog", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the watch."""
+        self._closed.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        limit = self._timeout + _GRACE_SECONDS
+        while not self._closed.wait(min(self._timeout / 4, 1.0)):
+            began = min((t for lane in self._lanes if (t := lane.busy_since)), default=None)
+            if began is not None and time.monotonic() - began > limit:
+                self._lost(
+                    BrokenDeviceError(
+                        f"device: expected every call to return within {self._timeout:g} s "
+                        "(setting device_timeout), found one that did not",
+                        phase="run",
+                        limit=f"{self._timeout:g}",
+                        setting="device_timeout",
+                    )
+                )
+                return

@@ -1,0 +1,109 @@
+"""The command ``npucall-server headers``: what would be served from CANN's headers in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npucall_server.devices.cann.headers import Headers, read
+from npucall_server.exits import ExitCode
+
+if TYPE_CHECKING:
+    from npucall.operators.spec import Operator
+
+_DESCRIPTION = (
+    "Lists the operators that the headers in a folder, and in its level2, declare, such as "
+    "$ASCEND_HOME_PATH/include/aclnnop, and what cannot be served of them, with the reason. Of "
+    "several folders the first one that declares an operator counts. Whether the libraries have it "
+    "is not asked. Exits with 0, or with 2 for a folder without headers."
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command; answers its exit code."""
+    parser = argparse.ArgumentParser("npucall-server headers", description=_DESCRIPTION)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folder of headers")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    given = parser.parse_args(arguments)
+    for folder in given.folders:
+        if fault := _fault(folder):
+            sys.stderr.write(f"npucall-server: {fault}\n")
+            return ExitCode.SETTINGS
+    headers = read(given.folders)
+    _print(_as_json(headers) if given.json else _as_text(headers))
+    return 0
+
+
+def _fault(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"expected a folder of headers, found none at {folder}"
+    if not read([folder]).files:
+        return f"expected headers (*.h) in {folder}, found none"
+    return ""
+
+
+def _as_json(headers: Headers) -> str:
+    operators = [
+        {
+            "name": operator.name,
+            "header": operator.source,
+            "prototype": operator.prototype,
+            "inputs": [parameter.name for parameter in operator.inputs],
+            "outputs": [parameter.name for parameter in operator.outputs],
+            "in_place": _in_place(operator),
+            "attributes": [parameter.name for parameter in operator.attributes],
+        }
+        for operator in headers.operators.values()
+    ]
+    excluded = [
+        {"name": left_out.name, "header": left_out.source, "reason": left_out.reason}
+        for left_out in headers.excluded
+    ]
+    answer = {"headers": headers.files, "operators": operators, "excluded": excluded}
+    return json.dumps(answer, indent=1) + "\n"
+
+
+def _as_text(headers: Headers) -> str:
+    served, excluded = headers.operators.values(), headers.excluded
+    parts = []
+    if served:
+        title = ("OPERATOR", "INPUTS", "OUTPUTS", "ATTRIBUTES", "HEADER", "READ AND WRITTEN")
+        parts.append(_table([title, *map(_row, served)]))
+    if excluded:
+        rows = [(left_out.name, left_out.source, left_out.reason) for left_out in excluded]
+        parts.append(_table([("NOT SERVED", "HEADER", "REASON"), *rows]))
+    parts.append(
+        f"{len(served)} operators, {len(excluded)} not served, of {headers.files} headers\n"
+    )
+    return "\n".join(parts)
+
+
+def _row(operator: Operator[Any, Any]) -> tuple[str, ...]:
+    parts = (operator.inputs, operator.outputs, operator.attributes)
+    counts = [str(len(part)) for part in parts]
+    return operator.name, *counts, operator.source, ", ".join(_in_place(operator))
+
+
+def _in_place(operator: Operator[Any, Any]) -> list[str]:
+    """The outputs that are read too."""
+    return [output.name for output in operator.outputs if output.in_place]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as what they hold; numbers are short, so all stands to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

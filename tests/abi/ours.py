@@ -1,0 +1,68 @@
+"""What this project tells ctypes of C functions, in C++."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from npucall_server.devices.cann.functions import (
+    AscendCL,
+    CannPackageVersion,
+    NnOpBase,
+    UtilizationInfo,
+)
+from npucall_server.devices.cann.library import Function
+from npucall_server.devices.cann.operators import _PHASE_TWO
+
+STRUCTURES: dict[Any, str] = {
+    CannPackageVersion: "aclCANNPackageVersion",
+    UtilizationInfo: "aclrtUtilizationInfo",
+}
+"""The ctypes structures, and what C calls them."""
+
+PHASE_TWO = "OpApiFunc"
+"""The second phase of every operator, by the name of its type in torch_npu."""
+
+_TYPES: dict[Any, str] = {
+    None: "void",
+    ctypes.c_bool: "bool",
+    ctypes.c_char: "char",
+    ctypes.c_char_p: "char *",
+    ctypes.c_double: "double",
+    ctypes.c_float: "float",
+    ctypes.c_int32: "int32_t",
+    ctypes.c_int64: "int64_t",
+    ctypes.c_uint32: "uint32_t",
+    ctypes.c_uint64: "uint64_t",
+    ctypes.c_void_p: "Opaque *",
+    **STRUCTURES,
+}
+
+
+def signatures() -> dict[str, str]:
+    """Every function with a fixed declaration, and its C++ type."""
+    declared = AscendCL.declared() | NnOpBase.declared()
+    functions = {name: signature_of(function) for name, function in declared.items()}
+    return functions | {PHASE_TWO: _signature(ctypes.c_int32, _PHASE_TWO)}
+
+
+def signature_of(function: Function) -> str:
+    """The C++ type of a function, from what ctypes is told when it is bound."""
+    raw = SimpleNamespace()
+    function.bind(raw, lambda name, status: AssertionError(name, status))
+    return _signature(raw.restype, raw.argtypes)
+
+
+def type_of(kind: Any) -> str:
+    """A ctypes type in C++."""
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if issubclass(kind, ctypes.Array):
+        return f"{type_of(kind._type_)}[{kind._length_}]"
+    return f"{type_of(kind._type_)} *"
+
+
+def _signature(result: Any, parameters: Sequence[Any]) -> str:
+    return f"{type_of(result)}({', '.join(map(type_of, parameters))})"

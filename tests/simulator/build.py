@@ -1,0 +1,159 @@
+"""Builds the simulator: two installed trees of CANN and a custom package.
+
+As a command, ``python -m tests.simulator.build [--asan] [folder]``, it prints the folder that it
+built into. A second build of the same sources does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .compile import Compiler
+from .generate import entry_points
+from .install import install, install_custom
+from .prototypes import FOLDER, GENERATIONS, Prototype, read_prototypes
+from .tree import Generation, Tree
+
+SOURCES = FOLDER / "src"
+DEFAULT_ROOT = FOLDER.parents[1] / "build" / "simulator"
+_MACRO = {"8.1": "SIM_GENERATION=81", "9.x": "SIM_GENERATION=90"}
+# The libraries of operators, each with the marks in prototypes.h that it holds.
+_OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
+    "8.1": {"libopapi.so": ("math", "nn", "opapi")},
+    "9.x": {
+        "libopapi_math.so": ("math",),
+        "libopapi_nn.so": ("nn",),
+        "libopapi.so": ("opapi",),
+    },
+}
+_CHECKS = SOURCES / "checks.cpp"
+
+
+def build(root: Path = DEFAULT_ROOT, *, asan: bool = False) -> Tree:
+    """Builds everything into ``root``; does nothing where that has been done.
+
+    ``asan``: with GCC's address sanitizer; a process must preload its library. Two processes may
+    build at a time: one waits.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    stamp = root / "built"
+    content = _content(asan)
+    with _locked(root / "lock"):
+        if not stamp.exists() or stamp.read_text() != content:
+            stamp.unlink(missing_ok=True)
+            _Builder(root, asan).all()
+            stamp.write_text(content)
+    return Tree(root)
+
+
+class _Builder:
+    """One build: where to, and with which flags."""
+
+    def __init__(self, root: Path, asan: bool) -> None:
+        self.root, self.tree, self.asan = root, Tree(root), asan
+        self.prototypes = read_prototypes()
+
+    def all(self) -> None:
+        for name in GENERATIONS:
+            self._generation(name)
+        self._custom_package()
+
+    def _generation(self, name: str) -> None:
+        here = self.tree.generation(name)
+        compiler = self._compiler(name)
+        acl = self._runtime(name, here, compiler)
+        base = here.lib64 / "libnnopbase.so"
+        compiler.library(base, _sources("nnopbase"), [acl], "$ORIGIN")
+        folder = here.op_api_libraries if name == "8.1" else here.lib64
+        for library, marks in _OPERATORS[name].items():
+            held = [p for p in self.prototypes if name in p.releases and p.library in marks]
+            sources = [self._entry_points(f"{library}-{name}", held), _CHECKS]
+            compiler.library(folder / library, sources, [base, acl], _search_path(here, folder))
+        if name == "8.1":
+            _link_libopapi(here)
+        install(name, here, self.prototypes)
+
+    def _runtime(self, name: str, here: Generation, compiler: Compiler) -> Path:
+        """The runtime's library or libraries; answers the one that holds the functions."""
+        whole = here.lib64 / ("libascendcl.so" if name == "8.1" else "libacl_rt.so")
+        compiler.library(whole, _sources("acl"), [], "$ORIGIN")
+        if name != "8.1":
+            compiler.library(here.lib64 / "libascendcl.so", [], [whole], "$ORIGIN")
+        return whole
+
+    def _custom_package(self) -> None:
+        held = [p for p in self.prototypes if p.library == "cust"]
+        source = self._entry_points("libcust_opapi", held)
+        base = self.tree.generation("9.x").lib64 / "libnnopbase.so"
+        library = self.tree.custom / "op_api/lib/libcust_opapi.so"
+        self._compiler("9.x").library(library, [source, _CHECKS], [base])
+        install_custom(self.tree.custom, held)
+
+    def _entry_points(self, name: str, held: list[Prototype]) -> Path:
+        path = self.root / "generated" / f"{name}.cpp"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(entry_points(held))
+        return path
+
+    def _compiler(self, name: str) -> Compiler:
+        kernels = f'SIM_KERNELS_PATH="{FOLDER}"'
+        return Compiler(
+            self.root / "objects", (FOLDER, SOURCES), (_MACRO[name], kernels), self.asan
+        )
+
+
+def _search_path(here: Generation, folder: Path) -> str:
+    """Leads to lib64 from the folder of a library of operators, and from links to it."""
+    folders = {here.lib64, here.opp / "lib64", folder}
+    return ":".join(sorted(f"$ORIGIN/{os.path.relpath(here.lib64, f)}" for f in folders))
+
+
+def _link_libopapi(here: Generation) -> None:
+    """8.1 has its operators below opp/, and links elsewhere that lead there."""
+    for folder in (here.lib64, here.opp / "lib64"):
+        folder.mkdir(parents=True, exist_ok=True)
+        link = folder / "libopapi.so"
+        link.unlink(missing_ok=True)
+        link.symlink_to((here.op_api_libraries / "libopapi.so").resolve())
+
+
+def _sources(part: str) -> list[Path]:
+    """The C++ files of one part of the runtime: of libascendcl or of libnnopbase."""
+    return sorted((SOURCES / part).glob("*.cpp"))
+
+
+def _content(asan: bool) -> str:
+    """A text that differs where a build would."""
+    patterns = ("*.py", "*.h", "src/**/*.*", "headers/**/*.h")
+    files = (path for pattern in patterns for path in sorted(FOLDER.glob(pattern)))
+    digest = hashlib.sha256(repr(asan).encode())
+    for path in files:
+        if not path.name.startswith("test_"):
+            digest.update(f"{path}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description="Builds the simulator of CANN.")
+    parser.add_argument("root", nargs="?", type=Path, help=f"folder; {DEFAULT_ROOT} if not given")
+    parser.add_argument("--asan", action="store_true", help="with the address sanitizer")
+    arguments = parser.parse_args()
+    default = DEFAULT_ROOT.with_name("simulator-asan") if arguments.asan else DEFAULT_ROOT
+    print(build(arguments.root or default, asan=arguments.asan).root)
+
+
+if __name__ == "__main__":
+    _main()

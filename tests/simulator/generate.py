@@ -1,0 +1,87 @@
+"""Writes the C++ of the operators' entry points: each packs its arguments and calls the runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .prototypes import Parameter, Prototype
+
+# The member of sim::Kind, and that of sim::Argument which holds the value, by C type.
+_KINDS = {
+    "aclTensor": ("Tensor", "handle"),
+    "aclTensorList": ("TensorList", "handle"),
+    "aclScalar": ("Scalar", "handle"),
+    "aclScalarList": ("ScalarList", "handle"),
+    "aclIntArray": ("IntArray", "handle"),
+    "aclFloatArray": ("FloatArray", "handle"),
+    "aclBoolArray": ("BoolArray", "handle"),
+    "int8_t": ("Integer", "integer"),
+    "int": ("Integer", "integer"),
+    "int32_t": ("Integer", "integer"),
+    "int64_t": ("Integer", "integer"),
+    "uint64_t": ("Integer", "integer"),
+    "float": ("Real", "real"),
+    "double": ("Real", "real"),
+    "bool": ("Boolean", "integer"),
+    "aclDataType": ("DataType", "integer"),
+    "char": ("Text", "text"),
+}
+_MEMBERS = {"handle": "nullptr", "integer": "0", "real": "0", "text": "nullptr"}
+# The functions of src/checks.h, by operator.
+_CHECKS = {
+    "aclnnAdd": "check_broadcast",
+    "aclnnMul": "check_broadcast",
+    "aclnnInplaceAdd": "check_broadcast_into_first",
+    "aclnnInplaceCopy": "check_broadcast_into_first",
+    "aclnnMatmul": "check_matmul",
+    "aclnnCast": "check_cast",
+    "aclnnVendorScale": "check_same_shape",
+}
+
+
+def entry_points(operators: Iterable[Prototype]) -> str:
+    """A C++ file with phase one and two of each operator."""
+    includes = '#include "checks.h"\n#include "operator_entry.h"\n#include "prototypes_more.h"\n'
+    parts = [f"// Generated from prototypes.h.\n{includes}"]
+    parts += [_entry_point(operator) for operator in operators]
+    return "\n".join(parts)
+
+
+def _entry_point(operator: Prototype) -> str:
+    package = "custom" if operator.library == "cust" else "builtin"
+    check = f"sim::{_CHECKS[operator.name]}" if operator.name in _CHECKS else "nullptr"
+    workspace = 0 if "no-workspace" in operator.words else 1
+    single = "true" if "generated" in operator.words else "false"
+    declared = ", ".join(f"{p.c_type} {p.name}" for p in operator.parameters)
+    packed = "".join(f"        {_argument(p)},\n" for p in operator.parameters)
+    return f"""\
+static const sim::OperatorEntry entry_of_{operator.name} = {{
+    "{operator.name}", "{package}", {check}, {workspace}, {single}}};
+
+aclnnStatus {operator.name}GetWorkspaceSize({declared}, uint64_t *workspaceSize,
+                                            aclOpExecutor **executor) {{
+    const sim::Argument arguments[] = {{
+{packed}    }};
+    return sim::phase_one(entry_of_{operator.name}, arguments, {len(operator.parameters)},
+                          workspaceSize, reinterpret_cast<void **>(executor));
+}}
+
+aclnnStatus {operator.name}(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor,
+                            aclrtStream stream) {{
+    return sim::phase_two(entry_of_{operator.name}, workspace, workspaceSize, executor, stream);
+}}
+"""
+
+
+def _argument(parameter: Parameter) -> str:
+    kind, member = _KINDS[parameter.base_type]
+    value = parameter.name
+    if member == "integer":
+        value = f"static_cast<int64_t>({value})"
+    members = ", ".join((_MEMBERS | {member: value}).values())
+    flags = f"{str(parameter.optional).lower()}, {str(parameter.output).lower()}"
+    names = f'"{parameter.name}", "{parameter.c_type}"'
+    return f"{{{names}, sim::Kind::{kind}, {flags}, {members}}}"

@@ -1,0 +1,195 @@
+"""Formulas of operators that npucall does not declare: small, in NumPy, for tests.
+
+A formula takes the C arguments in their order: arrays for tensors, NumPy numbers for scalars,
+dtypes for ``aclDataType``, lists, and None for null pointers. It writes into its outputs. Its
+parameters have the names of the C prototype.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import generic_gradients
+from .generic_gradients import wide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall.dtypes import AnyArray
+
+    Formula = Callable[..., None]
+
+FORMULAS: dict[str, Formula] = {
+    "aclnnConvolutionBackward": generic_gradients.convolution,
+    "aclnnEmbeddingDenseBackward": generic_gradients.embedding_dense,
+    "aclnnLayerNormBackward": generic_gradients.layer_norm,
+}
+"""Formulas by the C name of their operator."""
+
+
+def formula(name: str) -> Callable[[Formula], Formula]:
+    """Registers the formula of an operator."""
+
+    def register(function: Formula) -> Formula:
+        FORMULAS[name] = function
+        return function
+
+    return register
+
+
+@formula("aclnnAdd")
+def add(self: AnyArray, other: AnyArray, alpha: Any, out: AnyArray) -> None:
+    """``self + alpha * other``."""
+    widened = wide(other)
+    out[...] = wide(self) + alpha.astype(widened.dtype) * widened
+
+
+@formula("aclnnInplaceAdd")
+def inplace_add(self_ref: AnyArray, other: AnyArray, alpha: Any) -> None:
+    """``self_ref += alpha * other``."""
+    add(self_ref, other, alpha, self_ref)
+
+
+@formula("aclnnMul")
+def mul(self: AnyArray, other: AnyArray, out: AnyArray) -> None:
+    """``self * other``."""
+    out[...] = wide(self) * wide(other)
+
+
+@formula("aclnnMatmul")
+def matmul(self: AnyArray, mat2: AnyArray, out: AnyArray, cube_math_type: int) -> None:
+    """``self @ mat2``; the type of the cube's arithmetic changes nothing here."""
+    if cube_math_type not in range(4):
+        raise ValueError(f"cubeMathType: expected 0 to 3, found {cube_math_type}")
+    out[...] = wide(self) @ wide(mat2)
+
+
+@formula("aclnnLogSoftmax")
+def log_softmax(self: AnyArray, dim: int, out: AnyArray) -> None:
+    """Logarithm of the softmax along ``dim``."""
+    shifted = wide(self) - wide(self).max(axis=dim, keepdims=True)
+    out[...] = shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
+
+
+@formula("aclnnSoftmax")
+def softmax(self: AnyArray, dim: int, out: AnyArray) -> None:
+    """Softmax along ``dim``."""
+    powers = np.exp(wide(self) - wide(self).max(axis=dim, keepdims=True))
+    out[...] = powers / powers.sum(axis=dim, keepdims=True)
+
+
+@formula("aclnnRelu")
+def relu(self: AnyArray, out: AnyArray) -> None:
+    """``max(self, 0)``."""
+    out[...] = np.maximum(self, self.dtype.type(0))
+
+
+@formula("aclnnInplaceRelu")
+def inplace_relu(self_ref: AnyArray) -> None:
+    """``self_ref = max(self_ref, 0)``."""
+    relu(self_ref, self_ref)
+
+
+@formula("aclnnGelu")
+def gelu(self: AnyArray, out: AnyArray) -> None:
+    """Gelu in the approximation by tanh."""
+    x = wide(self)
+    out[...] = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+@formula("aclnnExp")
+def exp(self: AnyArray, out: AnyArray) -> None:
+    """``e ** self``."""
+    out[...] = np.exp(wide(self))
+
+
+@formula("aclnnReduceSum")
+def reduce_sum(
+    self: AnyArray,
+    dims: Sequence[int],
+    keep_dims: bool,
+    dtype: np.dtype[Any],
+    out: AnyArray,
+) -> None:
+    """The sum over ``dims``, all of them if none is named."""
+    axes = tuple(dims) or tuple(range(self.ndim))
+    out[...] = wide(self.astype(dtype)).sum(axis=axes, keepdims=keep_dims)
+
+
+@formula("aclnnCat")
+def cat(tensors: Sequence[AnyArray], dim: int, out: AnyArray) -> None:
+    """The tensors one behind the other along ``dim``."""
+    out[...] = np.concatenate(tensors, axis=dim)
+
+
+@formula("aclnnSplitWithSize")
+def split_with_size(
+    self: AnyArray, split_size: Sequence[int], dim: int, out: Sequence[AnyArray]
+) -> None:
+    """The parts of ``self`` along ``dim``, of the sizes given."""
+    parts = np.split(self, np.cumsum(split_size)[:-1], axis=dim)
+    for target, part in zip(out, parts, strict=True):
+        target[...] = part
+
+
+@formula("aclnnCast")
+def cast(self: AnyArray, dtype: np.dtype[Any], out: AnyArray) -> None:
+    """``self`` in another dtype."""
+    out[...] = self.astype(dtype)
+
+
+@formula("aclnnInplaceCopy")
+def inplace_copy(self_ref: AnyArray, src: AnyArray) -> None:
+    """``self_ref = src``."""
+    self_ref[...] = src
+
+
+@formula("aclnnInplaceNormal")
+def inplace_normal(self_ref: AnyArray, mean: float, std: float, seed: int, offset: int) -> None:
+    """Random numbers that seed and offset determine."""
+    self_ref[...] = np.random.default_rng((seed, offset)).normal(mean, std, self_ref.shape)
+
+
+@formula("aclnnForeachAddScalarList")
+def foreach_add_scalar_list(
+    x: Sequence[AnyArray], scalars: Sequence[Any], out: Sequence[AnyArray]
+) -> None:
+    """Each tensor plus its scalar."""
+    for source, scalar, target in zip(x, scalars, out, strict=True):
+        target[...] = wide(source) + scalar.astype(wide(source).dtype)
+
+
+@formula("aclnnResize")
+def resize(self: AnyArray, scales: Sequence[float], mode: str, out: AnyArray) -> None:
+    """The nearest element of an image, enlarged by a factor for each axis."""
+    if mode != "nearest":
+        raise ValueError(f"mode: expected 'nearest', found {mode!r}")
+    grids = [(np.arange(n) / s).astype(int) for n, s in zip(out.shape, scales, strict=True)]
+    out[...] = self[np.ix_(*grids)]
+
+
+@formula("aclnnAscendQuantV3")
+def ascend_quant_v3(
+    x: AnyArray,
+    scale: AnyArray,
+    offset: AnyArray | None,
+    sqrt_mode: bool,
+    round_mode: str,
+    dst_type: int,
+    axis: int,
+    y: AnyArray,
+) -> None:
+    """``round(x * scale + offset)`` in 8 bits, along the last axis."""
+    if (round_mode, dst_type, axis) != ("round", 2, -1):
+        raise ValueError(f"expected round, 2, -1, found {round_mode!r}, {dst_type}, {axis}")
+    factor = wide(scale) ** 2 if sqrt_mode else wide(scale)
+    scaled = wide(x) * factor + (0 if offset is None else wide(offset))
+    y[...] = np.clip(np.rint(scaled), -128, 127)
+
+
+@formula("aclnnVendorScale")
+def vendor_scale(self: AnyArray, factor: float, out: AnyArray) -> None:
+    """``self * factor``."""
+    out[...] = wide(self) * wide(self).dtype.type(factor)

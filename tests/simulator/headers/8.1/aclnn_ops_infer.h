@@ -1,0 +1,8 @@
+/* 汇总头文件: includes others, declares nothing */
+#ifndef OP_API_INC_ACLNN_OPS_INFER_H_
+#define OP_API_INC_ACLNN_OPS_INFER_H_
+
+#include "aclnn_add.h"
+#include "aclnn_kl_div_backward.h"
+
+#endif  // OP_API_INC_ACLNN_OPS_INFER_H_

@@ -1,0 +1,66 @@
+"""Writes what an installation holds beside its libraries: headers, version files, set_env.sh."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from .headers import FIXED, write_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from .prototypes import Prototype
+    from .tree import Generation
+
+_VERSIONS = {"8.1": "8.1.RC1", "9.x": "9.0.0"}
+_PACKAGES = {
+    "8.1": ("compiler", "hccl", "opp", "opp_kernel", "runtime", "toolkit"),
+    "9.x": ("hccl", "opbase", "ops_math", "ops_nn", "runtime", "toolkit"),
+}
+_SET_ENV = """\
+# Sourced by users of this toolkit.
+export ASCEND_TOOLKIT_HOME={home}
+export LD_LIBRARY_PATH=${{ASCEND_TOOLKIT_HOME}}/lib64/plugin/opskernel:${{LD_LIBRARY_PATH}}
+export LD_LIBRARY_PATH=${{ASCEND_TOOLKIT_HOME}}/lib64:${{LD_LIBRARY_PATH}}
+export PYTHONPATH=${{ASCEND_TOOLKIT_HOME}}/python/site-packages:${{PYTHONPATH}}
+export PATH=${{ASCEND_TOOLKIT_HOME}}/bin:${{PATH}}
+export ASCEND_AICPU_PATH=${{ASCEND_TOOLKIT_HOME}}
+export ASCEND_OPP_PATH=${{ASCEND_TOOLKIT_HOME}}/opp
+export TOOLCHAIN_HOME=${{ASCEND_TOOLKIT_HOME}}/toolkit
+export ASCEND_HOME_PATH=${{ASCEND_TOOLKIT_HOME}}
+"""
+
+
+def install(name: str, here: Generation, operators: Sequence[Prototype]) -> None:
+    """Writes the files of one tree around its libraries."""
+    install_headers(name, here, operators)
+    for package in _PACKAGES[name]:
+        folder = here.home / "share/info" / package
+        folder.mkdir(parents=True, exist_ok=True)
+        version = _VERSIONS[name]
+        (folder / "version.info").write_text(f"Version={version}\nversion_dir={version}\n")
+    (here.home / "set_env.sh").write_text(_SET_ENV.format(home=here.home))
+
+
+def install_custom(package: Path, operators: Sequence[Prototype]) -> None:
+    """Writes the headers of a custom package, and its folder's version file."""
+    write_headers(operators, package / "op_api/include", level2=False)
+    (package / "version.info").write_text("custom_opp_compiler_version=9.0.0\n")
+
+
+def install_headers(name: str, here: Generation, operators: Sequence[Prototype]) -> None:
+    """Writes the headers of the operators that a release has, in place of what was there."""
+    shutil.rmtree(here.include, ignore_errors=True)
+    folder = here.include / "aclnnop"
+    if name == "8.1":
+        here.include.mkdir(parents=True)
+        shutil.rmtree(here.op_api_headers, ignore_errors=True)
+        here.op_api_headers.mkdir(parents=True)
+        folder.symlink_to(here.op_api_headers.resolve())
+    write_headers([p for p in operators if name in p.releases], folder, level2=name == "8.1")
+    for source in (FIXED / "both", FIXED / name):
+        for path in source.glob("*.h"):
+            shutil.copy(path, folder)
+    shutil.copytree(FIXED / "aclnn", here.include / "aclnn")

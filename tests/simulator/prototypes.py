@@ -1,0 +1,77 @@
+"""Reads prototypes.h and prototypes_more.h: which operators there are, and where."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+FILES = (FOLDER / "prototypes.h", FOLDER / "prototypes_more.h")
+GENERATIONS = ("8.1", "9.x")
+
+_OPERATOR = re.compile(
+    r"^// (?P<header>\w+\.h); (?P<library>\w+); (?P<releases>[\w. ]+)(?:; (?P<words>[\w -]+))?\n"
+    r"SIM_OPERATOR\((?P<name>\w+),(?P<parameters>[^()]*)\);$",
+    re.MULTILINE,
+)
+_PARAMETER = re.compile(
+    r"(?P<optional>SIM_OPTIONAL )?(?P<output>SIM_OUT )?"
+    r"(?P<type>[\w ]+?)(?P<star> \*| )(?P<name>\w+)"
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One C parameter, its type spelled as ``const aclTensor*``."""
+
+    name: str
+    c_type: str
+    optional: bool
+    output: bool
+
+    @property
+    def base_type(self) -> str:
+        """The type without const and pointer: ``aclTensor``."""
+        return self.c_type.removeprefix("const ").removesuffix("*")
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """One operator: its parameters before workspace size and executor, and where it is."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    header: str
+    library: str
+    releases: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+def read_prototypes() -> list[Prototype]:
+    """Every operator, in the order of the files."""
+    return [_prototype(match) for path in FILES for match in _OPERATOR.finditer(path.read_text())]
+
+
+def _prototype(match: re.Match[str]) -> Prototype:
+    parameters = " ".join(match["parameters"].split())
+    return Prototype(
+        name=match["name"],
+        parameters=tuple(map(_parameter, parameters.split(", "))),
+        header=match["header"],
+        library=match["library"],
+        releases=tuple(match["releases"].split()),
+        words=tuple((match["words"] or "").split()),
+    )
+
+
+def _parameter(text: str) -> Parameter:
+    match = _PARAMETER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a C parameter, found {text!r}")
+    return Parameter(
+        name=match["name"],
+        c_type=match["type"] + match["star"].strip(),
+        optional=match["optional"] is not None,
+        output=match["output"] is not None,
+    )

@@ -1,0 +1,84 @@
+// Operators beside those of prototypes.h, for what is special about them; same form.
+#pragma once
+
+#include "prototypes.h"
+
+// ---- The custom package ----
+
+// aclnn_kl_div_target_backward.h; cust; custom; generated
+SIM_OPERATOR(aclnnKlDivTargetBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclTensor *target, int64_t reduction, bool logTarget,
+             SIM_OUT aclTensor *gradTarget);
+
+// aclnn_vendor_scale.h; cust; custom; generated
+SIM_OPERATOR(aclnnVendorScale, const aclTensor *self, double factor, SIM_OUT aclTensor *out);
+
+// ---- Lists and arrays ----
+
+// aclnn_foreach_add_scalar_list.h; math; 8.1 9.x; generated
+SIM_OPERATOR(aclnnForeachAddScalarList, const aclTensorList *x, const aclScalarList *scalars,
+             SIM_OUT const aclTensorList *out);
+
+// aclnn_resize.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnResize, const aclTensor *self, const aclFloatArray *scales, const char *mode,
+             SIM_OUT aclTensor *out);
+
+// aclnn_split_with_size.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnSplitWithSize, const aclTensor *self, const aclIntArray *splitSize, int64_t dim,
+             SIM_OUT aclTensorList *out);
+
+// ---- Names: in place, a V number, not aclnn ----
+
+// aclnn_relu.h; nn; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnInplaceRelu, SIM_OUT aclTensor *selfRef);
+
+// aclnn_normal.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceNormal, SIM_OUT const aclTensor *selfRef, float mean, float std,
+             int64_t seed, int64_t offset);
+
+// aclnn_ascend_quant.h; opapi; 8.1 9.x; deprecated
+SIM_OPERATOR(aclnnAscendQuant, const aclTensor *x, const aclTensor *scale,
+             SIM_OPTIONAL const aclTensor *offset, bool sqrtMode, const char *roundMode,
+             int32_t dstType, SIM_OUT const aclTensor *y);
+
+// aclnn_ascend_quant_v3.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnAscendQuantV3, const aclTensor *x, const aclTensor *scale,
+             SIM_OPTIONAL const aclTensor *offset, bool sqrtMode, const char *roundMode,
+             int32_t dstType, int32_t axis, SIM_OUT const aclTensor *y);
+
+// acl_rfft1d.h; math; 8.1 9.x
+SIM_OPERATOR(aclRfft1D, const aclTensor *self, int64_t n, int64_t dim, int64_t norm,
+             SIM_OUT aclTensor *out);
+
+// ---- What a generic caller must leave alone: communication, shapes that depend on data ----
+
+// aclnn_all_gather_matmul.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnAllGatherMatmul, const aclTensor *x1, const aclTensor *x2,
+             SIM_OPTIONAL const aclTensor *bias, const char *group, int64_t gatherIndex,
+             int64_t commTurn, int64_t streamMode, SIM_OUT const aclTensor *output,
+             SIM_OUT const aclTensor *gatherOut);
+
+// aclnn_nonzero.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnNonzero, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_non_max_suppression.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnNonMaxSuppression, const aclTensor *boxes, const aclTensor *scores,
+             aclIntArray *maxOutputBoxesPerClass, aclFloatArray *iouThreshold,
+             aclFloatArray *scoreThreshold, int64_t centerPointBox,
+             SIM_OUT aclTensor *selectedIndices);
+
+// ---- Headers of level2/ alone ----
+
+// aclnn_iou.h; opapi; 8.1; level2
+SIM_OPERATOR(aclnnIou, const aclTensor *bBoxes, const aclTensor *gtBoxes, const char *mode,
+             float eps, bool aligned, SIM_OUT aclTensor *overlap);
+
+// aclnn_rope_with_sin_cos_cache.h; opapi; 8.1; level2
+SIM_OPERATOR(aclnnRopeWithSinCosCache, const aclTensor *positions, const aclTensor *queryIn,
+             const aclTensor *keyIn, const aclTensor *cosSinCache,
+             SIM_OPTIONAL const aclIntArray *mropeSection, int64_t headSize, bool isNeoxStyle,
+             SIM_OUT aclTensor *queryOut, SIM_OUT aclTensor *keyOut);
+
+// aclnn_scaled_masked_softmax.h; opapi; 8.1; level2
+SIM_OPERATOR(aclnnScaledMaskedSoftmax, const aclTensor *x, const aclTensor *mask, double scale,
+             bool fixTriuMask, SIM_OUT aclTensor *y);

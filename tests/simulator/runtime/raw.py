@@ -1,0 +1,262 @@
+"""CANN's functions by raw ctypes, so that tests can also do what no sound caller does."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_bool, c_char_p, c_float, c_int, c_int64, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..tree import Generation
+
+FLOAT, FLOAT16, INT8, INT64, DOUBLE, BFLOAT16 = 0, 1, 2, 9, 11, 27
+TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
+CONTINUE, STOP = 0, 1
+FAST = 3  # FAST_LAUNCH | FAST_SYNC
+EVENT_SYNC, EVENT_TIME_LINE = 0x1, 0x8
+FLOATS = 4  # bytes of one
+SMALL = 16384  # bytes of workspace where the inputs have none
+_TENSOR = (
+    POINTER(c_int64),
+    c_uint64,
+    c_int,
+    POINTER(c_int64),
+    c_int64,
+    c_int,
+    POINTER(c_int64),
+    c_uint64,
+    c_void_p,
+)
+_COPY = (c_void_p, ctypes.c_size_t, c_void_p, ctypes.c_size_t, c_int)
+_FILL = (c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_size_t)
+_PLAN = (POINTER(c_uint64), POINTER(c_void_p))
+_RUN = (c_void_p, c_uint64, c_void_p, c_void_p)
+_POINTER = POINTER(c_void_p)
+_NUMBER = POINTER(c_int)
+_RUNTIME: dict[str, tuple[Any, ...]] = {
+    "aclInit": (c_char_p,),
+    "aclFinalizeReference": (POINTER(c_uint64),),
+    "aclrtGetVersion": (_NUMBER, _NUMBER, _NUMBER),
+    "aclrtSetDevice": (c_int,),
+    "aclrtResetDevice": (c_int,),
+    "aclrtGetDevice": (_NUMBER,),
+    "aclrtCreateContext": (_POINTER, c_int),
+    "aclrtDestroyContext": (c_void_p,),
+    "aclrtSetCurrentContext": (c_void_p,),
+    "aclrtGetCurrentContext": (_POINTER,),
+    "aclrtSetSysParamOpt": (c_int, c_int64),
+    "aclrtCreateStream": (_POINTER,),
+    "aclrtDestroyStream": (c_void_p,),
+    "aclrtDestroyStreamForce": (c_void_p,),
+    "aclrtSynchronizeStream": (c_void_p,),
+    "aclrtSynchronizeStreamWithTimeout": (c_void_p, c_int),
+    "aclrtStreamQuery": (c_void_p, _NUMBER),
+    "aclrtStreamAbort": (c_void_p,),
+    "aclrtSetStreamFailureMode": (c_void_p, c_uint64),
+    "aclrtLaunchHostFunc": (c_void_p, c_void_p, c_void_p),
+    "aclrtCreateEvent": (_POINTER,),
+    "aclrtCreateEventWithFlag": (_POINTER, ctypes.c_uint32),
+    "aclrtCreateEventExWithFlag": (_POINTER, ctypes.c_uint32),
+    "aclrtDestroyEvent": (c_void_p,),
+    "aclrtRecordEvent": (c_void_p, c_void_p),
+    "aclrtSynchronizeEvent": (c_void_p,),
+    "aclrtSynchronizeEventWithTimeout": (c_void_p, c_int),
+    "aclrtQueryEvent": (c_void_p, _NUMBER),
+    "aclrtQueryEventStatus": (c_void_p, _NUMBER),
+    "aclrtStreamWaitEvent": (c_void_p, c_void_p),
+    "aclrtEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
+    "aclrtMalloc": (_POINTER, ctypes.c_size_t, c_int),
+    "aclrtMallocAlign32": (_POINTER, ctypes.c_size_t, c_int),
+    "aclrtFree": (c_void_p,),
+    "aclrtMallocHost": (_POINTER, ctypes.c_size_t),
+    "aclrtFreeHost": (c_void_p,),
+    "aclrtMemcpy": _COPY,
+    "aclrtMemcpyAsync": (*_COPY, c_void_p),
+    "aclrtMemset": _FILL,
+    "aclrtMemsetAsync": (*_FILL, c_void_p),
+    "aclrtGetMemInfo": (c_int, POINTER(ctypes.c_size_t), POINTER(ctypes.c_size_t)),
+    "aclrtPeekAtLastError": (c_int,),
+    "aclrtGetLastError": (c_int,),
+    "aclrtQueryDeviceStatus": (c_int, _NUMBER),
+    "aclrtSetOpExecuteTimeOutWithMs": (ctypes.c_uint32,),
+}
+_BASE: dict[str, tuple[Any, ...]] = {
+    "aclDestroyTensor": (c_void_p,),
+    "aclDestroyScalar": (c_void_p,),
+    "aclDestroyIntArray": (c_void_p,),
+    "aclDestroyTensorList": (c_void_p,),
+    "aclSetRawTensorAddr": (c_void_p, c_void_p),
+    "aclGetDataType": (c_void_p, _NUMBER),
+    "aclSetAclOpExecutorRepeatable": (c_void_p,),
+    "aclDestroyAclOpExecutor": (c_void_p,),
+    "aclSetTensorAddr": (c_void_p, ctypes.c_size_t, c_void_p, c_void_p),
+}
+_CREATORS: dict[str, tuple[Any, ...]] = {
+    "aclCreateTensor": _TENSOR,
+    "aclCreateScalar": (c_void_p, c_int),
+    "aclCreateIntArray": (POINTER(c_int64), c_uint64),
+    "aclCreateBoolArray": (POINTER(c_bool), c_uint64),
+    "aclCreateTensorList": (_POINTER, c_uint64),
+}
+# Parameters before workspaceSize and executor.
+_OPERATORS: dict[str, tuple[Any, ...]] = {
+    "aclnnAdd": (c_void_p,) * 4,
+    "aclnnMul": (c_void_p,) * 3,
+    "aclnnRelu": (c_void_p,) * 2,
+    "aclnnExp": (c_void_p,) * 2,
+    "aclnnCat": (c_void_p, c_int64, c_void_p),
+    "aclnnGeluBackwardV2": (c_void_p, c_void_p, c_char_p, c_void_p),
+    "aclnnBinaryCrossEntropyBackward": (c_void_p,) * 4 + (c_int64, c_void_p),
+    "aclnnVendorScale": (c_void_p, ctypes.c_double, c_void_p),
+}
+
+
+class Plan(NamedTuple):
+    """What phase one answered."""
+
+    status: int
+    workspace: int
+    executor: int | None
+
+
+class Cann:
+    """The functions of one generation, as attributes; and what most tests need made."""
+
+    def __init__(self, generation: Generation, custom: str | None = None) -> None:
+        self._functions: dict[str, Callable[..., Any]] = {}
+        libraries = ["libascendcl.so", "libnnopbase.so", "libopapi.so"]
+        libraries += [path.name for path in generation.lib64.glob("libopapi_*.so")]
+        self.libraries = [ctypes.CDLL(str(generation.lib64 / name)) for name in libraries]
+        if custom is not None:
+            self.libraries.append(ctypes.CDLL(custom))
+        for name, parameters in {**_RUNTIME, **_BASE}.items():
+            self._declare(name, parameters, c_int)
+        for name, parameters in _CREATORS.items():
+            self._declare(name, parameters, c_void_p)
+        for name, parameters in _OPERATORS.items():
+            self._declare(f"{name}GetWorkspaceSize", (*parameters, *_PLAN), c_int)
+            self._declare(name, _RUN, c_int)
+        self._declare("aclGetRecentErrMsg", (), c_char_p)
+        self._declare("aclFinalize", (), c_int)
+        self._declare("aclrtSynchronizeDevice", (), c_int)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in self._functions:
+            raise AttributeError(name)
+        return self._functions[name]
+
+    def _declare(self, name: str, parameters: tuple[Any, ...], result: Any) -> None:
+        for library in self.libraries:
+            try:
+                function = library[name]
+            except AttributeError:
+                continue
+            function.argtypes, function.restype = parameters, result
+            self._functions[name] = function
+            return
+
+    def text(self) -> str:
+        """The thread's error text, which this clears."""
+        return (self.aclGetRecentErrMsg() or b"").decode()
+
+    def ok(self, status: int) -> None:
+        """Fails the test if a call did."""
+        assert status == 0, f"{status}: {self.text()}"
+
+    def made(self, function: str, *arguments: Any) -> int:
+        """What a function leaves behind its first parameter, a pointer to a pointer."""
+        made = c_void_p()
+        self.ok(self._functions[function](byref(made), *arguments))
+        assert made.value
+        return made.value
+
+    def number(self, function: str, *arguments: Any) -> int:
+        """What a function leaves behind its last parameter, a pointer to an int."""
+        number = c_int(-1)
+        self.ok(self._functions[function](*arguments, byref(number)))
+        return number.value
+
+    def device(self, size: int) -> int:
+        """Device memory."""
+        return self.made("aclrtMalloc", size, 0)
+
+    def pinned(self, content: bytes) -> int:
+        """Pinned host memory with this content."""
+        address = self.made("aclrtMallocHost", len(content))
+        ctypes.memmove(address, content, len(content))
+        return address
+
+    def stream(self) -> int:
+        """A stream."""
+        return self.made("aclrtCreateStream")
+
+    def event(self, flags: int = EVENT_SYNC) -> int:
+        """An event of the kind that can be recorded again and again."""
+        return self.made("aclrtCreateEventExWithFlag", flags)
+
+    def upload(self, content: bytes) -> int:
+        """Device memory with this content."""
+        address = self.device(len(content))
+        self.ok(self.aclrtMemcpy(address, len(content), content, len(content), TO_DEVICE))
+        return address
+
+    def download(self, address: int, size: int) -> bytes:
+        """The content of device memory."""
+        content = ctypes.create_string_buffer(size)
+        self.ok(self.aclrtMemcpy(content, size, address, size, TO_HOST))
+        return content.raw
+
+    def tensor(
+        self,
+        address: int | None,
+        shape: Sequence[int],
+        dtype: int = FLOAT,
+        *,
+        strides: Sequence[int] | None = None,
+        offset: int = 0,
+        storage: Sequence[int] | None = None,
+    ) -> int:
+        """A descriptor; its storage has the view's shape if nothing else is said."""
+        storage = shape if storage is None else storage
+        steps = None if strides is None else integers(strides)
+        return self.aclCreateTensor(
+            integers(shape),
+            len(shape),
+            dtype,
+            steps,
+            offset,
+            2,
+            integers(storage),
+            len(storage),
+            address,
+        )
+
+    def plan(self, operator: str, *arguments: Any) -> Plan:
+        """Phase one."""
+        size, executor = c_uint64(), c_void_p()
+        function = self._functions[f"{operator}GetWorkspaceSize"]
+        status = function(*arguments, byref(size), byref(executor))
+        return Plan(status, size.value, executor.value)
+
+    def planned(self, operator: str, *arguments: Any) -> Plan:
+        """A phase one that must succeed."""
+        plan = self.plan(operator, *arguments)
+        self.ok(plan.status)
+        return plan
+
+    def relu(self, size: int = 8) -> tuple[int, int, int, int]:
+        """Input, output and their descriptors, for an operator that needs no workspace."""
+        source, target = self.device(size * FLOATS), self.device(size * FLOATS)
+        return source, target, self.tensor(source, [size]), self.tensor(target, [size])
+
+
+def integers(values: Sequence[int]) -> ctypes.Array[c_int64]:
+    """An array of int64_t."""
+    return (c_int64 * len(values))(*values)
+
+
+def host(address: int, size: int) -> bytes:
+    """The content of host memory."""
+    return ctypes.string_at(address, size)

@@ -1,0 +1,94 @@
+#include "nnopbase/cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "acl/call.h"
+
+namespace sim {
+namespace {
+
+constexpr uint64_t STANDARD_LIMIT = 10000;
+constexpr uint64_t LARGEST_LIMIT = 10000000;
+constexpr size_t LONGEST_KEY = 8192;
+
+uint64_t limit_of_environment() {
+    const char *value = std::getenv("ACLNN_CACHE_LIMIT");
+    if (value == nullptr) return STANDARD_LIMIT;
+    return std::min<uint64_t>(std::strtoull(value, nullptr, 10), LARGEST_LIMIT);
+}
+
+void append(std::string &key, const void *data, size_t size) {
+    key.append(static_cast<const char *>(data), size);
+}
+
+void append(std::string &key, int64_t number) { append(key, &number, sizeof number); }
+
+void append(std::string &key, const std::vector<int64_t> &numbers) {
+    append(key, static_cast<int64_t>(numbers.size()));
+    append(key, numbers.data(), numbers.size() * sizeof(int64_t));
+}
+
+void append(std::string &key, const Snapshot &tensor) {
+    const TensorView &view = tensor.view;
+    append(key, static_cast<int64_t>(tensor.handle == nullptr));
+    append(key, view.shape);
+    append(key, view.strides);
+    append(key, view.storage_shape);
+    append(key, view.offset);
+    append(key, view.dtype);
+    append(key, view.format);
+}
+
+}  // namespace
+
+bool ThreadCache::find(const std::string &key, CachedPlan &plan) {
+    std::lock_guard<std::mutex> guard(mutex);
+    const auto found = by_key.find(key);
+    if (found == by_key.end()) return false;
+    plans.splice(plans.begin(), plans, found->second);
+    plan = found->second->second;
+    return true;
+}
+
+void ThreadCache::put(const std::string &key, const CachedPlan &plan) {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (limit == 0 || by_key.count(key) != 0) return;
+    if (plans.size() >= limit) {
+        by_key.erase(plans.back().first);
+        plans.pop_back();
+    }
+    plans.emplace_front(key, plan);
+    by_key[key] = plans.begin();
+}
+
+std::shared_ptr<ThreadCache> thread_cache() {
+    static thread_local std::shared_ptr<ThreadCache> own;
+    if (std::getenv("DISABLE_L2_CACHE") != nullptr) return nullptr;
+    if (own == nullptr || own->epoch != epoch()) {
+        own = std::make_shared<ThreadCache>();
+        own->epoch = epoch();
+        own->limit = limit_of_environment();
+    }
+    return own;
+}
+
+std::string cache_key(const OperatorEntry &entry, const std::vector<Value> &values, int device,
+                      int64_t deterministic) {
+    std::string key = std::string(entry.package) + "/" + entry.name;
+    append(key, device);
+    append(key, deterministic);
+    std::map<const void *, int64_t> seen;  // one descriptor given twice is part of the key
+    for (const Value &value : values) {
+        for (const Snapshot &tensor : value.tensors) {
+            append(key, tensor);
+            append(key, seen.emplace(tensor.handle, seen.size()).first->second);
+        }
+        append(key, static_cast<int64_t>(value.json.size()));
+        key += value.json;
+    }
+    return key.size() <= LONGEST_KEY ? key : std::string();
+}
+
+}  // namespace sim

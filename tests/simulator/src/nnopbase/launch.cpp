@@ -1,0 +1,156 @@
+// What phase two puts on a stream.
+#include <cstring>
+
+#include "acl/counters.h"
+#include "acl/device.h"
+#include "acl/memory.h"
+#include "acl/report.h"
+#include "acl/settings.h"
+#include "acl/stream.h"
+#include "nnopbase/executor.h"
+#include "nnopbase/python.h"
+
+namespace sim {
+namespace {
+
+// Everything that a kernel needs; nothing of it belongs to the caller any more.
+struct Launch {
+    std::string description;
+    AllocationPointer workspace;
+    uint8_t *workspace_data = nullptr;
+    uint64_t workspace_size = 0;
+    bool deterministic = false;
+    bool faulty = false;  // it would touch memory that is not its own
+};
+
+std::string json_of(const std::vector<int64_t> &numbers) {
+    std::string text = "[";
+    for (const int64_t number : numbers) text += (text.size() > 1 ? ", " : "") + std::to_string(number);
+    return text + "]";
+}
+
+// Kernels may touch up to 32 bytes behind the last one.
+uint64_t touched_bytes(const TensorView &view) {
+    const uint64_t padded = (storage_bytes(view) + 31) / 32 * 32;
+    return is_ascend950() ? padded : padded + 32;
+}
+
+class Builder {
+  public:
+    explicit Builder(int device) : device_(device) {}
+
+    std::vector<Access> accesses;
+    Launch launch;
+
+    void add_workspace(void *workspace, uint64_t size) {
+        if (size == 0) return;
+        launch.workspace = require_device_bytes(workspace, size, device_, "workspace");
+        if (launch.workspace == nullptr) {
+            launch.faulty = true;
+            return;
+        }
+        const auto begin = reinterpret_cast<uintptr_t>(workspace);
+        launch.workspace_data = launch.workspace->at(begin);
+        launch.workspace_size = size;
+        accesses.push_back({launch.workspace, begin, begin + size, true});
+    }
+
+    std::string describe(const Value &value) {
+        const Argument &argument = value.argument;
+        std::string json = "{\"name\": " + quoted(argument.name) + ", \"c_type\": " +
+                           quoted(argument.c_type) + ", \"kind\": \"" + KINDS[static_cast<int>(argument.kind)] +
+                           "\", \"optional\": " + (argument.optional ? "true" : "false") +
+                           ", \"output\": " + (argument.output ? "true" : "false") + ", \"value\": ";
+        const bool null = argument.handle == nullptr;
+        if (argument.kind == Kind::Tensor) {
+            json += null ? "null" : describe(argument, value.tensors[0]);
+        } else if (argument.kind == Kind::TensorList) {
+            json += null ? "null" : describe_list(value);
+        } else {
+            json += value.json;
+        }
+        return json + "}";
+    }
+
+  private:
+    static constexpr const char *KINDS[] = {"Tensor",     "TensorList", "Scalar", "ScalarList",
+                                            "IntArray",   "FloatArray", "BoolArray", "Integer",
+                                            "Real",       "Text",       "Boolean",   "DataType"};
+    int device_;
+
+    std::string describe_list(const Value &value) {
+        std::string json = "[";
+        for (const Snapshot &tensor : value.tensors) {
+            json += (json.size() > 1 ? ", " : "") + describe(value.argument, tensor);
+        }
+        return json + "]";
+    }
+
+    std::string describe(const Argument &argument, const Snapshot &tensor) {
+        if (tensor.handle == nullptr) return "null";
+        const TensorView &view = tensor.view;
+        return "{\"dtype\": " + std::to_string(view.dtype) + ", \"shape\": " + json_of(view.shape) +
+               ", \"strides\": " + json_of(view.strides) +
+               ", \"storage_shape\": " + json_of(view.storage_shape) +
+               ", \"offset\": " + std::to_string(view.offset) +
+               ", \"format\": " + std::to_string(view.format) +
+               ", \"address\": " + std::to_string(find_data(argument, view)) +
+               ", \"bytes\": " + std::to_string(storage_bytes(view)) + "}";
+    }
+
+    // Where the kernel finds the storage; 0 where there is none.
+    uintptr_t find_data(const Argument &argument, const TensorView &view) {
+        if (is_empty(view)) return 0;
+        const uint64_t touched = touched_bytes(view);
+        const AllocationPointer allocation =
+            require_device_bytes(view.address, touched, device_, argument.name);
+        if (allocation == nullptr) {
+            launch.faulty = true;
+            return 0;
+        }
+        const auto begin = reinterpret_cast<uintptr_t>(view.address);
+        if (begin % 32 != 0) violate("%s: %p is not on a multiple of 32", argument.name, view.address);
+        accesses.push_back({allocation, begin, begin + storage_bytes(view), argument.output});
+        return reinterpret_cast<uintptr_t>(allocation->at(begin));
+    }
+};
+
+void spoil(const Launch &launch) {
+    if (launch.workspace_size != 0) std::memset(launch.workspace_data, 0x5A, launch.workspace_size);
+}
+
+Outcome run(const Launch &launch) {
+    if (launch.faulty) return {507015, "the kernel touched memory that is not its own"};
+    spoil(launch);
+    const std::string failure = settings().python ? run_python(launch.description) : "";
+    spoil(launch);
+    Lock lock(state().mutex);
+    ++counters().launches;
+    if (launch.deterministic) ++counters().deterministic_launches;
+    return failure.empty() ? Outcome{} : Outcome{507015, failure};
+}
+
+}  // namespace
+
+int launch(const Executor &executor, void *workspace, void *handle) {
+    ContextPointer context;
+    StreamPointer stream;
+    int status = require_context(context);
+    if (status == 0) status = require_stream(handle, context, stream);
+    if (status != 0 || !executor.launches) return status;
+    Builder builder(context->device);
+    builder.add_workspace(workspace, executor.workspace);
+    std::string arguments;
+    for (const Value &value : executor.values) {
+        arguments += (arguments.empty() ? "" : ", ") + builder.describe(value);
+    }
+    auto launch = std::make_shared<Launch>(builder.launch);
+    launch->deterministic = executor.deterministic != 0;
+    launch->description = "{\"operator\": " + quoted(executor.entry.name) + ", \"package\": " +
+                          quoted(executor.entry.package) + ", \"soc\": " + quoted(settings().soc) +
+                          ", \"arguments\": [" + arguments + "]}";
+    return submit(stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); },
+                  true);
+}
+
+}  // namespace sim

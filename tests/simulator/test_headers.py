@@ -1,0 +1,128 @@
+"""The headers of the trees: valid C, and as varied as those of an installation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .install import install_headers
+from .prototypes import GENERATIONS, read_prototypes
+from .tree import Generation
+
+PROTOTYPES = read_prototypes()
+BOTH = pytest.mark.parametrize("name", GENERATIONS)
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Generation]:
+    """Trees that hold headers only."""
+    folder = tmp_path_factory.mktemp("headers")
+    found = {name: Generation(folder / name) for name in GENERATIONS}
+    for name, tree in found.items():
+        install_headers(name, tree, PROTOTYPES)
+    return found
+
+
+def texts(tree: Generation, folder: str = "aclnnop") -> dict[str, str]:
+    paths = sorted((tree.include / folder).glob("*.h"))
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
+def everything(tree: Generation) -> str:
+    return "\n".join(texts(tree).values())
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+@BOTH
+def test_a_compiler_accepts_every_header(
+    trees: dict[str, Generation], name: str, language: str
+) -> None:
+    include = trees[name].include
+    headers = sorted(include.glob("aclnnop/**/*.h"))
+    text = "".join(f'#include "{path.relative_to(include)}"\n' for path in headers)
+    folders = [f"-I{include}", f"-I{include}/aclnnop"]
+    command = ["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-x{language}", *folders, "-"]
+    subprocess.run(command, input=text, text=True, check=True)
+
+
+@BOTH
+def test_every_operator_of_a_release_is_declared(trees: dict[str, Generation], name: str) -> None:
+    include = trees[name].include / "aclnnop"
+    for prototype in PROTOTYPES:
+        if name in prototype.releases:
+            folder = "level2" if "level2" in prototype.words and name == "8.1" else "."
+            text = (include / folder / prototype.header).read_text(encoding="utf-8")
+            assert re.search(rf"aclnnStatus\s+{prototype.name}GetWorkspaceSize\s?\(", text)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^ACLNN_API aclnnStatus aclnn",
+        r'^__attribute__\(\(visibility\("default"\)\)\)\naclnnStatus aclnn',
+        r'^__attribute__\(\(visibility\("default"\)\)\)aclnnStatus aclnn',
+        r"^aclnnStatus aclnn",
+        r"aclnnStatus aclRfft1D\(",
+        r'^ACL_DEPRECATED_MESSAGE\("[^"]*\([^"]*\)[^"]*;[^"]*, [^"]*"\s+"[^"]*"\)\nACLNN_API',
+        r"^ \* Example:\n \*     aclnnStatus aclnn",
+        r"^// aclnn\w+ 的第二段接口",
+        r"const aclTensor \*self",
+        r"const aclTensor\* self",
+        r"const\n +aclTensor \*",
+        r"GetWorkspaceSize \(",
+        r"aclTensor\* \w+,  // 参数",
+        r"const aclrtStream stream\)",
+        r"^#define .*\\$",
+    ],
+)
+@BOTH
+def test_headers_are_written_in_each_way_of_an_installation(
+    trees: dict[str, Generation], name: str, pattern: str
+) -> None:
+    assert re.search(pattern, everything(trees[name]), re.MULTILINE)
+
+
+def test_most_operators_are_introduced_by_the_macro(trees: dict[str, Generation]) -> None:
+    text = everything(trees["8.1"])
+    introduction = r"^(ACLNN_API |__attribute__\S+\n?|)aclnnStatus \w+GetWorkspaceSize"
+    found = re.findall(introduction, text, re.MULTILINE)
+    assert len(found) == 85
+    assert found.count("ACLNN_API ") == 54
+
+
+def test_release_8_1_has_a_second_folder_with_copies_and_four_headers_of_its_own(
+    trees: dict[str, Generation],
+) -> None:
+    top, second = texts(trees["8.1"]), texts(trees["8.1"], "aclnnop/level2")
+    assert sorted(set(second) - set(top)) == [
+        "aclnn_iou.h",
+        "aclnn_rope_with_sin_cos_cache.h",
+        "aclnn_scaled_masked_softmax.h",
+        "aclnn_scaled_masked_softmax_backward.h",
+    ]
+    assert all(top[header] == text for header, text in second.items() if header in top)
+
+
+def test_release_8_1_keeps_its_headers_in_the_operator_package(
+    trees: dict[str, Generation],
+) -> None:
+    link = trees["8.1"].include / "aclnnop"
+    assert link.is_symlink()
+    assert Path(link.resolve()) == trees["8.1"].op_api_headers.resolve()
+
+
+@pytest.mark.parametrize(("name", "count"), [("8.1", 5), ("9.x", 1)])
+def test_some_headers_have_no_functions(
+    trees: dict[str, Generation], name: str, count: int
+) -> None:
+    functions = re.compile(r"^[^#/*\n]*aclnnStatus\s+\w+\s?\(", re.MULTILINE)
+    assert sum(not functions.search(text) for text in texts(trees[name]).values()) == count
+
+
+def test_helpers_have_no_executor(trees: dict[str, Generation]) -> None:
+    text = texts(trees["8.1"])["aclnn_cal_weight_size.h"]
+    assert "aclnnCalculateMatmulWeightSizeV2" in text
+    assert "aclOpExecutor" not in text
