@@ -14,7 +14,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo check format lint types imports contract containers test test-oldest \
-	test-long coverage bench proto proto-check docs docs-check clean
+	test-long coverage bench abi proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -104,6 +104,9 @@ test-long: .venv/.dev  ## the tests that take long
 test-oldest: .venv-oldest/.setup  ## contract and client on the oldest supported versions (Python 3.11)
 	.venv-oldest/bin/python -m pytest tests/proto tests/client
 
+abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tests/abi/proofs.json
+	$(BIN)/python -m tests.abi.proofs
+
 coverage: .venv/.dev  ## which lines and branches the tests miss
 	$(BIN)/python -m pytest --cov --cov-report=term
 
@@ -143,5 +146,5 @@ docs-check: setup  ## are the generated pages up to date?
 	$(BIN)/python docs/generate.py --check
 
 clean:  ## removes the environments and what tools leave behind
-	rm -rf .venv .venv-oldest .venv-generate .coverage htmlcov .hypothesis .*_cache */dist
+	rm -rf .venv .venv-oldest .venv-generate build .coverage htmlcov .hypothesis .*_cache */dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

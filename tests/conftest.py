@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall_client import Client
+    from npucall_client.testing import ServerProcess
 
 pytest_plugins = ["npucall_client.testing"]
 
@@ -21,11 +22,34 @@ pytest_plugins = ["npucall_client.testing"]
 HAS_SERVER = find_spec("npucall_server") is not None or target_of_environment() is not None
 
 
-@pytest.fixture(params=["local", "server"] if HAS_SERVER else ["local"], scope="session")
+@pytest.fixture(params=["local", "server", "npu"] if HAS_SERVER else ["local"], scope="session")
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client of this process, then one of a real server over a real socket."""
-    target = "local:"
-    if request.param == "server":
-        target = request.getfixturevalue("npucall_server")
+    """A client of this process, of a CPU server over a socket, of a server on a simulated NPU."""
+    if request.param == "npu":
+        from tests.npu import patient_client
+
+        with patient_client(request.getfixturevalue("npu_server").target) as connected:
+            yield connected
+        return
+    target = request.getfixturevalue("npucall_server") if request.param == "server" else "local:"
     with npucall_client.connect(target) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def npu_server() -> Iterator[ServerProcess]:
+    """A server on a simulated NPU, with CANN 9.x and no custom package."""
+    from tests.npu import running_npu_server
+
+    with running_npu_server(NPUCALL_SIM_SOC="Ascend910B1") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _npu_server_lives(request: pytest.FixtureRequest) -> None:
+    """Once the NPU's server has ended, tests fail without waiting for it."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is None or callspec.params.get("client") != "npu":
+        return
+    server: ServerProcess = request.getfixturevalue("npu_server")
+    assert server.process.poll() is None, server.log.read_text()[-2000:]

@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npucall import calls, replies
 from npucall.dtypes import BY_NUMPY
@@ -66,15 +66,18 @@ def bind(  # noqa: PLR0913  # all that makes a call
     for key, value in called.bind(args, kwargs).items():
         parameter = called.by_name[key]
         if value is None:
-            items.append(_Item(key))
+            items.append(_absent(key))
         elif isinstance(parameter, Attribute):
             converted = attribute_value(key, parameter, value)
-            items.append(_Item(key, converted, repr(converted)))
+            items.append((key, converted, repr(converted), (), False, False))
         else:
             items.append(_inputs(request, parameter, value))
     for key, value in outputs.items():
-        given = operator.by_name.get(key)  # what the caller cannot know is left to the server
-        items.append(_Item(key) if value is None else _outputs(request, key, given, value))
+        if value is None:
+            items.append(_absent(key))
+            continue
+        output = called.by_name.get(key)  # the server refuses what is none
+        items.append(_outputs(request, key, output, value, read=key in roles))
     request.call = _encode(operator.name, variant, tuple(items), tuple(roles.items()))
     return request
 
@@ -120,17 +123,10 @@ decode_reply = lru_cache(1024)(replies.decode_reply)
 """The reply in its bytes; kept, since the same call gets the same bytes."""
 
 
-class _Item(NamedTuple):
-    """An argument as a part of a key: attribute or tensors, never both; a null pointer has none."""
-
-    name: str
-    value: Any = None
-    spelling: str = ""
-    """Without which True and 1, or 0.0 and -0.0, would be one key."""
-    tensors: tuple[_Tensor, ...] = ()
-    many: bool = False
-    stored: bool = False
-
+_Item: TypeAlias = "tuple[str, Any, str, tuple[_Tensor, ...], bool, bool]"
+"""An argument as a part of a key: name; value of an attribute, and its spelling, without which True
+and 1, or 0.0 and -0.0, would be one key; tensors; whether they are a list, whether they are sent.
+A plain tuple, since a named one takes as long as all the rest."""
 
 _Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
 """Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""
@@ -149,25 +145,33 @@ def _roles(
     return given
 
 
+def _absent(name: str) -> _Item:
+    return name, None, "", (), False, False
+
+
 def _inputs(request: Request, parameter: Input | Output, value: Any) -> _Item:
     """Arrays that are sent."""
     name = parameter.name
     if not parameter.many:
-        return _Item(name, tensors=(_send(request, name, arrays.as_array(name, value)),), stored=True)
-    sent = [_send(request, p, arrays.as_array(p, member)) for p, member in _members(name, value)]
-    return _Item(name, tensors=tuple(sent), many=True, stored=True)
+        sent = _send(request, name, arrays.as_array(name, value))
+        return name, None, "", (sent,), False, True
+    members = [(place, arrays.as_array(place, member)) for place, member in _members(name, value)]
+    tensors = tuple(_send(request, place, array) for place, array in members)
+    return name, None, "", tensors, True, True
 
 
-def _outputs(request: Request, name: str, parameter: Parameter | None, value: Any) -> _Item:
-    """Arrays that are written to, and sent too where the operator reads them."""
-    read = isinstance(parameter, Input) or (isinstance(parameter, Output) and parameter.in_place)
-    stored = read or request.keep_layout
+def _outputs(
+    request: Request, name: str, parameter: Parameter | None, value: Any, *, read: bool
+) -> _Item:
+    """Arrays that are written to, and sent too where the operator may read them."""
+    in_place = isinstance(parameter, Output) and parameter.in_place
+    stored = read or in_place or request.keep_layout
     if parameter is None or isinstance(parameter, Attribute) or not parameter.many:
-        return _Item(name, tensors=(_target(request, name, value, stored),), stored=stored)
+        return name, None, "", (_target(request, name, value, stored),), False, stored
     request.lists.append(name)
     members = _members(name, value)
     targets = [_target(request, place, member, stored) for place, member in members]
-    return _Item(name, tensors=tuple(targets), many=True, stored=stored)
+    return name, None, "", tuple(targets), True, stored
 
 
 def _target(request: Request, name: str, value: Any, stored: bool) -> _Tensor:  # noqa: FBT001
@@ -199,19 +203,17 @@ def _encode(
     roles: tuple[tuple[str, type[Input | Output]], ...],
 ) -> bytes:
     """The bytes of a call, from values that can be a key; kept, since callers repeat calls."""
-    arguments = {item.name: _argument(item) for item in items}
-    stored = tuple(item.name for item in items if item.stored)
-    return calls.encode(operator, variant, arguments, stored, dict(roles))
-
-
-def _argument(item: _Item) -> Argument:
-    specs = tuple(
-        TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape, name=item.name)  # type: ignore[arg-type]
-        for dtype, shape, strides, storage_shape in item.tensors
-    )
-    if item.many:
-        return specs
-    return specs[0] if specs else item.value
+    arguments: dict[str, Argument] = {}
+    stored = []
+    for name, value, _, tensors, many, is_stored in items:
+        specs = tuple(
+            TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape, name=name)  # type: ignore[arg-type]
+            for dtype, shape, strides, storage_shape in tensors
+        )
+        arguments[name] = specs if many else specs[0] if specs else value
+        if is_stored:
+            stored.append(name)
+    return calls.encode(operator, variant, arguments, tuple(stored), dict(roles))
 
 
 @lru_cache(64)

@@ -6,7 +6,6 @@ distribution, or an extra, can add one.
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,22 +13,29 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 
-from npucall.dtypes import BY_NUMPY, BY_WIRE
+from npucall.dtypes import BY_WIRE
 from npucall.errors import NpucallError
+from npucall.listing import declare
+from npucall.operators.spec import element
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.argument_texts import arguments_of
 from npucall_client.client import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
 try:
     import typer
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 except ImportError:
     sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
 
 _GROUP = "npucall.commands"
+_UNVALIDATED = "no reference, unvalidated"
+_ROLES = {pb.ROLE_INPUT: "in", pb.ROLE_OUTPUT: "out", pb.ROLE_INPUT_OUTPUT: "in/out"}
+_HEALTH = {pb.DEVICE_HEALTH_NORMAL: "normal", pb.DEVICE_HEALTH_ABNORMAL: "abnormal"}
 
 Target = Annotated[
     str | None,
@@ -60,7 +66,7 @@ def main() -> None:
 
 
 def info(target: Target = None) -> None:
-    """What a server is and allows: device, SoC, default variant, limits."""
+    """What a server is and allows: device, SoC, default variant, limits; how an NPU is."""
     with connect(target) as client:
         answer = client.server_info()
     table = Table(show_header=False, box=None)
@@ -77,6 +83,7 @@ def info(target: Target = None) -> None:
         if limits.queue_length
         else "",
         "longest call": f"{limits.call_timeout_seconds:g} s" if limits.call_timeout_seconds else "",
+        **_device_rows(answer.device),
     }
     for name, value in rows.items():
         if value:
@@ -91,7 +98,7 @@ def operators(
     ] = None,
     variant: Annotated[str, typer.Option(help="Which variant of it.")] = "",
 ) -> None:
-    """The operators of a server; with --operator all about one."""
+    """The operators of a server, and why it cannot run some; with --operator all about one."""
     with connect(target) as client:
         if name is not None:
             _describe(client.operator(name, variant))
@@ -102,10 +109,8 @@ def operators(
         table.add_column(heading, no_wrap=True)
     table.add_column("products and what it computes")
     for operator in listed:
-        products = ", ".join(p.soc + ("*" if p.legacy else "") for p in operator.products)
         here = "yes" if operator.available else "no"
-        summary = operator.summary.replace("``", "")
-        table.add_row(operator.name, operator.variant, here, f"{summary}\n[dim]{products}[/dim]")
+        table.add_row(operator.name, operator.variant, here, _in_short(operator))
     console = Console()
     console.print(table)
     console.print("* accepted by the software, not listed in current documents")
@@ -116,8 +121,10 @@ def run(  # noqa: PLR0913  # options of a command
     arguments: Annotated[
         list[str],
         typer.Argument(
-            help="NAME=VALUE. A tensor: a .npy file, or numbers as JSON such as [[2,3],[5,8]]. An "
-            "attribute: an integer, true or false. null: a null pointer."
+            help="NAME=VALUE. A tensor: a .npy file, or numbers as JSON such as [[2,3],[5,8]]. A "
+            "list of tensors: A.npy,B.npy or [[2,3],[5]]. An attribute: a number, true or false, a "
+            "text, a list of numbers. null: a null pointer. Of an operator without reference the "
+            "outputs too: arrays of their shapes."
         ),
     ],
     target: TargetOption = None,
@@ -125,6 +132,12 @@ def run(  # noqa: PLR0913  # options of a command
     dtype: Annotated[
         str, typer.Option(help="Of tensors given as numbers, and of .npy files without one.")
     ] = "float32",
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name of a tensor that is an output, though the listing takes it for an input."
+        ),
+    ] = None,
     save: Annotated[
         Path | None, typer.Option(help="Folder to save outputs to, as NAME.npy.")
     ] = None,
@@ -132,13 +145,15 @@ def run(  # noqa: PLR0913  # options of a command
 ) -> None:
     """Runs an operator and prints or saves what it gives."""
     with connect(target, timeout=timeout) as client:
-        described = client.operator(operator, variant)
-        values = dict(_argument(text, described, dtype) for text in arguments)
-        result = client.execute(operator, variant=variant, **values)
+        described = declare(client.operator(operator, variant))
+        values, outputs = arguments_of(arguments, described, dtype, output or ())
+        result = client.execute(operator, variant=variant, outputs=outputs, **values)
     console = Console(stderr=True)
     for warning in result.warnings:
         console.print(f"warning: {warning}", style="yellow")
-    for name, array in result.outputs.items():
+    if not described.reference:
+        console.print(f"{operator}: {_UNVALIDATED}", style="yellow")
+    for name, array in _one_by_one(result.outputs):
         if save is None:
             print(f"{name} = {np.array2string(array, separator=', ')}")
         else:
@@ -151,51 +166,23 @@ def run(  # noqa: PLR0913  # options of a command
     )
 
 
-def _argument(text: str, operator: pb.OperatorInfo, dtype: str) -> tuple[str, Any]:
-    """Name and value of NAME=VALUE, read as the parameter's role asks."""
-    name, equals, value = text.partition("=")
-    roles = {parameter.name: parameter.role for parameter in operator.parameters}
-    if not equals or name not in roles or roles[name] == pb.ROLE_OUTPUT:
-        known = ", ".join(key for key, role in roles.items() if role != pb.ROLE_OUTPUT)
-        raise ValueError(f"{text}: expected NAME=VALUE with a name among {known}")
-    if value.endswith(".npy"):
-        return name, _load(Path(value), dtype)
-    try:
-        number = json.loads(value)
-    except json.JSONDecodeError:
-        raise ValueError(
-            f"{name}: expected a .npy file, or numbers, true, false or null, found {value!r}"
-        ) from None
-    if number is None or roles[name] == pb.ROLE_ATTRIBUTE:
-        return name, number
-    return name, np.array(number, _dtype(dtype))
-
-
-def _load(path: Path, dtype: str) -> Any:
-    """The array in a file; NumPy writes types that it does not have itself without their names."""
-    array = np.load(path, allow_pickle=False)
-    return array.view(_dtype(dtype)) if array.dtype.kind == "V" else array
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    known = {str(dtype): dtype for dtype in BY_NUMPY}
-    if name not in known:
-        raise ValueError(f"dtype: expected one of {', '.join(known)}, found {name!r}")
-    return known[name]
-
-
 def _describe(operator: pb.OperatorInfo) -> None:
     console = Console()
     title = f"{operator.name} {operator.variant}".strip()
     console.print(f"[bold]{title}[/bold]\n{operator.prototype}\n", highlight=False)
     print(operator.description)  # it has square brackets that rich would read
-    table = Table("parameter", "C type", "default", "meaning", title="Parameters", box=None)
+    if operator.unavailable_because:
+        print(f"\nNot available here: {operator.unavailable_because}")
+    headings = ("parameter", "C type", "role", "default", "meaning")
+    table = Table(*headings, title="Parameters", box=None)
     for p in operator.parameters:
         default = p.WhichOneof("default_value")
-        table.add_row(
-            p.name, p.c_type, str(getattr(p, default)) if default else "", p.description
-        )  # fmt: skip
+        value = str(getattr(p, default)) if default else ""
+        table.add_row(p.name, p.c_type, _ROLES.get(p.role, ""), value, p.description)
     console.print("\n", table, "\n")
+    if not operator.reference:
+        console.print("The roles of tensors are guessed from the header; every output is given.")
+        return
     table = Table("product", "dtypes", "", title="Products", box=None)
     for product in operator.products:
         table.add_row(product.soc, _names(product.dtypes), "legacy" if product.legacy else "")
@@ -205,6 +192,45 @@ def _describe(operator: pb.OperatorInfo) -> None:
         status = str(rule.aclnn_status or "")
         table.add_row(rule.description, ", ".join(rule.blames), status)
     console.print(table)
+
+
+def _in_short(operator: pb.OperatorInfo) -> str:
+    """What the table of operators says of one, with rich's marks."""
+    products = ", ".join(p.soc + ("*" if p.legacy else "") for p in operator.products)
+    lines = [escape(operator.summary.replace("``", "")) if operator.reference else _UNVALIDATED]
+    if operator.unavailable_because:
+        lines.append(f"[yellow]{escape(operator.unavailable_because)}[/yellow]")
+    if products:
+        lines.append(f"[dim]{products}[/dim]")
+    return "\n".join(lines)
+
+
+def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
+    """What a device says of itself; rows without text are not shown."""
+    used = device.utilization
+    units = {
+        "cube": used.cube_percent if used.HasField("cube_percent") else None,
+        "vector": used.vector_percent if used.HasField("vector_percent") else None,
+        "AI CPU": used.aicpu_percent if used.HasField("aicpu_percent") else None,
+    }
+    free, total = _size(device.memory_free_bytes), _size(device.memory_total_bytes)
+    return {
+        "CANN": device.cann_version,
+        "driver": device.driver_version,
+        "runtime": device.runtime_version,
+        "device memory": f"{free or 'none'} free of {total}" if total else "",
+        "busy": ", ".join(f"{n} {value} %" for n, value in units.items() if value is not None),
+        "health": _HEALTH.get(device.health, ""),
+    }
+
+
+def _one_by_one(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arrays, those of lists as ``out[0]``."""
+    for name, value in outputs.items():
+        if isinstance(value, list):
+            yield from ((element(name, index), array) for index, array in enumerate(value))
+        else:
+            yield name, value
 
 
 def _names(dtypes: Iterable[int]) -> str:

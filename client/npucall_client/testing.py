@@ -21,7 +21,7 @@ import pytest
 from npucall_client.settings import target_of_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 45.0
@@ -45,8 +45,12 @@ class ServerProcess:
 
 
 @contextmanager
-def running_server(*flags: str, listen: str = "127.0.0.1:0") -> Iterator[ServerProcess]:
+def running_server(
+    *flags: str, listen: str = "127.0.0.1:0", environment: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
     """Starts ``npucall-server`` with these flags, waits until it answers, stops it at the end.
+
+    ``environment``: all of the server's environment variables; if not given, this process's.
 
     Raises RuntimeError, with what it said, if it ends or does not answer in 30 s.
     """
@@ -55,7 +59,9 @@ def running_server(*flags: str, listen: str = "127.0.0.1:0") -> Iterator[ServerP
         command = [sys.executable, "-m", "npucall_server", "--listen", listen]
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603  # our own server
-                [*command, "--ready-file", str(ready), *flags], stderr=output
+                [*command, "--ready-file", str(ready), *flags],
+                stderr=output,
+                env=environment,
             )
         try:
             _wait_for(ready, process, log)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
 from npucall.errors import NpucallError
-from npucall_server import headers_command
+from npucall_server import doctor, headers_command
 from npucall_server.app import BindError, Server
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
@@ -34,10 +34,14 @@ def main() -> NoReturn:
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
         sys.exit(check_health(arguments))
+    if command == "doctor":
+        sys.exit(doctor.run(arguments))
     if command == "headers":
         sys.exit(headers_command.run(arguments))
     code = serve(arguments if command == "serve" else sys.argv[1:])
     _flush_or_discard()
+    if code is ExitCode.DRAIN_TIMEOUT:
+        os._exit(code)  # Python would wait for the threads of calls that were cut; some never end
     sys.exit(code)
 
 
@@ -55,13 +59,14 @@ def serve(arguments: list[str]) -> ExitCode:
     except Exception:  # noqa: BLE001  # whatever it is, the log has it
         return _bug(log)
     try:
-        return _serve_on(device, settings, log)
+        code = _serve_on(device, settings, log)
     except BindError as error:
-        return _fail(ExitCode.CANNOT_BIND, str(error))
+        code = _fail(ExitCode.CANNOT_BIND, str(error))
     except Exception:  # noqa: BLE001  # likewise
-        return _bug(log)
-    finally:
+        code = _bug(log)
+    if code is not ExitCode.DRAIN_TIMEOUT:  # with it calls are under way
         _close(device, log)
+    return code
 
 
 def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:

@@ -93,13 +93,14 @@ class Server:
         """
         if not self._losing.acquire(blocking=False):
             return  # the process ends already
+        self._executor.lose(_device_lost)  # first of all: nobody else shall get a turn
         threading.Thread(target=self._end, args=(error,), name="npucall-lost", daemon=True).start()
 
     def _end(self, error: NpucallError) -> None:
         self._log.event("device lost", message=str(error), **error.details)
         self._health.enter_graceful_shutdown()
-        self._executor.lose(_device_lost)
-        self._grpc.stop(_LAST_ANSWERS_SECONDS).wait()
+        # What hangs is cut too: not every call has a thread that could still answer.
+        self._grpc.stop(_LAST_ANSWERS_SECONDS).wait(_LAST_ANSWERS_SECONDS + 1.0)
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)

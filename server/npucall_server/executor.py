@@ -77,15 +77,32 @@ class Executor:
         Raises TooLargeError, QueueFullError, DrainingError, DeadlineError, CancelledError, and what
         the device raises.
         """
+        self.admit(call)
+        try:
+            return self.run_admitted(call, storages, caller)
+        finally:
+            self.dismiss(call)
+
+    def admit(self, call: Prepared) -> None:
+        """Makes room for a call, before its bytes come; ``dismiss`` gives the room back.
+
+        Raises TooLargeError, QueueFullError, DrainingError.
+        """
         self._check_size(call)
         self._admit(call.bytes_in_flight)
-        try:
-            turn = _Turn(self._turns, caller, self.limits.call_timeout)
-            start = time.perf_counter_ns()
-            outputs, phases = self.device.run(call, storages, turn)
-            spent = time.perf_counter_ns() - start
-        finally:
-            self._dismiss(call.bytes_in_flight)
+
+    def dismiss(self, call: Prepared) -> None:
+        """Gives the room of an admitted call back."""
+        self._dismiss(call.bytes_in_flight)
+
+    def run_admitted(
+        self, call: Prepared, storages: Mapping[str, Buffer], caller: Caller
+    ) -> Result:
+        """``run`` for a call that has been admitted."""
+        turn = _Turn(self._turns, caller, self.limits.call_timeout)
+        start = time.perf_counter_ns()
+        outputs, phases = self.device.run(call, storages, turn)
+        spent = time.perf_counter_ns() - start
         ran = spent - turn.waited_ns
         self._usual_seconds += (ran / 1e9 - self._usual_seconds) / 16
         return Result(outputs, turn.waited_ns, phases or Phases(0, 0, ran, 0))
@@ -175,6 +192,8 @@ class Turns:
     def take(self, turn: _Turn) -> bool:
         """Gives a turn now, or puts the taker at the end of the queue and answers False."""
         with self._lock:
+            if self.refusal is not None:
+                raise self.refusal()
             if self._free:
                 self._free -= 1
                 return True
@@ -184,13 +203,13 @@ class Turns:
     def give_back(self) -> None:
         """Hands the turn to the next one who waits."""
         with self._lock:
-            if self._waiting:
+            if self._waiting and self.refusal is None:
                 self._waiting.popleft().grant()
             else:
                 self._free += 1
 
     def refuse(self, refusal: Callable[[], NpucallError]) -> None:
-        """From now on those who wait, or ask, raise this."""
+        """From now on nobody gets a turn: those who wait, or ask, raise this."""
         with self._lock:
             self.refusal = refusal
             for turn in self._waiting:

@@ -6,11 +6,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npucall_server.devices.cann.headers import Headers, read
+from npucall_server.devices.cann.headers import Headers, headers_in, read
 from npucall_server.exits import ExitCode
 
 if TYPE_CHECKING:
@@ -35,19 +35,21 @@ def run(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"npucall-server: {fault}\n")
             return ExitCode.SETTINGS
     headers = read(given.folders)
-    _print(_as_json(headers) if given.json else _as_text(headers))
+    files = sum(len(headers_in(folder)) for folder in given.folders)
+    _print(_as_json(headers, files) if given.json else _as_text(headers, files))
     return 0
 
 
 def _fault(folder: Path) -> str:
-    if not folder.is_dir():
-        return f"expected a folder of headers, found none at {folder}"
-    if not read([folder]).files:
-        return f"expected headers (*.h) in {folder}, found none"
-    return ""
+    try:
+        if not folder.is_dir():
+            return f"expected a folder of headers, found none at {folder}"
+    except OSError as error:
+        return f"cannot be read: {error}"
+    return "" if headers_in(folder) else f"expected headers (*.h) in {folder}, found none"
 
 
-def _as_json(headers: Headers) -> str:
+def _as_json(headers: Headers, files: int) -> str:
     operators = [
         {
             "name": operator.name,
@@ -64,11 +66,11 @@ def _as_json(headers: Headers) -> str:
         {"name": left_out.name, "header": left_out.source, "reason": left_out.reason}
         for left_out in headers.excluded
     ]
-    answer = {"headers": headers.files, "operators": operators, "excluded": excluded}
+    answer = {"headers": files, "operators": operators, "excluded": excluded}
     return json.dumps(answer, indent=1) + "\n"
 
 
-def _as_text(headers: Headers) -> str:
+def _as_text(headers: Headers, files: int) -> str:
     served, excluded = headers.operators.values(), headers.excluded
     parts = []
     if served:
@@ -77,9 +79,7 @@ def _as_text(headers: Headers) -> str:
     if excluded:
         rows = [(left_out.name, left_out.source, left_out.reason) for left_out in excluded]
         parts.append(_table([("NOT SERVED", "HEADER", "REASON"), *rows]))
-    parts.append(
-        f"{len(served)} operators, {len(excluded)} not served, of {headers.files} headers\n"
-    )
+    parts.append(f"{len(served)} operators, {len(excluded)} not served, of {files} headers\n")
     return "\n".join(parts)
 
 

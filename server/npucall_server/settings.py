@@ -57,8 +57,9 @@ class ServerSettings(BaseSettings):
 
     Every setting is a flag, an environment variable NPUCALL_<NAME>, or a line of the TOML file that
     --config names; the first of these that is there counts. Other commands: `npucall-server health
-    [TARGET]` asks a running server whether it serves; `npucall-server headers DIR` lists the
-    operators that CANN's headers in a folder declare.
+    [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
+    an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
+    folder declare.
     """
 
     model_config = SettingsConfigDict(
@@ -256,6 +257,12 @@ def ascend_paths() -> AscendPaths:
         path("ASCEND_OPP_PATH"),
         tuple(Path(entry) for entry in custom if entry),
     )
+
+
+def ascend_environment() -> dict[str, str]:
+    """All that CANN and the loader read from the environment to find their files."""
+    names = (name for name in os.environ if name.startswith("ASCEND_") or name == "LD_LIBRARY_PATH")
+    return {name: os.environ[name] for name in names}
 
 
 def tell_cann(settings: ServerSettings) -> None:

@@ -31,7 +31,7 @@ class Headers:
 
         ``before``: C++ that stands between the headers and the claims.
         """
-        found = {}
+        found: dict[str, str] = {}
         for line in self._errors(claims, before):
             match = re.match(r"claims:(\d+):\d+: error: (.*)", line)
             if match is None:
@@ -56,10 +56,10 @@ class Headers:
     def pointers(self) -> dict[str, str]:
         """Functions of libnnopbase: the name of the type of pointers through which they are called.
 
-        ``OpApiFunc`` is that of every operator's second phase.
+        ``aclnnXxx`` stands for every operator's second phase.
         """
         found = re.findall(r"^typedef [^;(]*\(\*(_acl\w+)\)", self._op_api, re.MULTILINE)
-        return {name.removeprefix("_"): name for name in found} | {"OpApiFunc": "OpApiFunc"}
+        return {name.removeprefix("_"): name for name in found} | {"aclnnXxx": "OpApiFunc"}
 
     @cached_property
     def statuses(self) -> dict[str, int]:
@@ -74,7 +74,10 @@ class Headers:
             ["g++", *options, f"-I{self.folder}", f"-I{HERE}", "-x", "c++", "-"],
             input=self._program(claims, before), capture_output=True, text=True, check=False,
         )  # fmt: skip
-        return [line for line in done.stderr.splitlines() if "error: " in line]
+        errors = [line for line in done.stderr.splitlines() if "error: " in line]
+        if done.returncode and not errors:
+            raise AssertionError(f"expected a compiler that judges, found {done.stderr}")
+        return errors
 
     def _program(self, claims: Sequence[Claim], before: str) -> str:
         includes = ("<cstddef>", "<cstdint>", '"acl/acl.h"', '"alike.h"')

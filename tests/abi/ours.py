@@ -22,8 +22,8 @@ STRUCTURES: dict[Any, str] = {
 }
 """The ctypes structures, and what C calls them."""
 
-PHASE_TWO = "OpApiFunc"
-"""The second phase of every operator, by the name of its type in torch_npu."""
+PHASE_TWO = "aclnnXxx"
+"""The second phase of every operator: all are declared alike."""
 
 _TYPES: dict[Any, str] = {
     None: "void",
@@ -32,8 +32,10 @@ _TYPES: dict[Any, str] = {
     ctypes.c_char_p: "char *",
     ctypes.c_double: "double",
     ctypes.c_float: "float",
+    ctypes.c_int8: "int8_t",
     ctypes.c_int32: "int32_t",
     ctypes.c_int64: "int64_t",
+    ctypes.c_uint8: "uint8_t",
     ctypes.c_uint32: "uint32_t",
     ctypes.c_uint64: "uint64_t",
     ctypes.c_void_p: "Opaque *",
@@ -51,7 +53,7 @@ def signatures() -> dict[str, str]:
 def signature_of(function: Function) -> str:
     """The C++ type of a function, from what ctypes is told when it is bound."""
     raw = SimpleNamespace()
-    function.bind(raw, lambda name, status: AssertionError(name, status))
+    function.bind(raw, AssertionError)
     return _signature(raw.restype, raw.argtypes)
 
 

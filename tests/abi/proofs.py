@@ -29,7 +29,9 @@ def claims(headers: Headers, declared: dict[str, str]) -> list[Claim]:
     """That these functions, of which the headers have a type, are declared as they are there."""
     types = {name: headers.type_of(name) for name in declared}
     return [
-        Claim(name, f"alike<{theirs}, {declared[name]}>()") for name, theirs in types.items() if theirs
+        Claim(name, f"alike<{theirs}, {declared[name]}>()")
+        for name, theirs in types.items()
+        if theirs
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,23 +12,16 @@ from npucall.errors import AttributeValueError, InternalError
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.replies import Reply, ServerIdentity
-from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import arguments
 
-if TYPE_CHECKING:
-    from npucall.operators.spec import Operator
+from .scripted import listed, members, parsed
 
 ONES = np.ones((2, 3), np.float32)
+ANY_NUMBER = listed("aclnnAnyNumber", a="in aclTensor*", n="int64_t", flag="bool", x="double")
 
 
-def bound(operator: Operator[..., Any] | str, *args: Any, **kwargs: Any) -> arguments.Request:
+def bound(operator: Any, *args: Any, **kwargs: Any) -> arguments.Request:
     return arguments.bind(operator, "", args, kwargs, {}, keep_layout=False)
-
-
-def parsed(request: arguments.Request) -> dict[str, Any]:
-    """Arguments of the call as the message has them."""
-    call = pb.Call.FromString(request.call)
-    return {a.name: (a.WhichOneof("value"), a) for a in call.arguments}
 
 
 def test_positions_follow_the_order_of_the_c_function() -> None:
@@ -54,18 +47,33 @@ def test_a_default_is_left_to_the_server() -> None:
 
 def test_none_is_sent_as_absent() -> None:
     request = bound(kl_div_backward, None, ONES, ONES)
-    assert parsed(request)["grad_output"][0] == "absent"
+    assert members(request)["grad_output"] == "absent"
     assert "grad_output" not in request.storage
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [((1, "integer"), (True, "boolean")), ((0, "integer"), (False, "boolean"))]
-)
-def test_the_cache_does_not_take_true_for_1_in_either_order(
-    first: tuple[Any, str], second: tuple[Any, str]
-) -> None:
-    for value, member in (first, second, first):
-        assert parsed(bound("aclnnOnlyThere", flag=value))["flag"][0] == member
+@pytest.mark.parametrize("kind", ["int64_t", "bool"])
+def test_a_kind_decides_which_of_1_and_true_an_attribute_is(kind: str) -> None:
+    operator = listed("aclnnOnlyThere", flag=kind)
+    member, found = {"int64_t": ("integer", 1), "bool": ("boolean", True)}[kind]
+    request = bound(operator, flag=True)
+    assert members(request) == {"flag": member}
+    assert getattr(parsed(request)["flag"], member) is found
+
+
+@pytest.mark.parametrize("order", [("int64_t", "bool"), ("bool", "int64_t")])
+def test_the_cache_does_not_take_true_for_1_in_either_order(order: tuple[str, str]) -> None:
+    expected = {"int64_t": "integer", "bool": "boolean"}
+    for kind in (*order, order[0]):
+        request = bound(listed("aclnnOnlyThere", flag=kind), flag=True)
+        assert members(request)["flag"] == expected[kind]
+
+
+@pytest.mark.parametrize("order", [([1, 0], [True, False]), ([True, False], [1, 0])])
+def test_the_cache_does_not_take_truth_values_for_integers_in_a_list(order: Any) -> None:
+    kinds = {int: ("const aclIntArray*", "integers"), bool: ("const aclBoolArray*", "booleans")}
+    for value in (*order, order[0]):
+        kind, member = kinds[type(value[0])]
+        assert members(bound(listed("aclnnOnlyThere", x=kind), x=value)) == {"x": member}
 
 
 @pytest.mark.parametrize("value", [np.int8(2), np.uint64(2), np.array(2)])
@@ -88,7 +96,7 @@ def test_what_is_no_integer_of_64_bits_is_refused(value: Any) -> None:
 
 def test_a_number_beyond_64_bits_is_refused_for_an_operator_of_the_server_too() -> None:
     with pytest.raises(AttributeValueError, match="n: expected an integer of 64 bits"):
-        bound("aclnnOnlyThere", n=2**63)
+        bound(ANY_NUMBER, n=2**63, flag=True, x=0.0)
 
 
 @pytest.mark.parametrize("value", [np.True_, np.False_, True, False])
@@ -124,14 +132,32 @@ def test_what_a_python_call_would_refuse_is_a_type_error(
 
 
 def test_an_operator_that_only_the_server_knows_takes_arguments_by_name_alone() -> None:
-    with pytest.raises(TypeError, match="aclnnOnlyThere is not declared here, so its arguments go"):
-        bound("aclnnOnlyThere", ONES)
+    with pytest.raises(TypeError, match="aclnnAnyNumber: expected arguments by name, found 1 by"):
+        bound(ANY_NUMBER, ONES)
 
 
-def test_python_types_say_what_the_arguments_of_an_unknown_operator_are() -> None:
-    request = bound("aclnnOnlyThere", x=ONES, self=None, count=3, flag=True)
-    members = {name: member for name, (member, _) in parsed(request).items()}
-    assert members == {"x": "tensor", "self": "absent", "count": "integer", "flag": "boolean"}
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"n": 1, "flag": True}, "aclnnAnyNumber: missing a required argument: x"),
+        ({"n": 1}, "missing a required argument: flag, x"),
+        ({"n": 1, "flag": True, "x": 1.0, "m": 2}, "got an unexpected keyword argument 'm'; it"),
+        ({"n": 1, "flag": True, "x": 1.0, "a": 1.5}, "a: expected an array, found float"),
+        ({"n": 1, "flag": True, "x": 1.0, "a": [[1.0]]}, "a: expected an array, found list"),
+    ],
+)
+def test_what_does_not_fit_the_listing_is_a_type_error(
+    kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        bound(ANY_NUMBER, **kwargs)
+
+
+def test_the_listing_says_what_the_arguments_of_an_operator_of_the_server_are() -> None:
+    request = bound(ANY_NUMBER, a=ONES, n=3, flag=True, x=2)
+    expected = {"a": "tensor", "n": "integer", "flag": "boolean", "x": "number"}
+    assert members(request) == expected
+    assert members(bound(ANY_NUMBER, a=None, n=3, flag=True, x=2)) == {**expected, "a": "absent"}
 
 
 def test_calls_of_one_form_have_the_same_bytes_whatever_their_numbers_are() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8
 from npucall.errors import AttributeValueError
-from npucall.operators.attributes import attribute_value
+from npucall.operators.attributes import attribute_value, check_range
 from npucall.operators.spec import Attribute, Kind, Scalar
 
 
@@ -134,25 +133,111 @@ def test_what_is_no_sequence_of_integers_is_refused(given: Any) -> None:
         converted(Kind.INT_ARRAY, given)
 
 
+ENDS = {
+    Kind.INT64: (-(2**63), 2**63 - 1),
+    Kind.INT32: (-(2**31), 2**31 - 1),
+    Kind.INT: (-(2**31), 2**31 - 1),
+    Kind.INT8: (-128, 127),
+    Kind.UINT64: (0, 2**63 - 1),
+}
+EXPECTED = {
+    Kind.INT64: "an integer of 64 bits",
+    Kind.INT32: "an integer of 32 bits",
+    Kind.INT: "an integer of 32 bits",
+    Kind.INT8: "an integer of 8 bits",
+    Kind.UINT64: r"an integer of 0 or more and less than 2\^63",
+}
+integers = pytest.mark.parametrize("kind", ENDS)
+
+
+@integers
+def test_the_ends_of_an_integer_type_are_taken(kind: Kind) -> None:
+    for end in ENDS[kind]:
+        check_range("a", kind, end)
+        assert converted(kind, end) == end
+
+
+@integers
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_number_beyond_the_ends_of_its_type_is_refused(kind: Kind, side: int) -> None:
+    beyond = ENDS[kind][side] + (-1, 1)[side]
+    for ask in (converted, lambda kind, number: check_range("a", kind, number)):
+        with pytest.raises(AttributeValueError, match=f"a: expected {EXPECTED[kind]}") as caught:
+            ask(kind, beyond)
+        assert (caught.value.parameter, caught.value.aclnn_status) == ("a", None)
+
+
+@integers
+@pytest.mark.parametrize("given", [np.True_, 1.0, "1", None, [1]])
+def test_what_is_no_integer_is_refused_for_every_integer_type(kind: Kind, given: Any) -> None:
+    with pytest.raises(AttributeValueError, match=f"a: expected {EXPECTED[kind]}"):
+        converted(kind, given)
+
+
+@pytest.mark.parametrize("kind", [Kind.BOOL, Kind.DOUBLE, Kind.STRING, Kind.INT_ARRAY])
+def test_a_kind_that_is_no_integer_has_no_range(kind: Kind) -> None:
+    check_range("a", kind, 2**70)
+
+
 @pytest.mark.parametrize(
-    ("given", "value"),
+    ("given", "dtype"),
     [
-        (3, 3),
-        (True, True),
-        (0.5, 0.5),
-        (2.0, 2.0),
-        ("none", "none"),
-        ([1, 2], (1, 2)),
-        ((), ()),
-        (Scalar(FLOAT, 1.0), Scalar(FLOAT, 1.0)),
+        (np.float16, FLOAT16),
+        ("float32", FLOAT),
+        (np.dtype(np.int8), INT8),
+        (ml_dtypes.bfloat16, BF16),
+        (bool, BOOL),
+        (COMPLEX64, COMPLEX64),
     ],
 )
-def test_of_an_unknown_attribute_the_python_type_decides(given: Any, value: Any) -> None:
-    found = attribute_value("a", None, given)
-    assert (found, type(found)) == (value, type(value))
+def test_an_element_type_is_whatever_numpy_takes_for_one(given: Any, dtype: Any) -> None:
+    assert converted(Kind.DTYPE, given) is dtype
 
 
-@pytest.mark.parametrize("given", [[1.5], ["x"], 2**63, "a\0b", 1j, None, [math.nan]])
-def test_what_an_unknown_attribute_cannot_be_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected"):
-        attribute_value("a", None, given)
+@pytest.mark.parametrize("given", [None, 1, "FLOAT16", ">f4", "U4", np.void, [("x", "f4")]])
+def test_what_is_no_element_type_that_travels_is_refused(given: Any) -> None:
+    with pytest.raises(AttributeValueError, match="a: expected an element type"):
+        converted(Kind.DTYPE, given)
+
+
+@pytest.mark.parametrize("given", [[1, 0.5], (1, 0.5), np.array([1, 0.5]), [np.float16(1), 0.5]])
+def test_a_sequence_of_numbers_is_an_aclfloatarray(given: Any) -> None:
+    found = converted(Kind.FLOAT_ARRAY, given)
+    assert (found, {*map(type, found)}) == ((1.0, 0.5), {float})
+
+
+@pytest.mark.parametrize("given", [1.0, ["1"], [True], [1j], [1.0, None], "12", None])
+def test_what_is_no_sequence_of_numbers_is_refused(given: Any) -> None:
+    with pytest.raises(AttributeValueError, match="a: expected a sequence of numbers"):
+        converted(Kind.FLOAT_ARRAY, given)
+
+
+@pytest.mark.parametrize("given", [[True, False], (True, np.False_), np.array([True, False])])
+def test_a_sequence_of_truth_values_is_an_aclboolarray(given: Any) -> None:
+    found = converted(Kind.BOOL_ARRAY, given)
+    assert (found, {*map(type, found)}) == ((True, False), {bool})
+
+
+@pytest.mark.parametrize("given", [True, [1], [True, 0.0], [None], "yes", None])
+def test_what_is_no_sequence_of_truth_values_is_refused(given: Any) -> None:
+    with pytest.raises(AttributeValueError, match="a: expected a sequence of True and False"):
+        converted(Kind.BOOL_ARRAY, given)
+
+
+def test_each_number_of_an_aclscalarlist_has_a_dtype_of_its_own() -> None:
+    found = converted(Kind.SCALAR_LIST, [1, 0.5, True, np.float16(2), Scalar(INT8, -1)])
+    assert [(scalar.dtype, scalar.value) for scalar in found] == [
+        (INT64, 1), (DOUBLE, 0.5), (BOOL, True), (FLOAT16, 2.0), (INT8, -1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [1, [1j], ["1"], [None], [2**63], [Scalar(INT8, 128)], None])
+def test_what_is_no_sequence_of_numbers_with_dtypes_is_refused(given: Any) -> None:
+    with pytest.raises(AttributeValueError, match="a: expected a sequence of numbers"):
+        converted(Kind.SCALAR_LIST, given)
+
+
+@pytest.mark.parametrize("kind", [Kind.FLOAT_ARRAY, Kind.BOOL_ARRAY, Kind.SCALAR_LIST])
+@pytest.mark.parametrize("given", [[], (), np.array([])])
+def test_every_array_may_be_empty(kind: Kind, given: Any) -> None:
+    assert converted(kind, given) == ()

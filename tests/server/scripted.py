@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from npucall.calls import PreparedCalls, encode
 from npucall.dtypes import FLOAT
-from npucall.operators import CATALOGUE
+from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
+from npucall_server.devices.base import Ran
 from npucall_server.executor import Executor, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from npucall.evaluate import Turn
+    from npucall.errors import NpucallError
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
+    from npucall_server.devices.base import Phases, Turn
 
 PATIENCE = 20.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""
@@ -36,22 +38,44 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class ScriptedDevice:
-    """Runs a function of the test as every call."""
+    """Runs a function of the test as every call; ``lose`` is what a device that breaks calls."""
 
     name = "scripted"
     soc = DEFAULT_SOC
     product = product_of(DEFAULT_SOC)
+    catalogue = CATALOGUE
+    default_variant = DEFAULT_VARIANT
+    result = b"result"
 
-    def __init__(self, run: Callable[[Turn], None] = lambda _: None, lanes: int = 1) -> None:
+    def __init__(
+        self,
+        run: Callable[[Turn], None] = lambda _: None,
+        lanes: int = 1,
+        phases: Phases | None = None,
+    ) -> None:
         self._run = run
+        self._phases = phases
         self.lanes = lanes
 
-    def plan(self, call: Prepared) -> int:
+    def plan(self, call: Prepared, turn: Turn) -> int:
+        self._run(turn)
         return 512
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> list[Buffer]:
+    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
         self._run(turn)
-        return [b"result"]
+        return Ran([self.result], self._phases)
+
+    def unavailable_because(self, operator: object) -> str:
+        return ""
+
+    def facts(self) -> None:
+        return None
+
+    def watch(self, lost: Callable[[NpucallError], None]) -> None:
+        self.lose = lost
+
+    def close(self) -> None:
+        pass
 
 
 class ScriptedCaller:

@@ -23,7 +23,7 @@ from .scripted import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.evaluate import Turn
+    from npucall_server.devices.base import Turn
     from npucall_server.executor import Executor, Result
 
 
@@ -123,11 +123,11 @@ def test_a_call_over_the_memory_limit_is_refused_for_good() -> None:
 def test_plan_refuses_the_size_that_run_would_refuse() -> None:
     subject = executor(ScriptedDevice(), memory_limit=1599)
     with pytest.raises(TooLargeError):
-        subject.plan(prepared(100))
+        subject.plan(prepared(100), ScriptedCaller())
 
 
 def test_plan_tells_what_the_device_needs() -> None:
-    assert executor(ScriptedDevice()).plan(prepared()) == 512
+    assert executor(ScriptedDevice()).plan(prepared(), ScriptedCaller()) == 512
 
 
 def test_a_draining_executor_refuses_new_calls_and_finishes_the_others(
@@ -163,4 +163,4 @@ def test_waiting_and_running_are_told_apart(houses: list[House]) -> None:
     house.let_go.set()
     results = [first.result(PATIENCE), second.result(PATIENCE)]
     assert sorted(result.queue_ns > 0 for result in results) == [False, True]
-    assert all(result.run_ns > 0 for result in results)
+    assert all(result.phases.run_ns > 0 for result in results)

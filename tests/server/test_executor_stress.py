@@ -16,7 +16,7 @@ from .scripted import PATIENCE, ScriptedCaller, ScriptedDevice, executor, is_at_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.evaluate import Turn
+    from npucall_server.devices.base import Turn
 
 CALL = prepared()
 

@@ -28,7 +28,7 @@ from .scripted import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.evaluate import Turn
+    from npucall_server.devices.base import Turn
     from npucall_server.executor import Executor
 
 CALL = prepared()

@@ -42,13 +42,31 @@ def test_a_line_is_json_whatever_stands_in_it(request_id: str, operator: str, er
 def test_the_line_of_a_call_has_every_field_of_the_record() -> None:
     stream = io.StringIO()
     record = Record(
-        "Execute", "id", "peer", "op", "variant", 1, 2, 3, 4, 5, 6, 7, 8, "QUEUE_FULL", "full", "at"
-    )
+        "Execute", "id", "peer", "op", "variant", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+        "QUEUE_FULL", "full", "EZ1001: full", "at",
+    )  # fmt: skip
     Log(stream=stream).call(record)
     (line,) = lines(stream)
     del line["time"]
     assert line.pop("event") == "call"
     assert line == {name: getattr(record, name) for name in record.__slots__}
+
+
+def test_a_call_on_no_hardware_has_no_phases_of_hardware_in_its_line() -> None:
+    stream = io.StringIO()
+    Log(stream=stream).call(Record("Execute", "id", "peer", run_ns=7))
+    (line,) = lines(stream)
+    assert line["run_ns"] == 7
+    assert not line.keys() & {"copy_in_ns", "plan_ns", "copy_out_ns"}
+
+
+@given(HOSTILE)
+def test_the_drivers_words_are_json_whatever_stands_in_them(words: str) -> None:
+    stream = io.StringIO()
+    record = Record("Execute", "id", "peer", reason="ARGUMENT_INVALID", driver_message=words)
+    Log(stream=stream).call(record)
+    (line,) = lines(stream)
+    assert line.get("driver_message", "") == words
 
 
 @pytest.mark.parametrize(

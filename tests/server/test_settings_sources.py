@@ -95,6 +95,14 @@ OTHERS: dict[str, Any] = {
     "drain_timeout": 0.0,
     "log_calls": "errors",
     "slow_call": 1e9,
+    "lanes": 5,
+    "device_timeout": 0.25,
+    "staging_limit": 0,
+    "kept_device_memory": 4096,
+    "kept_calls": 3,
+    "phase_one_cache": 11,
+    "deterministic": True,
+    "busy_wait": True,
     "reflection": False,
 }
 

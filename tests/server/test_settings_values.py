@@ -43,6 +43,16 @@ def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
         ("--drain-timeout=-1", "drain_timeout: "),
         ("--slow-call=nan", "slow_call: "),
         ("--slow-call=inf", "slow_call: "),
+        ("--lanes=0", "lanes: "),
+        ("--lanes=9", "lanes: "),
+        ("--device-timeout=0", "device_timeout: "),
+        ("--device-timeout=inf", "device_timeout: "),
+        ("--device-timeout=2000001", "device_timeout: "),  # CANN counts ms in 32 bits
+        ("--staging-limit=-1", "staging_limit: "),
+        ("--kept-device-memory=-1", "kept_device_memory: "),
+        ("--kept-calls=0", "kept_calls: "),
+        ("--phase-one-cache=0", "phase_one_cache: "),  # CANN takes 1 to 10,000,000
+        ("--phase-one-cache=10000001", "phase_one_cache: "),
         ("--device=gpu", "device: "),
         ("--device=cann:", "device: "),
         ("--soc=Ascend1", "soc: expected the name of an Ascend SoC"),

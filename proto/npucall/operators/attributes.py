@@ -81,6 +81,8 @@ def _within(numbers: range) -> Callable[[Any], int | None]:
 
 
 def _dtype(given: Any) -> DType | None:
+    if given is None:  # which is float64 to NumPy
+        return None
     return given if isinstance(given, DType) else BY_NUMPY.get(np.dtype(given))
 
 

@@ -33,9 +33,11 @@ class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     ROLE_OUTPUT: _Role.ValueType  # 2
     """A tensor that is written."""
     ROLE_ATTRIBUTE: _Role.ValueType  # 3
-    """A number or a switch."""
+    """What is no tensor: a number, a switch, a text, an element type, or an array of numbers."""
     ROLE_INPUT_OUTPUT: _Role.ValueType  # 4
-    """A tensor that is read and written in place: in a call it is an output whose storage is sent."""
+    """A tensor that is read and written in place: in a call it is an output whose storage is sent,
+    and whose storage comes back.
+    """
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a parameter is for."""
@@ -47,9 +49,11 @@ ROLE_INPUT: Role.ValueType  # 1
 ROLE_OUTPUT: Role.ValueType  # 2
 """A tensor that is written."""
 ROLE_ATTRIBUTE: Role.ValueType  # 3
-"""A number or a switch."""
+"""What is no tensor: a number, a switch, a text, an element type, or an array of numbers."""
 ROLE_INPUT_OUTPUT: Role.ValueType  # 4
-"""A tensor that is read and written in place: in a call it is an output whose storage is sent."""
+"""A tensor that is read and written in place: in a call it is an output whose storage is sent,
+and whose storage comes back.
+"""
 global___Role = Role
 
 class _DeviceHealth:
@@ -84,6 +88,7 @@ class ExecuteRequest(google.protobuf.message.Message):
 
     CALL_FIELD_NUMBER: builtins.int
     STORAGE_FIELD_NUMBER: builtins.int
+    OUTPUT_PLACES_FIELD_NUMBER: builtins.int
     @property
     def call(self) -> global___Call:
         """What is asked."""
@@ -95,16 +100,50 @@ class ExecuteRequest(google.protobuf.message.Message):
         fields, unknown ones counted, gives MESSAGE_MALFORMED.
         """
 
+    @property
+    def output_places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OutputPlace]:
+        """Outputs that are written to shared memory instead of the response; each output once, else
+        MESSAGE_MALFORMED. The response then names the same region.
+        """
+
     def __init__(
         self,
         *,
         call: global___Call | None = ...,
         storage: collections.abc.Iterable[npucall.v1.tensor_pb2.Storage] | None = ...,
+        output_places: collections.abc.Iterable[global___OutputPlace] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["call", b"call"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["call", b"call", "storage", b"storage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call", b"call", "output_places", b"output_places", "storage", b"storage"]) -> None: ...
 
 global___ExecuteRequest = ExecuteRequest
+
+@typing.final
+class OutputPlace(google.protobuf.message.Message):
+    """Where an output is written."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    REGION_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the output."""
+    @property
+    def region(self) -> npucall.v1.tensor_pb2.Region:
+        """As long as the output's storage, else INVALID_ARGUMENT, reason TENSOR_LAYOUT. It must not
+        overlap any other storage of the call, else the same.
+        """
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        region: npucall.v1.tensor_pb2.Region | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["region", b"region"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "region", b"region"]) -> None: ...
+
+global___OutputPlace = OutputPlace
 
 @typing.final
 class ExecuteResponse(google.protobuf.message.Message):
@@ -140,6 +179,179 @@ class ExecuteResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["reply", b"reply", "storage", b"storage", "timings", b"timings"]) -> None: ...
 
 global___ExecuteResponse = ExecuteResponse
+
+@typing.final
+class ExecuteStreamRequest(google.protobuf.message.Message):
+    """A frame from the caller of ExecuteStream."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: builtins.int
+    BEGIN_FIELD_NUMBER: builtins.int
+    CHUNK_FIELD_NUMBER: builtins.int
+    END_FIELD_NUMBER: builtins.int
+    CANCEL_FIELD_NUMBER: builtins.int
+    call_id: builtins.int
+    """Names the call on this stream. Each id is used for one call."""
+    @property
+    def begin(self) -> global___Begin:
+        """Opens a call."""
+
+    @property
+    def chunk(self) -> global___Chunk:
+        """A part of a storage."""
+
+    @property
+    def end(self) -> global___End:
+        """All chunks have been sent."""
+
+    @property
+    def cancel(self) -> global___Cancel:
+        """The answer is not wanted any more."""
+
+    def __init__(
+        self,
+        *,
+        call_id: builtins.int = ...,
+        begin: global___Begin | None = ...,
+        chunk: global___Chunk | None = ...,
+        end: global___End | None = ...,
+        cancel: global___Cancel | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["begin", b"begin", "cancel", b"cancel", "chunk", b"chunk", "end", b"end", "frame", b"frame"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["begin", b"begin", "call_id", b"call_id", "cancel", b"cancel", "chunk", b"chunk", "end", b"end", "frame", b"frame"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["begin", "chunk", "end", "cancel"] | None: ...
+
+global___ExecuteStreamRequest = ExecuteStreamRequest
+
+@typing.final
+class ExecuteStreamResponse(google.protobuf.message.Message):
+    """A frame from the server of ExecuteStream."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: builtins.int
+    REPLY_FIELD_NUMBER: builtins.int
+    CHUNK_FIELD_NUMBER: builtins.int
+    END_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    call_id: builtins.int
+    """The call that it answers."""
+    error: builtins.bytes
+    """The call failed: a serialised `google.rpc.Status`, as in `grpc-status-details-bin`."""
+    @property
+    def reply(self) -> global___ExecuteResponse:
+        """The answer; its storages stand in it, or follow in chunks if it has none."""
+
+    @property
+    def chunk(self) -> global___Chunk:
+        """A part of an output's storage."""
+
+    @property
+    def end(self) -> global___End:
+        """All chunks have been sent."""
+
+    def __init__(
+        self,
+        *,
+        call_id: builtins.int = ...,
+        reply: global___ExecuteResponse | None = ...,
+        chunk: global___Chunk | None = ...,
+        end: global___End | None = ...,
+        error: builtins.bytes = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "reply", b"reply"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["call_id", b"call_id", "chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "reply", b"reply"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["reply", "chunk", "end", "error"] | None: ...
+
+global___ExecuteStreamResponse = ExecuteStreamResponse
+
+@typing.final
+class Begin(google.protobuf.message.Message):
+    """Opens a call of a stream."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: builtins.int
+    CHUNKED_FIELD_NUMBER: builtins.int
+    TIMEOUT_NS_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    chunked: builtins.bool
+    """The storages follow in chunks."""
+    timeout_ns: builtins.int
+    """Nanoseconds that the call may take from here on; 0: as long as the stream."""
+    request_id: builtins.str
+    """The caller's own name for the call, as `npucall-request-id` in the metadata of other methods."""
+    @property
+    def request(self) -> global___ExecuteRequest:
+        """What is asked, and its storages unless they follow in chunks."""
+
+    def __init__(
+        self,
+        *,
+        request: global___ExecuteRequest | None = ...,
+        chunked: builtins.bool = ...,
+        timeout_ns: builtins.int = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["request", b"request"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["chunked", b"chunked", "request", b"request", "request_id", b"request_id", "timeout_ns", b"timeout_ns"]) -> None: ...
+
+global___Begin = Begin
+
+@typing.final
+class Chunk(google.protobuf.message.Message):
+    """A part of a storage."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STORAGE_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    PADDING_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    storage: builtins.int
+    """Which storage: its place among those of the call, from 0."""
+    offset: builtins.int
+    """Where the part begins, in bytes. The parts of a storage come in order, without gaps."""
+    padding: builtins.bytes
+    """Ignored, as in `Storage`."""
+    data: builtins.bytes
+    """The bytes; 1 to 4 MiB are a good length, more than 16 MiB give MESSAGE_MALFORMED."""
+    def __init__(
+        self,
+        *,
+        storage: builtins.int = ...,
+        offset: builtins.int = ...,
+        padding: builtins.bytes = ...,
+        data: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "offset", b"offset", "padding", b"padding", "storage", b"storage"]) -> None: ...
+
+global___Chunk = Chunk
+
+@typing.final
+class End(google.protobuf.message.Message):
+    """The end of a call's chunks."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___End = End
+
+@typing.final
+class Cancel(google.protobuf.message.Message):
+    """The end of a caller's interest."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___Cancel = Cancel
 
 @typing.final
 class PlanRequest(google.protobuf.message.Message):
@@ -232,11 +444,12 @@ global___Call = Call
 class Argument(google.protobuf.message.Message):
     """One argument of a call, or one output of a reply.
 
-    An argument has three states. Not mentioned at all: an input counts as absent, an output is
-    derived by the operator, an attribute has the default that GetOperator shows. Mentioned as
-    `absent`: a null pointer for the C call; where the operator needs the argument that is aclnn
-    status 161001, and for an attribute without a pointer type it is ATTRIBUTE_INVALID. Given: it is
-    validated; a given output is never resized.
+    An argument has three states. Not mentioned at all: an input counts as absent; an output is
+    derived by the operator, which one without reference cannot do, so that this is ARGUMENT_MISSING;
+    an attribute has the default that GetOperator shows, and without one it counts as absent.
+    Mentioned as `absent`: a null pointer for the C call; where the operator needs the argument that
+    is aclnn status 161001, and for an attribute without a pointer type it is ATTRIBUTE_INVALID.
+    Given: it is validated; a given output is never resized.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -258,16 +471,23 @@ class Argument(google.protobuf.message.Message):
     SCALARS_FIELD_NUMBER: builtins.int
     ROLE_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """Name of the parameter, as `ParameterInfo.name` has it, for example "grad_output"."""
+    """Name of the parameter, as `ParameterInfo.name` has it, for example "grad_output". Where one
+    tensor of a list is meant, in a reply or an error, its index follows: "tensors[0]".
+    """
     stored: builtins.bool
-    """A storage of this tensor follows the call. Required for an input that is given, unless its
-    values are not read (`ParameterInfo.read` is false); not allowed without a tensor. For an
-    output: the caller sends the storage, the device writes through the view, and the whole
-    storage comes back, its gaps untouched. An output that is not stored comes back as the dense,
-    row-major elements of its view, whatever strides its spec has.
+    """A storage of this tensor follows the call; of a list, one for each of its tensors, in their
+    order. Required for a given tensor whose values are read, else INVALID_ARGUMENT, reason
+    TENSOR_LAYOUT: an input, unless `ParameterInfo.read` is false, or an output of
+    ROLE_INPUT_OUTPUT. Not allowed without tensors: MESSAGE_MALFORMED. For an output: the caller
+    sends the storage, the device writes through the view, and the whole storage comes back, its
+    gaps untouched. An output that is not stored comes back as the dense, row-major elements of its
+    view, whatever strides its spec has.
     """
     integer: builtins.int
-    """A number for an integer attribute, within the range of its C type, else ATTRIBUTE_INVALID."""
+    """A number for an attribute of C type int64_t, int32_t, int (32 bits), int8_t or uint64_t,
+    within the range of that type, else ATTRIBUTE_INVALID. Of uint64_t only what is less than
+    2^63 travels.
+    """
     boolean: builtins.bool
     """A truth value for a boolean attribute."""
     number: builtins.float
@@ -275,12 +495,15 @@ class Argument(google.protobuf.message.Message):
     text: builtins.str
     """A text for an attribute of C type char*, without a zero byte."""
     dtype: npucall.v1.tensor_pb2.DataType.ValueType
-    """An element type for an attribute of C type aclDataType."""
+    """An element type for an attribute of C type aclDataType; one that `DataType` does not list
+    gives INVALID_ARGUMENT, reason DTYPE_UNSUPPORTED.
+    """
     role: global___Role.ValueType
-    """What the tensor is for, where the caller knows better than the listing: only for an operator
-    without reference (`OperatorInfo.reference` is false), whose roles are guessed from a C header,
-    and only ROLE_INPUT or ROLE_OUTPUT, else INVALID_ARGUMENT, reason MESSAGE_MALFORMED. An output
-    that is sent with its storage is read and written. Unspecified: as listed.
+    """What the tensor, or every tensor of the list, is for, where the caller knows better than the
+    listing: only for an operator without reference (`OperatorInfo.reference` is false), whose
+    roles are guessed from a C header, and only ROLE_INPUT or ROLE_OUTPUT, else INVALID_ARGUMENT,
+    reason MESSAGE_MALFORMED. A tensor that is read and written is a ROLE_OUTPUT that is stored;
+    one that is not stored is only written, and holds zeros until then. Unspecified: as listed.
     """
     @property
     def absent(self) -> global___Absent:
@@ -296,15 +519,13 @@ class Argument(google.protobuf.message.Message):
 
     @property
     def integers(self) -> global___IntArray:
-        """Integers for an attribute of C type aclIntArray*. None at all may stand for any other list or
-        array without members.
+        """Integers for an attribute of C type aclIntArray*. An empty one may also stand for any other
+        list or array without members.
         """
 
     @property
     def tensors(self) -> global___TensorList:
-        """Tensors for a parameter of C type aclTensorList*. With `stored` a storage follows for each of
-        them, in their order.
-        """
+        """Tensors for a parameter of C type aclTensorList*, all of them stored, or none."""
 
     @property
     def numbers(self) -> global___FloatArray:
@@ -497,7 +718,10 @@ class Reply(google.protobuf.message.Message):
     """The type that the operator computes and rounds in. Unspecified where the device does not tell."""
     @property
     def outputs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Argument]:
-        """The outputs in the order of the operator's parameters, with their final specs."""
+        """The outputs in the order of the operator's parameters, each a `tensor` with its final spec. The
+        tensors of a list come one by one, named `x[0]`, `x[1]` and so on for the parameter `x`. An
+        output that was `absent` in the call is not among them, nor is a list without tensors.
+        """
 
     @property
     def warnings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Warning]:
@@ -719,29 +943,34 @@ class OperatorInfo(google.protobuf.message.Message):
     description: builtins.str
     """Formula and peculiarities, as text."""
     source: builtins.str
-    """What the declaration was written from."""
+    """What the declaration was written from; where `reference` is false, the name of the header."""
     available: builtins.bool
-    """Whether this server can run the operator."""
+    """Whether this server can run the operator. If not, running it gives FAILED_PRECONDITION, reason
+    OPERATOR_UNAVAILABLE or VARIANT_UNAVAILABLE.
+    """
     prototype: builtins.str
     """Declaration of the C function of phase one."""
     reference: builtins.bool
-    """The contract declares its rules and formula, so that results are checked against a reference.
-    False: found in an installed header, unvalidated; the device alone checks the call, every
-    output must be given, and roles of tensors are guessed from the header.
+    """The contract declares its rules and formula, so that its results can be checked against a
+    reference. False: found in an installed header, unvalidated. Then the device alone checks the
+    call; every output must be mentioned, as `absent` or with the shape and dtype that the operator
+    will give it; and which tensors are outputs is guessed from the header (see `Argument.role`).
     """
     unavailable_because: builtins.str
-    """Why the operator is not available here; empty if it is."""
+    """Why the operator is not available here, as one sentence for a person; empty if it is."""
     @property
     def parameters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ParameterInfo]:
         """Parameters in the order of the C function, without workspace size and executor."""
 
     @property
     def products(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ProductInfo]:
-        """Products that the operator runs on, with the types that they take."""
+        """Products that the operator runs on, with the types that they take; none where `reference` is
+        false, since headers do not tell.
+        """
 
     @property
     def rules(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RuleInfo]:
-        """The checks, in the order in which they are made."""
+        """The checks, in the order in which they are made; none where `reference` is false."""
 
     def __init__(
         self,
@@ -784,7 +1013,9 @@ class ParameterInfo(google.protobuf.message.Message):
     role: global___Role.ValueType
     """What it is for."""
     c_type: builtins.str
-    """Type in C, for example "const aclTensor*" or "int64_t"."""
+    """Type in C, for example "const aclTensor*" or "int64_t". It says which member of
+    `Argument.value` holds the parameter.
+    """
     description: builtins.str
     """Meaning, for a person."""
     read: builtins.bool
@@ -798,7 +1029,9 @@ class ParameterInfo(google.protobuf.message.Message):
     text: builtins.str
     """Default of an attribute of C type char*."""
     optional: builtins.bool
-    """It may be absent."""
+    """Of an input or attribute: it may be absent. Where `OperatorInfo.reference` is false it is true
+    for every pointer, and the device's first phase may refuse null all the same.
+    """
     def __init__(
         self,
         *,
@@ -902,6 +1135,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     BYTES_IN_FLIGHT_FIELD_NUMBER: builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: builtins.int
     DEVICE_FIELD_NUMBER: builtins.int
+    SHARED_MEMORY_SOCKET_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -916,6 +1150,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     """Bytes of requests and responses that wait or run now."""
     uptime_seconds: builtins.float
     """Seconds since the server started."""
+    shared_memory_socket: builtins.str
+    """Path of the Unix socket at which callers on the same host get shared memory; empty where the
+    server offers none. What is spoken there is described in docs/data-path.md.
+    """
     @property
     def server(self) -> global___ServerIdentity:
         """This process."""
@@ -940,9 +1178,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         bytes_in_flight: builtins.int = ...,
         uptime_seconds: builtins.float = ...,
         device: global___DeviceInfo | None = ...,
+        shared_memory_socket: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["device", b"device", "limits", b"limits", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 
@@ -966,9 +1205,9 @@ class DeviceInfo(google.protobuf.message.Message):
     runtime_version: builtins.str
     """Version of the runtime's own interface, for example "1.13.0"."""
     memory_total_bytes: builtins.int
-    """Device memory in bytes."""
+    """Device memory in bytes; 0: unknown."""
     memory_free_bytes: builtins.int
-    """Of it, what nobody uses now."""
+    """Of it, what nobody uses now; nothing is known of it where the total is 0."""
     health: global___DeviceHealth.ValueType
     """Whether the device calls itself healthy."""
     @property
@@ -993,7 +1232,7 @@ global___DeviceInfo = DeviceInfo
 
 @typing.final
 class DeviceUtilization(google.protobuf.message.Message):
-    """How busy the units of a device are, in percent; not set where it does not tell."""
+    """How busy the units of a device are, in percent from 0 to 100; not set where it does not tell."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1035,6 +1274,7 @@ class Limits(google.protobuf.message.Message):
     QUEUE_LENGTH_FIELD_NUMBER: builtins.int
     CALL_TIMEOUT_SECONDS_FIELD_NUMBER: builtins.int
     MAX_RANK_FIELD_NUMBER: builtins.int
+    STREAM_WINDOW_FIELD_NUMBER: builtins.int
     max_message_bytes: builtins.int
     """Largest message that it receives, in bytes."""
     memory_limit: builtins.int
@@ -1047,6 +1287,8 @@ class Limits(google.protobuf.message.Message):
     """Seconds after which the server ends a call."""
     max_rank: builtins.int
     """Most dimensions that a tensor may travel with."""
+    stream_window: builtins.int
+    """Calls of one stream that may be without a complete answer at a time."""
     def __init__(
         self,
         *,
@@ -1055,7 +1297,8 @@ class Limits(google.protobuf.message.Message):
         queue_length: builtins.int = ...,
         call_timeout_seconds: builtins.float = ...,
         max_rank: builtins.int = ...,
+        stream_window: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "queue_length", b"queue_length"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "queue_length", b"queue_length", "stream_window", b"stream_window"]) -> None: ...
 
 global___Limits = Limits

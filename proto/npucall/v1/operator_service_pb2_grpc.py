@@ -14,13 +14,16 @@ class OperatorServiceStub(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), and `driver_message` (at most 2 KiB).
+    changes it), `function` and `device_status` (the C function that failed, and what it or the
+    runtime behind it answered), and `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
     Order of checks: first that the operator and the variant exist here, then structure and layout
     of the message (errors without an aclnn status), then the operator's own rules in the order in
-    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer.
+    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer. An
+    operator without reference (`OperatorInfo.reference` is false) has no rules here: behind
+    structure and layout the device's own first phase decides.
 
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
@@ -38,6 +41,11 @@ class OperatorServiceStub(object):
                 '/npucall.v1.OperatorService/Execute',
                 request_serializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteRequest.SerializeToString,
                 response_deserializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteResponse.FromString,
+                )
+        self.ExecuteStream = channel.stream_stream(
+                '/npucall.v1.OperatorService/ExecuteStream',
+                request_serializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteStreamRequest.SerializeToString,
+                response_deserializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteStreamResponse.FromString,
                 )
         self.Plan = channel.unary_unary(
                 '/npucall.v1.OperatorService/Plan',
@@ -70,13 +78,16 @@ class OperatorServiceServicer(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), and `driver_message` (at most 2 KiB).
+    changes it), `function` and `device_status` (the C function that failed, and what it or the
+    runtime behind it answered), and `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
     Order of checks: first that the operator and the variant exist here, then structure and layout
     of the message (errors without an aclnn status), then the operator's own rules in the order in
-    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer.
+    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer. An
+    operator without reference (`OperatorInfo.reference` is false) has no rules here: behind
+    structure and layout the device's own first phase decides.
 
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
@@ -101,8 +112,11 @@ class OperatorServiceServicer(object):
         its spec says. Mend the client.
         * INVALID_ARGUMENT, ARGUMENT_UNKNOWN: the operator has no parameter of that name.
         * INVALID_ARGUMENT, ARGUMENT_MISSING, aclnn status 161001: a required argument is absent.
+        Without a status: an operator without reference has an output that is not mentioned.
         * INVALID_ARGUMENT, DTYPE_UNSUPPORTED, SHAPE_MISMATCH, FORMAT_UNSUPPORTED or ATTRIBUTE_INVALID,
         aclnn status 161002 or as the rule says: a rule of the operator is broken.
+        * INVALID_ARGUMENT, ARGUMENT_INVALID, the aclnn status that the device gives: its first phase
+        refuses the call. `driver_message` says why.
         * RESOURCE_EXHAUSTED, TOO_LARGE: the call is larger than a limit of this server will ever
         allow. Split it, or raise the setting that the message names.
         * RESOURCE_EXHAUSTED, QUEUE_FULL: the server is busy. Wait for RetryInfo's delay, then repeat.
@@ -112,6 +126,29 @@ class OperatorServiceServicer(object):
         * UNAVAILABLE, DRAINING or DEVICE_LOST: the server is going down. Repeat the call.
         * INTERNAL, DEVICE_ERROR: the device failed on this call. Do not repeat it unchanged.
         * INTERNAL, INTERNAL: a bug of the server; the log has the request id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExecuteStream(self, request_iterator, context):
+        """Runs calls on one stream: large ones in chunks, or many small ones, several in flight at a time.
+
+        The caller opens a call with a frame `begin` under an id of its choice. Storage either stands in
+        that frame, all of it, and the call is complete; or, with `chunked`, follows in frames `chunk`,
+        every byte of every storage once, until a frame `end`. The server may refuse a call as soon as
+        it has `begin`; whatever else comes for that id is passed over. The answer is one frame `reply`
+        whose outputs' bytes stand in it if together they have at most 1 MiB, and otherwise follow in
+        frames `chunk`, until a frame `end`; or one frame `error`. Answers come in the order in which
+        calls finish. `cancel` ends a call; its answer is then an error with reason CANCELLED, unless it
+        was on its way already.
+
+        A server takes in at most `Limits.stream_window` calls of a stream that have not been answered
+        in full, and reads no further until one has: who does not read the answers cannot send calls.
+        What a call can meet is an error of its own, with the meaning that Execute gives it. The stream
+        itself ends with INVALID_ARGUMENT, MESSAGE_MALFORMED, where a frame cannot be read, an id is
+        used twice, a chunk does not fit its storage or comes twice, or bytes are missing at `end`; and
+        with UNAVAILABLE where the server goes down. Then every call without an answer may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,6 +192,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteRequest.FromString,
                     response_serializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteResponse.SerializeToString,
             ),
+            'ExecuteStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.ExecuteStream,
+                    request_deserializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteStreamRequest.FromString,
+                    response_serializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteStreamResponse.SerializeToString,
+            ),
             'Plan': grpc.unary_unary_rpc_method_handler(
                     servicer.Plan,
                     request_deserializer=npucall_dot_v1_dot_operator__service__pb2.PlanRequest.FromString,
@@ -191,13 +233,16 @@ class OperatorService(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), and `driver_message` (at most 2 KiB).
+    changes it), `function` and `device_status` (the C function that failed, and what it or the
+    runtime behind it answered), and `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
     Order of checks: first that the operator and the variant exist here, then structure and layout
     of the message (errors without an aclnn status), then the operator's own rules in the order in
-    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer.
+    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer. An
+    operator without reference (`OperatorInfo.reference` is false) has no rules here: behind
+    structure and layout the device's own first phase decides.
 
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
@@ -219,6 +264,23 @@ class OperatorService(object):
         return grpc.experimental.unary_unary(request, target, '/npucall.v1.OperatorService/Execute',
             npucall_dot_v1_dot_operator__service__pb2.ExecuteRequest.SerializeToString,
             npucall_dot_v1_dot_operator__service__pb2.ExecuteResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ExecuteStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(request_iterator, target, '/npucall.v1.OperatorService/ExecuteStream',
+            npucall_dot_v1_dot_operator__service__pb2.ExecuteStreamRequest.SerializeToString,
+            npucall_dot_v1_dot_operator__service__pb2.ExecuteStreamResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.simulator.build import DEFAULT_ROOT, build
+from tests.simulator.control import Simulator
 
-from ..build import DEFAULT_ROOT, build
-from ..control import Simulator
 from .raw import Cann
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..tree import Tree
+    from tests.simulator.tree import Tree
 
 ASAN = os.environ.get("NPUCALL_SIM_ASAN") == "1"
 PROJECT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tree import Generation
+    from tests.simulator.tree import Generation
 
 FLOAT, FLOAT16, INT8, INT64, DOUBLE, BFLOAT16 = 0, 1, 2, 9, 11, 27
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
@@ -109,7 +109,7 @@ _OPERATORS: dict[str, tuple[Any, ...]] = {
     "aclnnCat": (c_void_p, c_int64, c_void_p),
     "aclnnGeluBackwardV2": (c_void_p, c_void_p, c_char_p, c_void_p),
     "aclnnBinaryCrossEntropyBackward": (c_void_p,) * 4 + (c_int64, c_void_p),
-    "aclnnVendorScale": (c_void_p, ctypes.c_double, c_void_p),
+    "aclnnLogit": (c_void_p, ctypes.c_double, c_void_p),
 }
 
 
@@ -124,13 +124,11 @@ class Plan(NamedTuple):
 class Cann:
     """The functions of one generation, as attributes; and what most tests need made."""
 
-    def __init__(self, generation: Generation, custom: str | None = None) -> None:
+    def __init__(self, generation: Generation) -> None:
         self._functions: dict[str, Callable[..., Any]] = {}
         libraries = ["libascendcl.so", "libnnopbase.so", "libopapi.so"]
         libraries += [path.name for path in generation.lib64.glob("libopapi_*.so")]
         self.libraries = [ctypes.CDLL(str(generation.lib64 / name)) for name in libraries]
-        if custom is not None:
-            self.libraries.append(ctypes.CDLL(custom))
         for name, parameters in {**_RUNTIME, **_BASE}.items():
             self._declare(name, parameters, c_int)
         for name, parameters in _CREATORS.items():

@@ -10,7 +10,8 @@ import pytest
 from .raw import ON_DEVICE, TO_DEVICE, TO_HOST, host
 
 if TYPE_CHECKING:
-    from ..control import Simulator
+    from tests.simulator.control import Simulator
+
     from .raw import Cann
 
 
@@ -105,10 +106,8 @@ def test_host_memory_changed_while_a_copy_reads_it_is_a_violation(
     cann.ok(cann.aclrtMemcpyAsync(cann.device(4), 4, source, 4, TO_DEVICE, stream))
     ctypes.memmove(source, b"efgh", 4)
     cann.ok(cann.aclrtSynchronizeStream(stream))
-    assert simulator.violations() == [
-        "aclrtSynchronizeStream: host memory was changed while an asynchronous copy could still "
-        "read it"
-    ]
+    (line,) = simulator.violations()
+    assert line.endswith("host memory was changed while an asynchronous copy could still read it")
 
 
 def test_an_asynchronous_copy_of_pageable_memory_is_over_when_it_returns(cann: Cann) -> None:

@@ -10,7 +10,8 @@ import pytest
 from .raw import EVENT_SYNC, EVENT_TIME_LINE
 
 if TYPE_CHECKING:
-    from ..control import Simulator
+    from tests.simulator.control import Simulator
+
     from .raw import Cann
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ..control import Simulator
+    from tests.simulator.control import Simulator
+
     from .raw import Cann
 
 

@@ -10,7 +10,8 @@ import pytest
 from .raw import DOUBLE, integers
 
 if TYPE_CHECKING:
-    from ..control import Simulator
+    from tests.simulator.control import Simulator
+
     from .raw import Cann
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    from ..control import Simulator
+    from tests.simulator.control import Simulator
+
     from .raw import Cann
 
 

@@ -14,7 +14,8 @@ from .test_process_start_and_end import in_thread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..control import Simulator
+    from tests.simulator.control import Simulator
+
     from .raw import Cann
 
 PLACEHOLDER = 512

@@ -13,7 +13,8 @@ from .raw import DOUBLE, FLOAT16, TO_DEVICE
 from .test_process_start_and_end import in_thread
 
 if TYPE_CHECKING:
-    from ..control import Simulator
+    from tests.simulator.control import Simulator
+
     from .raw import Cann, Plan
 
 
@@ -21,6 +22,12 @@ def planned_mul(cann: Cann) -> tuple[Plan, list[int]]:
     """A plan that needs a workspace, and its descriptors."""
     tensors = [cann.tensor(cann.device(32), [8]) for _ in range(3)]
     return cann.planned("aclnnMul", *tensors), tensors
+
+
+def planned_logit(cann: Cann) -> Plan:
+    """A plan of the single-kernel family."""
+    tensors = [cann.tensor(cann.device(32), [8]) for _ in range(2)]
+    return cann.planned("aclnnLogit", tensors[0], 0.1, tensors[1])
 
 
 def planned_relu(cann: Cann) -> tuple[int, list[int]]:
@@ -94,6 +101,25 @@ def test_no_workspace_where_one_is_needed_uses_up_the_executor(
     plan, _ = planned_mul(cann)
     assert cann.aclnnMul(None, plan.workspace, plan.executor, None) == 161001
     assert "aclOpExecutor" not in simulator.live_objects()
+
+
+def test_no_workspace_leaves_the_executor_of_a_single_kernel(
+    cann: Cann, simulator: Simulator
+) -> None:
+    plan = planned_logit(cann)
+    assert cann.aclnnLogit(None, plan.workspace, plan.executor, None) == 161001
+    cann.ok(cann.aclDestroyAclOpExecutor(plan.executor))
+    assert simulator.violations() == []
+
+
+def test_a_workspace_too_small_leaves_the_executor_of_a_single_kernel(
+    cann: Cann, simulator: Simulator
+) -> None:
+    plan = planned_logit(cann)
+    workspace = cann.device(plan.workspace)
+    assert cann.aclnnLogit(workspace, plan.workspace - 1, plan.executor, None) == 161002
+    cann.ok(cann.aclnnLogit(workspace, plan.workspace, plan.executor, None))
+    assert simulator.violations() == []
 
 
 def test_a_workspace_too_small_is_a_violation(cann: Cann, simulator: Simulator) -> None:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
+    from tests.simulator.control import Simulator
 
-    from ..control import Simulator
     from .raw import Cann
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ctypes
 from collections import OrderedDict
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from npucall.dtypes import DType
+from npucall.errors import NpucallError
 from npucall.operators.spec import Attribute, Kind
+from npucall_server.devices.cann.cleanup import Cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +46,8 @@ class Descriptors:
                     made = self._tensors(parameter, call, addresses)
                 self.arguments.append(made)
         except BaseException:
-            self.close()
+            with suppress(NpucallError):
+                self.close()
             raise
 
     def __enter__(self) -> Self:
@@ -56,7 +59,8 @@ class Descriptors:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        with suppress(NpucallError) if error else nullcontext():
+            self.close()
 
     def close(self) -> None:
         """Destroys all of them, also if destroying one fails; raises the first failure."""
@@ -172,7 +176,7 @@ class KeptDescriptors:
 
     def close(self) -> None:
         """Destroys all of them; raises the first failure when all have been tried."""
-        with ExitStack() as every:
+        with Cleanup() as every:
             while self._kept:
                 every.callback(self._kept.popitem()[1][1].close)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from queue import Empty, LifoQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.products import product_of
+from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.lane_thread import LaneThread
@@ -44,7 +45,7 @@ class CannDevice:
         self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
         self._libraries = libraries = open_libraries(paths)
         self._operators = OpApi(paths, libraries.failure)
-        with ExitStack() as opening:
+        with Cleanup() as opening:
             self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
             opening.callback(self._context.close)
             self.soc = self._context.soc
@@ -93,7 +94,7 @@ class CannDevice:
         """Closes the lanes, then the device."""
         self._open.close()
 
-    def _open_lane(self, opening: ExitStack, settings: ServerSettings) -> LaneThread:
+    def _open_lane(self, opening: Cleanup, settings: ServerSettings) -> LaneThread:
         limits = LaneLimits(
             settings.device_timeout, settings.staging_limit, settings.kept_device_memory,
             settings.kept_calls, settings.busy_wait,
@@ -125,7 +126,8 @@ class CannDevice:
                 idle.append(self._free.get_nowait())
         try:
             for each in (lane, *idle):
-                each.empty()
+                with suppress(NpucallError):  # the next try says what is wrong
+                    each.empty()
         finally:
             for each in idle:
                 self._free.put(each)

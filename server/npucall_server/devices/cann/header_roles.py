@@ -50,6 +50,7 @@ _EXCEPTIONS: Mapping[str, Mapping[str, Role]] = {
     "aclnnInplaceAtan2": {"other": _IN},
     "aclnnInplaceRReluWithNoise": {"noise": _IN_OUT},
     "aclnnModulateBackward": {"grad_input": _OUT, "grad_scale": _OUT, "grad_shift": _OUT},
+    "aclnnMultilabelMarginLoss": {"isTarget": _OUT},
     "aclnnNLLLoss2dBackward": {"totalWeight": _IN},
     "aclnnQuantizedBatchNorm": {"weight": _IN, "bias": _IN},
     "aclnnRReluWithNoise": {"noise": _IN_OUT},

@@ -16,13 +16,14 @@ from npucall.operators.spec import Input, Operator, Output, Parameter, parameter
 from npucall_server.devices.cann.header_grammar import Declared, Found, parse
 from npucall_server.devices.cann.header_roles import Role, roles_of
 
-__all__ = ["Excluded", "Found", "Headers", "parse", "read"]
+__all__ = ["Excluded", "Found", "Headers", "headers_in", "parse", "read"]
 
 _PHASE_ONE = "GetWorkspaceSize"
 _BEHIND_ALL = ("uint64_t*", "aclOpExecutor**")
 _PHASE_TWO = ("void*", "uint64_t", "aclOpExecutor*", "aclrtStream")
 _COMMUNICATOR = re.compile(r"group\w*|\w*(?:hccl|hcom)\w*", re.IGNORECASE)
 _DEPENDS_ON_DATA = re.compile(r"aclnn(?:Nonzero|NonZero|Unique|MaskedSelect|NonMaxSuppression)\w*")
+_LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -40,24 +41,24 @@ class Headers:
 
     operators: Mapping[str, Operator[Any, Any]]
     excluded: list[Excluded]
-    files: int
-    """How many headers there are."""
+
+
+def headers_in(folder: Path) -> list[Path]:
+    """The files of a folder and of its ``level2``, which holds copies and a few headers more."""
+    return [*sorted(folder.glob("*.h")), *sorted(folder.glob("level2/*.h"))]
 
 
 def read(folders: Sequence[Path]) -> Headers:
-    """The operators of the headers in these folders and in their ``level2``.
+    """The operators of the headers in these folders.
 
     The first folder that declares an operator decides about it, as does the first library that
     has its symbols; so custom packages come before CANN itself.
     """
     functions: dict[str, Found] = {}
     excluded: list[Excluded] = []
-    files = 0
     for folder in folders:
-        paths = [*sorted(folder.glob("*.h")), *sorted(folder.glob("level2/*.h"))]
-        files += len(paths)
         taken = set(map(_operator_name, functions))
-        declared = _functions_of(paths, excluded)
+        declared = _functions_of(headers_in(folder), excluded)
         functions |= {n: f for n, f in declared.items() if _operator_name(n) not in taken}
     names = sorted(set(map(_operator_name, functions)))
     verdicts = [_verdict(name, functions) for name in names]
@@ -65,7 +66,6 @@ def read(folders: Sequence[Path]) -> Headers:
     return Headers(
         {verdict.name: verdict for verdict in verdicts if isinstance(verdict, Operator)},
         sorted(excluded, key=lambda left_out: (left_out.name, left_out.source)),
-        files,
     )
 
 
@@ -113,7 +113,7 @@ def _verdict(name: str, functions: Mapping[str, Found]) -> Operator[Any, Any] | 
 
 def _without_phase_one(found: Found) -> Excluded:
     phase_two = _is_phase_two(found)
-    reason = "its first phase is missing" if phase_two else "a helper: no phases, no executor"
+    reason = "its first phase is missing" if phase_two else "a helper without executor"
     return Excluded(found.name, reason, found.source)
 
 
@@ -132,13 +132,14 @@ def _is_phase_two(found: Found) -> bool:
 def _fault_of_parameters(name: str, own: Sequence[Declared]) -> str:
     if _DEPENDS_ON_DATA.fullmatch(name):
         return "the shapes of its outputs depend on the data"
-    names = {parameter.name for parameter in own}
     unnamed = [parameter.c_type for parameter in own if not parameter.name]
-    if unnamed or len(names) < len(own):
-        return f"expected parameters with a name each, found {', '.join(unnamed) or 'one twice'}"
+    if unnamed:
+        return f"expected parameters of a type and a name, found {unnamed[0][:_LONGEST]!r}"
+    if len({parameter.name for parameter in own}) < len(own):
+        return "two of its parameters have the same name"
     texts = [parameter.name for parameter in own if parameter.c_type.endswith("char*")]
-    groups = [text for text in texts if _COMMUNICATOR.fullmatch(text)]
-    return f"{', '.join(groups)}: it needs an HCCL communicator" if groups else ""
+    groups = ", ".join(filter(_COMMUNICATOR.fullmatch, texts))
+    return f"communicates between devices: {groups}" if groups else ""
 
 
 def _parameter(declared: Declared, role: Role | None) -> Parameter:

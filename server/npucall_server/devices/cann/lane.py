@@ -5,16 +5,17 @@ It belongs to the thread that opens it, and is used in that thread alone.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from ctypes import byref, c_void_p
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from npucall.errors import NpucallError, OperatorUnavailableError
+from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
 from npucall_server.devices.base import Phases, Ran
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
 from npucall_server.devices.cann.launch import launch, workspace_of
 from npucall_server.devices.cann.layout import layout_of
@@ -71,7 +72,7 @@ class Lane:
         """Why the device will not work again in this process."""
         self._layout = lru_cache(limits.kept_calls)(layout_of)
         device.bind()
-        with ExitStack() as opening:
+        with Cleanup() as opening:
             self._stream = self._create_stream()
             opening.callback(acl.aclrtDestroyStream, self._stream)
             self._transfer = Transfer(acl, self._stream, limits.staging_limit)
@@ -88,16 +89,17 @@ class Lane:
 
     def empty(self) -> None:
         """Gives back all that is kept for the next calls."""
-        with ExitStack() as every:
+        with self._unbroken(), Cleanup() as every:
             every.callback(self._transfer.release)
             every.callback(self._workspace.release)
             every.callback(self._descriptors.close)
 
     def plan(self, call: Prepared) -> int:
         """Bytes of workspace that a call needs: its first phase alone."""
+        function = self._function(call)
         addresses = dict.fromkeys(self._layout(call).starts, _PLACEHOLDER)
-        with Descriptors(self._base, call, addresses) as descriptors:
-            return workspace_of(self._function(call), descriptors.arguments, self._base)
+        with self._unbroken(), Descriptors(self._base, call, addresses) as descriptors:
+            return workspace_of(function, descriptors.arguments, self._base)
 
     def run(self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]) -> Ran:
         """Runs a call; when it ends, however it ends, nothing of it is under way any more.
@@ -105,11 +107,8 @@ class Lane:
         ``check`` is called before the launch, which nothing can stop once it is made; what it
         raises ends the call.
         """
-        try:
+        with self._unbroken():
             return self._run(call, storages, check)
-        except BrokenDeviceError as error:
-            self.broken = error
-            raise
 
     def _run(
         self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]
@@ -125,6 +124,7 @@ class Lane:
             return workspace
 
         with self._descriptors.of(call, transfer.reserve(layout)) as arguments, self._settled():
+            transfer.stage(layout, storages)
             mark(_START)
             transfer.copy_in(layout, storages)
             mark(_COPIED_IN)
@@ -138,6 +138,19 @@ class Lane:
         self._keep_no_more_than_allowed()
         phases = Phases(copied_in, planned, ran, copied_out)
         return Ran([output.data for output in outputs.values()], phases)
+
+    @contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """Refuses the block on a broken device, whose memory may still be in use; sees it break."""
+        if self.broken is not None:
+            raise DeviceLostError(
+                "device: another call broke it; the server starts again, repeat the call"
+            )
+        try:
+            yield
+        except BrokenDeviceError as error:
+            self.broken = error
+            raise
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
@@ -159,7 +172,7 @@ class Lane:
             raise
 
     def _synchronise(self) -> None:
-        milliseconds = round(self._limits.device_timeout * 1000)
+        milliseconds = max(round(self._limits.device_timeout * 1000), 1)  # 0 is no timeout
         self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
 
     def _create_stream(self) -> c_void_p:

@@ -37,6 +37,7 @@ class LaneThread:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._outcome: SimpleQueue[Exception | None] = SimpleQueue()
         """Whether the lane opened, then whether it closed."""
+        self._under_way: _Work | None = None
         self.busy_since: float | None = None
         """``time.monotonic()`` when the work under way began."""
         self._thread = threading.Thread(target=self._serve, name="npucall-lane", daemon=True)
@@ -54,6 +55,12 @@ class LaneThread:
     def empty(self) -> None:
         """``Lane.empty``; the calling thread waits."""
         self._do(Lane.empty)
+
+    def give_up(self, error: NpucallError) -> None:
+        """Raises this where somebody waits for the work under way, which will never end."""
+        work = self._under_way
+        if work is not None:
+            work.answer(None, error)
 
     def close(self) -> None:
         """Closes the lane and ends the thread."""
@@ -78,13 +85,24 @@ class LaneThread:
             self._outcome.put(error)
             return
         self._outcome.put(None)
-        while (work := self._work.get()) is not None:
-            self.busy_since = time.monotonic()
-            work.do(lane)
-            self.busy_since = None
-            if lane.broken is not None:
-                self._on_broken(lane.broken)
+        while self._serve_one(lane):
+            pass
         self._close(lane)
+
+    def _serve_one(self, lane: Lane) -> bool:
+        """Whether there was work; what belongs to it is let go of when this returns."""
+        work = self._work.get()
+        if work is None:
+            return False
+        was_broken = lane.broken is not None
+        self._under_way, self.busy_since = work, time.monotonic()
+        result, error = work.do(lane)
+        self._under_way, self.busy_since = None, None
+        if lane.broken is not None and not was_broken:
+            # Before the answer, behind which the next call would come.
+            self._on_broken(lane.broken)
+        work.answer(result, error)
+        return True
 
     def _close(self, lane: Lane) -> None:
         try:
@@ -102,11 +120,15 @@ class _Work:
         self._function = function
         self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
-    def do(self, lane: Lane) -> None:
+    def do(self, lane: Lane) -> tuple[Any, BaseException | None]:
         try:
-            self._done.put((self._function(lane), None))
+            return self._function(lane), None
         except BaseException as error:  # noqa: BLE001  # raised in the thread that waits
-            self._done.put((None, error))
+            return None, error
+
+    def answer(self, result: Any, error: BaseException | None) -> None:
+        """The first answer counts."""
+        self._done.put((result, error))
 
     def wait(self) -> Any:
         result, error = self._done.get()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from ctypes import byref, c_uint64, c_void_p
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ def launch(
     try:
         workspace = before_phase_two(size)
     except BaseException:
-        base.aclDestroyAclOpExecutor(executor)
+        with suppress(NpucallError):
+            base.aclDestroyAclOpExecutor(executor)
         raise
     function.execute(workspace, size, executor, stream)
     return spent

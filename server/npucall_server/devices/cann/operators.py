@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.library import Failure
     from npucall_server.settings import AscendPaths
 
-_CUSTOM_LIBRARY = Path("op_api", "lib", "libcust_opapi.so")
+CUSTOM_LIBRARY = Path("op_api", "lib", "libcust_opapi.so")
+"""Where a custom package has its operators."""
 _BUILT_IN = (
     "libopapi.so",
     "libaclnn_ops_infer.so",
@@ -97,10 +98,10 @@ class OpApi:
     @cached_property
     def _custom(self) -> list[Library]:
         """Custom packages: those of the environment, then those of the configuration, in order."""
-        files = [Path(entry, _CUSTOM_LIBRARY) for entry in self.paths.custom]
+        files = [Path(entry, CUSTOM_LIBRARY) for entry in self.paths.custom]
         if self.paths.opp is not None:
             vendors = self.paths.opp / "vendors"
-            files += (vendors / name / _CUSTOM_LIBRARY for name in _load_priority(vendors))
+            files += (vendors / name / CUSTOM_LIBRARY for name in load_priority(vendors))
         opened = (self._open(str(file.resolve())) for file in files if file.exists())
         return [library for library in opened if library]
 
@@ -198,7 +199,7 @@ def _c_type(parameter: Parameter) -> Any:
     return ctypes.c_void_p
 
 
-def _load_priority(vendors: Path) -> list[str]:
+def load_priority(vendors: Path) -> list[str]:
     """The vendors that ``config.ini`` names, in its order, blanks and all."""
     try:
         lines = (vendors / "config.ini").read_text(errors="replace").splitlines()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from ctypes import byref, c_char, c_int, c_int32, c_size_t, c_uint32, c_void_p
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from npucall.errors import NpucallError
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.functions import AscendCL, NnOpBase
 from npucall_server.devices.cann.library import open_library
 from npucall_server.devices.cann.statuses import HIDING, RUNTIME_ERROR, error_of
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from npucall_server.settings import AscendPaths
 
-_RUNTIME = ("libascendcl.so", "libacl_rt.so")
-_BASE = ("libnnopbase.so",)
+RUNTIME = ("libascendcl.so", "libacl_rt.so")
+BASE = ("libnnopbase.so",)
 
 
 class Libraries(NamedTuple):
@@ -37,14 +37,21 @@ class Libraries(NamedTuple):
 def open_libraries(paths: AscendPaths) -> Libraries:
     """Raises LibraryError."""
     folders = [paths.home / "lib64"] if paths.home else []
-    runtime = open_library(_RUNTIME, folders)
-    base = open_library(_BASE, folders)
+    runtime = open_library(RUNTIME, folders)
+    base = open_library(BASE, folders)
 
     def failure(function: str, status: int) -> NpucallError:
         return _failure(acl, function, status)
 
     acl = AscendCL([runtime], failure)
     return Libraries(acl, NnOpBase([base], failure), (runtime.path, base.path))
+
+
+def device_count(libraries: Libraries) -> int:
+    """Devices that this process may use, numbered from 0. Raises what the C function raises."""
+    count = c_uint32()
+    libraries.acl.aclrtGetDeviceCount(byref(count))
+    return count.value
 
 
 class DeviceContext:
@@ -56,8 +63,7 @@ class DeviceContext:
     def __init__(self, libraries: Libraries, number: int, *, deterministic: bool) -> None:
         self.libraries = libraries
         self.number = number
-        self._open = ExitStack()
-        with ExitStack() as opening:
+        with Cleanup() as opening:
             self._initialise(opening)
             libraries.acl.aclrtSetDevice(number)
             opening.callback(libraries.acl.aclrtResetDevice, number)
@@ -66,6 +72,7 @@ class DeviceContext:
             context = c_void_p()
             libraries.acl.aclrtGetCurrentContext(byref(context))
             self._context = context
+            opening.callback(self.bind)
             self._open = opening.pop_all()
 
     def __enter__(self) -> Self:
@@ -81,7 +88,6 @@ class DeviceContext:
 
     def close(self) -> None:
         """Gives the device back; streams, events and memory must be gone. In the main thread."""
-        self.bind()
         self._open.close()
 
     def bind(self) -> None:
@@ -107,16 +113,10 @@ class DeviceContext:
             cube_percent=_percent(usage.cubeUtilization) if busy else None,
             vector_percent=_percent(usage.vectorUtilization) if busy else None,
             aicpu_percent=_percent(usage.aicpuUtilization) if busy else None,
-            healthy=status.value == c.ACL_DEVICE_STATUS_NORMAL if health else None,
+            healthy=status.value == c.ACL_RT_DEVICE_STATUS_NORMAL if health else None,
         )
 
-    def count(self) -> int:
-        """Devices that this process may use."""
-        count = c_uint32()
-        self.libraries.acl.aclrtGetDeviceCount(byref(count))
-        return count.value
-
-    def _initialise(self, opening: ExitStack) -> None:
+    def _initialise(self, opening: Cleanup) -> None:
         """Only who initialised finalises; another part of the process may have done it before."""
         acl = self.libraries.acl
         try:

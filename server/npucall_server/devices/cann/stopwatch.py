@@ -9,6 +9,7 @@ from ctypes import byref, c_float, c_void_p
 from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
+from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.functions import ACL_EVENT_TIME_LINE
 from npucall_server.devices.cann.statuses import BrokenDeviceError
 
@@ -53,8 +54,9 @@ class Stopwatch:
 
     def close(self) -> None:
         """Destroys the events; the stream has passed them."""
-        while self._events:
-            self._acl.aclrtDestroyEvent(self._events.pop())
+        with Cleanup() as every:
+            while self._events:
+                every.callback(self._acl.aclrtDestroyEvent, self._events.pop())
 
     def _create(self, marks: int) -> None:
         for _ in range(marks):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.memory import PinnedBuffer, device_buffer
 
 if TYPE_CHECKING:
@@ -46,22 +47,23 @@ class Transfer:
             self._staging.reserve(layout.size)
         return {name: base + start for name, start in layout.starts.items()}
 
-    def copy_in(self, layout: Layout, storages: Mapping[str, Buffer]) -> None:
-        """Queues what goes to the device. ``storages`` must live until the stream has passed."""
+    def stage(self, layout: Layout, storages: Mapping[str, Buffer]) -> None:
+        """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
         for piece in layout.cleared:
             address = self._device(piece.start)
             self._acl.aclrtMemsetAsync(address, piece.length, 0, piece.length, self._stream)
+        for piece in layout.sent if self._staged else ():
+            source = np.frombuffer(storages[piece.name], np.uint8)
+            np.copyto(self._pinned(piece.start, piece.length), source)
+
+    def copy_in(self, layout: Layout, storages: Mapping[str, Buffer]) -> None:
+        """Queues what goes to the device. ``storages`` must live until the stream has passed."""
         if not self._staged:
             for piece in layout.sent:
                 source = np.frombuffer(storages[piece.name], np.uint8)
                 self._sources.append(source)
                 self._copy_to_device(piece.start, source.ctypes.data, piece.length)
             return
-        for piece in layout.sent:
-            np.copyto(
-                self._pinned(piece.start, piece.length),
-                np.frombuffer(storages[piece.name], np.uint8),
-            )
         first, length = layout.copied_in
         if length:
             self._copy_to_device(first, self._staging_address(first), length)
@@ -85,10 +87,9 @@ class Transfer:
     def release(self) -> None:
         """Gives the memory back."""
         self._sources.clear()
-        try:
-            self._staging.release()
-        finally:
-            self._memory.release()
+        with Cleanup() as every:
+            every.callback(self._memory.release)
+            every.callback(self._staging.release)
 
     def _device(self, start: int) -> int:
         return (self._memory.address or 0) + start

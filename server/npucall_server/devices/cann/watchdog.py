@@ -40,15 +40,24 @@ class Watchdog:
     def _watch(self) -> None:
         limit = self._timeout + _GRACE_SECONDS
         while not self._closed.wait(min(self._timeout / 4, 1.0)):
-            began = min((t for lane in self._lanes if (t := lane.busy_since)), default=None)
-            if began is not None and time.monotonic() - began > limit:
-                self._lost(
-                    BrokenDeviceError(
-                        f"device: expected every call to return within {self._timeout:g} s "
-                        "(setting device_timeout), found one that did not",
-                        phase="run",
-                        limit=f"{self._timeout:g}",
-                        setting="device_timeout",
-                    )
-                )
+            late = [each for each in self._lanes if _busy_seconds(each) > limit]
+            if late:
+                error = self._error()
+                self._lost(error)
+                for lane in late:
+                    lane.give_up(error)
                 return
+
+    def _error(self) -> NpucallError:
+        return BrokenDeviceError(
+            f"device: expected every call to return within {self._timeout:g} s "
+            "(setting device_timeout), found one that did not",
+            phase="run",
+            limit=f"{self._timeout:g}",
+            setting="device_timeout",
+        )
+
+
+def _busy_seconds(lane: LaneThread) -> float:
+    began = lane.busy_since
+    return 0.0 if began is None else time.monotonic() - began

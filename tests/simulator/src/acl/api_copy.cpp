@@ -25,7 +25,8 @@ struct End {
     bool is_pinned() const { return allocation != nullptr && !allocation->is_device(); }
     bool is_pageable() const { return allocation == nullptr; }
     uint8_t *data() const {
-        return allocation != nullptr ? allocation->at(address) : reinterpret_cast<uint8_t *>(address);
+        return allocation != nullptr ? allocation->at(address)
+                                     : reinterpret_cast<uint8_t *>(address);
     }
 };
 
@@ -116,7 +117,8 @@ std::vector<Access> accesses_of(const Copy &copy) {
     if (from.allocation) {
         accesses.push_back({from.allocation, from.address, from.address + copy.count, false});
     }
-    if (to.allocation) accesses.push_back({to.allocation, to.address, to.address + copy.count, true});
+    if (to.allocation)
+        accesses.push_back({to.allocation, to.address, to.address + copy.count, true});
     return accesses;
 }
 
@@ -132,8 +134,8 @@ bool is_being_written(const End &end, size_t count) {
 // Into the host: the bytes arrive when the host learns of it, and are garbage until then.
 Outcome copy_to_pinned(Stream &stream, uint64_t number, const Copy &copy) {
     wait_for_bandwidth(copy.count);
-    auto arriving = std::make_shared<std::vector<uint8_t>>(copy.source.data(),
-                                                           copy.source.data() + copy.count);
+    auto arriving =
+        std::make_shared<std::vector<uint8_t>>(copy.source.data(), copy.source.data() + copy.count);
     Lock lock(state().mutex);
     land(stream, number - 1);
     std::memset(copy.destination.data(), 0xA5, copy.count);

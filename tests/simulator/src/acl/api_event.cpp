@@ -34,7 +34,8 @@ using EventPointer = std::shared_ptr<Event>;
 
 uint64_t clock_us() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 
 int create(aclrtEvent *made, uint32_t flags, bool extended) {
@@ -109,7 +110,8 @@ int synchronize_event(aclrtEvent handle, int64_t milliseconds) {
     if (milliseconds < 0) {
         state().changed.wait(lock, over);
     } else if (!state().changed.wait_for(lock, std::chrono::milliseconds(milliseconds), over)) {
-        return fail(507047, "the event was not reached after %d ms", static_cast<int>(milliseconds));
+        return fail(507047, "the event was not reached after %d ms",
+                    static_cast<int>(milliseconds));
     }
     if (stream->aborted) return fail(107023, "stream %d was aborted", stream->id);
     observe(*stream, waited->number);
@@ -269,9 +271,8 @@ SIM_API aclError aclrtStreamWaitEvent(aclrtStream stream_handle, aclrtEvent hand
         const int status = submit(stream, "aclrtStreamWaitEvent", {}, [waited, waiting] {
             Lock inner(state().mutex);
             Stream &other = *waited->stream;
-            state().changed.wait(inner, [&] {
-                return other.finished >= waited->number || waiting->discarded;
-            });
+            state().changed.wait(
+                inner, [&] { return other.finished >= waited->number || waiting->discarded; });
             land(other, waited->number);
             return Outcome{};
         });

@@ -44,10 +44,10 @@ int release(void *pointer, bool device) {
     if (allocation == nullptr || allocation->address != address || allocation->registered ||
         allocation->is_device() != device) {
         violate("%p is %s", pointer,
-                was_freed(pointer)                 ? "freed already"
-                : allocation == nullptr            ? "no allocation"
-                : allocation->address != address   ? "not the start of its allocation"
-                                                   : "memory of the other kind");
+                was_freed(pointer)               ? "freed already"
+                : allocation == nullptr          ? "no allocation"
+                : allocation->address != address ? "not the start of its allocation"
+                                                 : "memory of the other kind");
         return fail(107000, "%p cannot be freed", pointer);
     }
     check_unordered(*allocation, allocation->address, allocation->address + allocation->real, true,
@@ -91,7 +91,8 @@ SIM_API aclError aclrtFreeHost(void *pointer) {
 
 SIM_API aclError aclrtHostRegister(void *pointer, uint64_t size, int, void **device_pointer) {
     return call("aclrtHostRegister", [&] {
-        if (pointer == nullptr || device_pointer == nullptr || size == 0) return fail(100000, "NULL");
+        if (pointer == nullptr || device_pointer == nullptr || size == 0)
+            return fail(100000, "NULL");
         if (reinterpret_cast<uintptr_t>(pointer) % 4096 != 0) {
             return fail(107000, "%p is not on a multiple of 4096", pointer);
         }

@@ -12,7 +12,8 @@ namespace sim {
 // A failure that does not show in the call itself but in the work which it submits.
 struct Deferred {
     int status = 0;
-    bool stall = false;  // the work does not end by itself
+    bool stall = false;       // the work does not end by itself
+    uint64_t generation = 0;  // of the faults that it belongs to
 };
 
 struct Thread {

@@ -14,7 +14,7 @@ struct Counters {
     uint64_t pageable_copies = 0;  // asynchronous in name only
     uint64_t launches = 0;         // kernels that ran
     uint64_t deterministic_launches = 0;
-    uint64_t cache_hits = 0;       // phase ones answered from the thread's cache
+    uint64_t cache_hits = 0;  // phase ones answered from the thread's cache
 };
 
 SIM_EXPORT Counters &counters();

@@ -28,7 +28,8 @@ ContextPointer current_context() {
 int require_context(ContextPointer &context) {
     const void *handle = this_thread().context;
     if (handle == nullptr) {
-        return fail(107002, "this thread has no context: call aclrtSetDevice or aclrtSetCurrentContext");
+        return fail(107002,
+                    "this thread has no context: call aclrtSetDevice or aclrtSetCurrentContext");
     }
     if (state().was_finalised && state().initialised == 0) violate("called after aclFinalize");
     context = current_context();

@@ -55,14 +55,15 @@ bool take_rule(Faults &table, const std::string &function, Rule &met) {
 }
 
 int carry_out(const Rule &rule, Deferred &deferred) {
-    const int status = fail(rule.status, "the simulator was told to fail here (%s)", rule.what.c_str());
+    const int status =
+        fail(rule.status, "the simulator was told to fail here (%s)", rule.what.c_str());
     if (rule.what == "return") return status;
     if (rule.what == "sticky") {
         make_sticky(rule.status);
         return status;
     }
     if (rule.what == "hang") {
-        stall(-1);
+        stall(deferred.generation, -1);
         return status;
     }
     if (rule.what == "crash") {
@@ -85,12 +86,13 @@ int apply_fault(const char *function, Deferred &deferred) {
         std::lock_guard<std::mutex> guard(table.mutex);
         ++table.counts[function];
         if (!take_rule(table, function, rule)) return 0;
+        deferred.generation = table.generation;
     }
     return carry_out(rule, deferred);
 }
 
 bool set_fault(const std::string &function, int nth, int status, const std::string &what) {
-    static const std::set<std::string> known = {"return", "hang",   "crash",
+    static const std::set<std::string> known = {"return",  "hang",   "crash",
                                                 "at_sync", "sticky", "stall"};
     if (known.count(what) == 0 || nth < 1 || function.empty()) return false;
     Faults &table = faults();
@@ -128,11 +130,10 @@ void read_faults() {
     }
 }
 
-bool stall(int64_t milliseconds) {
+bool stall(uint64_t generation, int64_t milliseconds) {
     Faults &table = faults();
     std::unique_lock<std::mutex> lock(table.mutex);
-    const uint64_t before = table.generation;
-    const auto cleared = [&] { return table.generation != before; };
+    const auto cleared = [&] { return table.generation != generation; };
     if (milliseconds < 0) {
         table.cleared.wait(lock, cleared);
         return true;

@@ -23,8 +23,9 @@ void clear_faults();
 // The rules of NPUCALL_SIM_FAULTS, "function:nth:what:status;...".
 void read_faults();
 
-// Blocks until the faults are cleared or `milliseconds` have passed. True for the former.
-bool stall(int64_t milliseconds);
+// Blocks until the faults of this generation are cleared or `milliseconds` have passed (-1: never).
+// True for the former.
+bool stall(uint64_t generation, int64_t milliseconds);
 
 std::map<std::string, uint64_t> call_counts();
 void clear_call_counts();

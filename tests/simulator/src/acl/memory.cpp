@@ -33,7 +33,8 @@ Memory &memory() {
 }
 
 void *reserve(size_t size) {
-    void *space = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *space =
+        mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return space == MAP_FAILED ? nullptr : space;
 }
 

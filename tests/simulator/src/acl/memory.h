@@ -20,12 +20,12 @@ struct Use {
 };
 
 struct Allocation {
-    uintptr_t address = 0;  // what the caller holds
-    size_t size = 0;        // what the caller asked for
-    size_t real = 0;        // what is reserved, padding included
-    int device = -1;        // -1 is pinned host memory
+    uintptr_t address = 0;    // what the caller holds
+    size_t size = 0;          // what the caller asked for
+    size_t real = 0;          // what is reserved, padding included
+    int device = -1;          // -1 is pinned host memory
     bool registered = false;  // the caller's own memory, pinned by aclrtHostRegister
-    bool reported = false;  // its padding was found overwritten already
+    bool reported = false;    // its padding was found overwritten already
     uint8_t *data = nullptr;  // where the bytes are
     void *mapping = nullptr;  // pinned: the pages
     size_t mapped = 0;
@@ -56,9 +56,9 @@ void check_padding(Allocation &allocation);
 void check_padding_of_device(int device);
 
 struct MemoryCount {
-    uint64_t device_live = 0, pinned_live = 0;        // allocations
-    uint64_t device_made = 0, pinned_made = 0;        // so far
-    uint64_t device_bytes = 0, device_peak = 0;       // with padding, all devices
+    uint64_t device_live = 0, pinned_live = 0;   // allocations
+    uint64_t device_made = 0, pinned_made = 0;   // so far
+    uint64_t device_bytes = 0, device_peak = 0;  // with padding, all devices
     uint64_t pinned_bytes = 0, pinned_peak = 0;
 };
 

@@ -23,7 +23,8 @@ struct Registry {
     std::unordered_map<uintptr_t, std::shared_ptr<Object>> live;
 
     Registry() {
-        void *space = mmap(nullptr, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *space =
+            mmap(nullptr, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (space == MAP_FAILED) {
             std::perror("simulator: address space for handles");
             std::abort();
@@ -49,8 +50,8 @@ uintptr_t address_of(const void *handle) { return reinterpret_cast<uintptr_t>(ha
 
 const char *name_of(ObjectKind kind) {
     static const char *const names[] = {
-        "nothing",      "aclrtContext", "aclrtStream",   "aclrtEvent",
-        "aclTensor",    "aclScalar",    "aclIntArray",   "aclFloatArray",
+        "nothing",      "aclrtContext",  "aclrtStream",   "aclrtEvent",
+        "aclTensor",    "aclScalar",     "aclIntArray",   "aclFloatArray",
         "aclBoolArray", "aclTensorList", "aclScalarList", "aclOpExecutor",
     };
     return names[static_cast<size_t>(kind)];

@@ -54,6 +54,9 @@ int visible_devices() {
     return visible;
 }
 
-bool is_ascend950() { return settings().soc.rfind("Ascend950", 0) == 0 || settings().soc.rfind("Ascend910_95", 0) == 0; }
+bool is_ascend950() {
+    return settings().soc.rfind("Ascend950", 0) == 0 ||
+           settings().soc.rfind("Ascend910_95", 0) == 0;
+}
 
 }  // namespace sim

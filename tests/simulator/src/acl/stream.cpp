@@ -36,7 +36,7 @@ void record_failure(Stream &stream, const Outcome &outcome) {
 Outcome stalled(const Stream &stream, const Task &task) {
     const auto step = 5;
     for (int64_t waited = 0; waited < state().kernel_timeout_ms; waited += step) {
-        if (stall(step) || stream.discarded) {
+        if (stall(task.deferred.generation, step) || stream.discarded) {
             return {task.deferred.status, "the simulator was told to stall here"};
         }
     }
@@ -193,7 +193,9 @@ int synchronize(Lock &lock, const StreamPointer &stream, int64_t milliseconds) {
         in_time = state().changed.wait_for(lock, std::chrono::milliseconds(milliseconds), over);
     }
     --stream->waiters;
-    if (!in_time) return fail(507046, "stream %d was still busy after %d ms", stream->id, static_cast<int>(milliseconds));
+    if (!in_time)
+        return fail(507046, "stream %d was still busy after %d ms", stream->id,
+                    static_cast<int>(milliseconds));
     if (stream->aborted) return fail(107023, "stream %d was aborted", stream->id);
     observe(*stream, target);
     check_padding_of_device(stream->context->device);
@@ -238,7 +240,7 @@ AllocationPointer require_device_bytes(const void *address, uint64_t bytes, int 
     const AllocationPointer allocation = find_allocation(address);
     if (allocation == nullptr || !allocation->is_device()) {
         violate("%s (%p) is %s", what, address,
-                was_freed(address)       ? "in memory that was freed"
+                was_freed(address)      ? "in memory that was freed"
                 : allocation != nullptr ? "pinned host memory, not device memory"
                                         : "in no memory of the device");
         return nullptr;

@@ -61,7 +61,7 @@ struct Stream : Object {
     std::deque<Landing> landings;
     std::deque<Link> links;
     std::map<int, uint64_t> waited;  // by stream's id: tasks that come before its next one
-    int error = 0;  // of failed work, in CONTINUE mode; returned once
+    int error = 0;                   // of failed work, in CONTINUE mode; returned once
     std::string error_text;
     bool mode_was_set = false;
     bool busy = false, aborted = false, discarded = false, ending = false, ended = false;
@@ -79,11 +79,12 @@ std::vector<StreamPointer> all_streams();
 void end_stream(Lock &lock, const StreamPointer &stream, bool discard);
 
 // 0 and the stream of this handle (NULL: the default stream) if the context may submit to it.
-SIM_EXPORT int require_stream(aclrtStream handle, const ContextPointer &context, StreamPointer &stream);
+SIM_EXPORT int require_stream(aclrtStream handle, const ContextPointer &context,
+                              StreamPointer &stream);
 
 // Puts work at the end of a stream. Uses up the failure that the call under way was given.
-SIM_EXPORT int submit(const StreamPointer &stream, const char *function, const std::vector<Access> &accesses,
-                      Work work, bool is_kernel = false);
+SIM_EXPORT int submit(const StreamPointer &stream, const char *function,
+                      const std::vector<Access> &accesses, Work work, bool is_kernel = false);
 
 // Called while a task's work runs: `land` happens when the host learns of the task's end.
 void land_later(Stream &stream, uint64_t number, std::function<void()> land);

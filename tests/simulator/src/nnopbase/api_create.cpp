@@ -19,7 +19,8 @@ bool describe(TensorView &view, const int64_t *dims, uint64_t dims_count, aclDat
         return false;
     }
     if (dims_count > TOO_MANY || storage_count > TOO_MANY) {
-        violate("%llu dimensions: arguments of a wrong type", static_cast<unsigned long long>(dims_count));
+        violate("%llu dimensions: arguments of a wrong type",
+                static_cast<unsigned long long>(dims_count));
         return false;
     }
     view.dtype = static_cast<int>(dtype);
@@ -90,7 +91,8 @@ void *create_list(const char *name, const void *const *elements, uint64_t size, 
                 misused(elements[i], element_kind, 561103);
                 continue;
             }
-            if (element->list != nullptr) violate("element %d belongs to a list", static_cast<int>(i));
+            if (element->list != nullptr)
+                violate("element %d belongs to a list", static_cast<int>(i));
             element->list = list->handle;
         }
         return list->handle;
@@ -184,15 +186,15 @@ SIM_API aclBoolArray *aclCreateBoolArray(const bool *values, uint64_t size) {
 }
 
 SIM_API aclTensorList *aclCreateTensorList(const aclTensor *const *elements, uint64_t size) {
-    return static_cast<aclTensorList *>(create_list<Tensor>(
-        "aclCreateTensorList", reinterpret_cast<const void *const *>(elements), size,
-        ObjectKind::TensorList, ObjectKind::Tensor));
+    return static_cast<aclTensorList *>(
+        create_list<Tensor>("aclCreateTensorList", reinterpret_cast<const void *const *>(elements),
+                            size, ObjectKind::TensorList, ObjectKind::Tensor));
 }
 
 SIM_API aclScalarList *aclCreateScalarList(const aclScalar *const *elements, uint64_t size) {
-    return static_cast<aclScalarList *>(create_list<Scalar>(
-        "aclCreateScalarList", reinterpret_cast<const void *const *>(elements), size,
-        ObjectKind::ScalarList, ObjectKind::Scalar));
+    return static_cast<aclScalarList *>(
+        create_list<Scalar>("aclCreateScalarList", reinterpret_cast<const void *const *>(elements),
+                            size, ObjectKind::ScalarList, ObjectKind::Scalar));
 }
 
 SIM_API aclnnStatus aclDestroyTensor(const aclTensor *handle) {

@@ -73,7 +73,8 @@ bool move_descriptor(Executor &executor, const void *descriptor, void *address) 
     return found;
 }
 
-int require_movable(const aclOpExecutor *handle, const void *descriptor, ExecutorPointer &executor) {
+int require_movable(const aclOpExecutor *handle, const void *descriptor,
+                    ExecutorPointer &executor) {
     if (descriptor == nullptr) return fail(561103, "the descriptor must not be nullptr");
     const int status = require(handle, executor);
     if (status != 0) return status;
@@ -108,7 +109,8 @@ int set_list_address(const char *name, aclOpExecutor *handle, size_t index, aclT
         if (status != 0) return status;
         const auto live = find<List>(list, ObjectKind::TensorList);
         if (live == nullptr) return misused(list, ObjectKind::TensorList, 561103);
-        if (index >= live->elements.size()) return fail(161002, "the list has no tensor %zu", index);
+        if (index >= live->elements.size())
+            return fail(161002, "the list has no tensor %zu", index);
         if (!move_descriptor(*executor, live->elements[index], address)) {
             violate("the list is not one of phase one");
         }
@@ -134,34 +136,34 @@ SIM_API aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *handle) {
     return destroying_call("aclDestroyAclOpExecutor", [&] { return destroy(handle); });
 }
 
-#define SIM_SETTERS(prefix)                                                                       \
-    SIM_API aclnnStatus prefix##SetInputTensorAddr(aclOpExecutor *executor, const size_t index,   \
-                                                   aclTensor *tensor, void *address) {            \
-        return set_address(#prefix "SetInputTensorAddr", executor, index, tensor, address,        \
-                           Which::Inputs);                                                        \
-    }                                                                                             \
-    SIM_API aclnnStatus prefix##SetOutputTensorAddr(aclOpExecutor *executor, const size_t index,  \
-                                                    aclTensor *tensor, void *address) {           \
-        return set_address(#prefix "SetOutputTensorAddr", executor, index, tensor, address,       \
-                           Which::Outputs);                                                       \
-    }                                                                                             \
-    SIM_API aclnnStatus prefix##SetTensorAddr(aclOpExecutor *executor, const size_t index,        \
-                                              aclTensor *tensor, void *address) {                 \
+#define SIM_SETTERS(prefix)                                                                        \
+    SIM_API aclnnStatus prefix##SetInputTensorAddr(aclOpExecutor *executor, const size_t index,    \
+                                                   aclTensor *tensor, void *address) {             \
+        return set_address(#prefix "SetInputTensorAddr", executor, index, tensor, address,         \
+                           Which::Inputs);                                                         \
+    }                                                                                              \
+    SIM_API aclnnStatus prefix##SetOutputTensorAddr(aclOpExecutor *executor, const size_t index,   \
+                                                    aclTensor *tensor, void *address) {            \
+        return set_address(#prefix "SetOutputTensorAddr", executor, index, tensor, address,        \
+                           Which::Outputs);                                                        \
+    }                                                                                              \
+    SIM_API aclnnStatus prefix##SetTensorAddr(aclOpExecutor *executor, const size_t index,         \
+                                              aclTensor *tensor, void *address) {                  \
         return set_address(#prefix "SetTensorAddr", executor, index, tensor, address, Which::All); \
-    }                                                                                             \
-    SIM_API aclnnStatus prefix##SetDynamicInputTensorAddr(                                        \
+    }                                                                                              \
+    SIM_API aclnnStatus prefix##SetDynamicInputTensorAddr(                                         \
         aclOpExecutor *executor, size_t, const size_t index, aclTensorList *list, void *address) { \
-        return set_list_address(#prefix "SetDynamicInputTensorAddr", executor, index, list,       \
-                                address);                                                         \
-    }                                                                                             \
-    SIM_API aclnnStatus prefix##SetDynamicOutputTensorAddr(                                       \
+        return set_list_address(#prefix "SetDynamicInputTensorAddr", executor, index, list,        \
+                                address);                                                          \
+    }                                                                                              \
+    SIM_API aclnnStatus prefix##SetDynamicOutputTensorAddr(                                        \
         aclOpExecutor *executor, size_t, const size_t index, aclTensorList *list, void *address) { \
-        return set_list_address(#prefix "SetDynamicOutputTensorAddr", executor, index, list,      \
-                                address);                                                         \
-    }                                                                                             \
-    SIM_API aclnnStatus prefix##SetDynamicTensorAddr(                                             \
+        return set_list_address(#prefix "SetDynamicOutputTensorAddr", executor, index, list,       \
+                                address);                                                          \
+    }                                                                                              \
+    SIM_API aclnnStatus prefix##SetDynamicTensorAddr(                                              \
         aclOpExecutor *executor, size_t, const size_t index, aclTensorList *list, void *address) { \
-        return set_list_address(#prefix "SetDynamicTensorAddr", executor, index, list, address);  \
+        return set_list_address(#prefix "SetDynamicTensorAddr", executor, index, list, address);   \
     }
 
 SIM_SETTERS(acl)

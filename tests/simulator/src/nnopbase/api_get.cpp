@@ -98,6 +98,7 @@ SIM_API aclnnStatus aclSetRawTensorAddr(aclTensor *tensor, void *address) {
 }
 
 SIM_API aclnnStatus aclGetRawTensorAddr(const aclTensor *tensor, void **address) {
-    return with<Tensor>("aclGetRawTensorAddr", tensor, ObjectKind::Tensor, address,
-                        [&](const Tensor &live) { *address = const_cast<void *>(live.view.address); });
+    return with<Tensor>(
+        "aclGetRawTensorAddr", tensor, ObjectKind::Tensor, address,
+        [&](const Tensor &live) { *address = const_cast<void *>(live.view.address); });
 }

@@ -56,7 +56,8 @@ int check_address(const char *name, const TensorView &view) {
     if (is_empty(view)) return 0;
     if (view.address == nullptr) return fail(161001, "%s: its data must not be nullptr", name);
     const auto address = reinterpret_cast<uintptr_t>(view.address);
-    if (address % 32 != 0) return fail(161002, "%s: %p is not on a multiple of 32", name, view.address);
+    if (address % 32 != 0)
+        return fail(161002, "%s: %p is not on a multiple of 32", name, view.address);
     Lock lock(state().mutex);
     const AllocationPointer allocation = find_allocation(view.address);
     if (allocation == nullptr || !allocation->is_device()) return 0;

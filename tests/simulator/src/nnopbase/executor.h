@@ -23,10 +23,10 @@ struct Snapshot {
 // One argument as phase one saw it.
 struct Value {
     Argument argument;
-    std::string text;               // of a Text that is not null
-    std::vector<Snapshot> tensors;  // one, or those of a list
+    std::string text;                    // of a Text that is not null
+    std::vector<Snapshot> tensors;       // one, or those of a list
     std::vector<const void *> elements;  // the handles in a list of any kind
-    std::string json;               // of all but tensors
+    std::string json;                    // of all but tensors
 };
 
 struct Executor : Object {

@@ -25,7 +25,8 @@ struct Launch {
 
 std::string json_of(const std::vector<int64_t> &numbers) {
     std::string text = "[";
-    for (const int64_t number : numbers) text += (text.size() > 1 ? ", " : "") + std::to_string(number);
+    for (const int64_t number : numbers)
+        text += (text.size() > 1 ? ", " : "") + std::to_string(number);
     return text + "]";
 }
 
@@ -57,10 +58,11 @@ class Builder {
 
     std::string describe(const Value &value) {
         const Argument &argument = value.argument;
-        std::string json = "{\"name\": " + quoted(argument.name) + ", \"c_type\": " +
-                           quoted(argument.c_type) + ", \"kind\": \"" + KINDS[static_cast<int>(argument.kind)] +
-                           "\", \"optional\": " + (argument.optional ? "true" : "false") +
-                           ", \"output\": " + (argument.output ? "true" : "false") + ", \"value\": ";
+        std::string json =
+            "{\"name\": " + quoted(argument.name) + ", \"c_type\": " + quoted(argument.c_type) +
+            ", \"kind\": \"" + KINDS[static_cast<int>(argument.kind)] +
+            "\", \"optional\": " + (argument.optional ? "true" : "false") +
+            ", \"output\": " + (argument.output ? "true" : "false") + ", \"value\": ";
         const bool null = argument.handle == nullptr;
         if (argument.kind == Kind::Tensor) {
             json += null ? "null" : describe(argument, value.tensors[0]);
@@ -73,9 +75,9 @@ class Builder {
     }
 
   private:
-    static constexpr const char *KINDS[] = {"Tensor",     "TensorList", "Scalar", "ScalarList",
-                                            "IntArray",   "FloatArray", "BoolArray", "Integer",
-                                            "Real",       "Text",       "Boolean",   "DataType"};
+    static constexpr const char *KINDS[] = {"Tensor",   "TensorList", "Scalar",    "ScalarList",
+                                            "IntArray", "FloatArray", "BoolArray", "Integer",
+                                            "Real",     "Text",       "Boolean",   "DataType"};
     int device_;
 
     std::string describe_list(const Value &value) {
@@ -109,7 +111,8 @@ class Builder {
             return 0;
         }
         const auto begin = reinterpret_cast<uintptr_t>(view.address);
-        if (begin % 32 != 0) violate("%s: %p is not on a multiple of 32", argument.name, view.address);
+        if (begin % 32 != 0)
+            violate("%s: %p is not on a multiple of 32", argument.name, view.address);
         accesses.push_back({allocation, begin, begin + storage_bytes(view), argument.output});
         return reinterpret_cast<uintptr_t>(allocation->at(begin));
     }
@@ -146,11 +149,12 @@ int launch(const Executor &executor, void *workspace, void *handle) {
     }
     auto launch = std::make_shared<Launch>(builder.launch);
     launch->deterministic = executor.deterministic != 0;
-    launch->description = "{\"operator\": " + quoted(executor.entry.name) + ", \"package\": " +
-                          quoted(executor.entry.package) + ", \"soc\": " + quoted(settings().soc) +
-                          ", \"arguments\": [" + arguments + "]}";
-    return submit(stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); },
-                  true);
+    launch->description = "{\"operator\": " + quoted(executor.entry.name) +
+                          ", \"package\": " + quoted(executor.entry.package) +
+                          ", \"soc\": " + quoted(settings().soc) + ", \"arguments\": [" +
+                          arguments + "]}";
+    return submit(
+        stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); }, true);
 }
 
 }  // namespace sim

@@ -13,7 +13,8 @@ enum class Fate { Gone, Kept };
 class InUse {
   public:
     explicit InUse(Executor &executor) : executor_(executor) {
-        if (executor.running.exchange(true)) violate("the executor is used by two threads at a time");
+        if (executor.running.exchange(true))
+            violate("the executor is used by two threads at a time");
         if (!executor.wrapper) return;
         cache_ = executor.cache.lock();
         if (cache_ == nullptr) {
@@ -95,7 +96,8 @@ int32_t phase_two(const OperatorEntry &entry, void *workspace, uint64_t size, vo
         } else if (current.fault() == 0) {
             status = run(executor, workspace, size, stream, fate);
         }
-        if (!executor->repeatable && fate == Fate::Gone) remove_object(handle, ObjectKind::Executor);
+        if (!executor->repeatable && fate == Fate::Gone)
+            remove_object(handle, ObjectKind::Executor);
     } else {
         status = misused(handle, ObjectKind::Executor, 561103);
     }

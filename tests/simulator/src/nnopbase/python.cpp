@@ -94,8 +94,8 @@ void *loader() {
     static void *names = nullptr;
     if (names != nullptr) return names;
     const char *folder = std::getenv("NPUCALL_SIM_KERNELS_PATH");
-    const std::string load =
-        std::string("kernels = load(") + quoted(folder == nullptr ? SIM_KERNELS_PATH : folder) + ")";
+    const std::string load = std::string("kernels = load(") +
+                             quoted(folder == nullptr ? SIM_KERNELS_PATH : folder) + ")";
     void *made = py.new_dict();
     py.set_item(made, "__builtins__", py.builtins());
     if (checked(py.run_text(LOADER, STATEMENTS, made, made)) == nullptr) return nullptr;

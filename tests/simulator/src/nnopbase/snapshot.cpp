@@ -37,11 +37,12 @@ std::string json_of_value(const Value &value) {
             return json_of_array<IntArray>(argument.handle, ObjectKind::IntArray,
                                            [](int64_t number) { return std::to_string(number); });
         case Kind::FloatArray:
-            return json_of_array<FloatArray>(argument.handle, ObjectKind::FloatArray, json_of_number);
+            return json_of_array<FloatArray>(argument.handle, ObjectKind::FloatArray,
+                                             json_of_number);
         case Kind::BoolArray:
-            return json_of_array<BoolArray>(argument.handle, ObjectKind::BoolArray, [](uint8_t byte) {
-                return std::string(byte != 0 ? "true" : "false");
-            });
+            return json_of_array<BoolArray>(
+                argument.handle, ObjectKind::BoolArray,
+                [](uint8_t byte) { return std::string(byte != 0 ? "true" : "false"); });
         case Kind::Integer:
         case Kind::DataType:
             return std::to_string(argument.integer);
@@ -63,7 +64,8 @@ bool is_unchanged(const char *text, const std::string &before) {
     iovec from{const_cast<char *>(text), after.size()};
     const ssize_t read = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
     if (read < 0 && errno != EFAULT) return true;  // not allowed here
-    return read == static_cast<ssize_t>(after.size()) && after.compare(0, after.size(), before.c_str(), after.size()) == 0;
+    return read == static_cast<ssize_t>(after.size()) &&
+           after.compare(0, after.size(), before.c_str(), after.size()) == 0;
 }
 
 bool check_tensors(const Value &value, bool may_move) {

@@ -1,0 +1,95 @@
+"""An NPU of the simulator, opened in this process, and calls for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from npucall import framing
+from npucall.calls import PreparedCalls
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall_client import arguments
+from npucall_server.devices import open_device
+from npucall_server.executor import Turns, _Turn
+from npucall_server.settings import ServerSettings
+
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.simulator.build import build
+from tests.simulator.control import Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+    from npucall_server.devices.base import Device, Ran
+
+_DEVICES = 4
+
+
+def use_simulator() -> Simulator:
+    """Builds the simulator, and has this process and those that it starts use it: no kernels."""
+    generation = build().generation("9.x")
+    kernels = {"NPUCALL_SIM_KERNELS": "none", "NPUCALL_SIM_DEVICES": str(_DEVICES)}
+    os.environ.update({**generation.environment(), **kernels})
+    return Simulator.open(generation.lib64)
+
+
+class Case(NamedTuple):
+    """A prepared call with its data."""
+
+    call: Prepared
+    storages: dict[str, Buffer]
+
+
+class Npu:
+    """A device, with turns as the server gives them."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._turns = Turns(device.lanes)
+
+    def kl_div_backward(self, size: int) -> Case:
+        """A call with three float32 tensors of that many bytes, one of which is not read."""
+        tensors = np.random.default_rng(1).random((3, size // 4), np.float32)
+        request = arguments.bind(kl_div_backward, "", tuple(tensors), {}, {}, keep_layout=False)
+        message = framing.join_request(request.call, list(request.storage.values()))
+        split = framing.split_request(message)
+        device = self.device
+        calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
+        call = calls.of(split.call)
+        return Case(call, call.storages(split.storage))
+
+    def run(self, case: Case) -> Ran:
+        """Runs it in a turn; waits until there is one."""
+        turn = _Turn(self._turns, _PatientCaller(), call_timeout=60.0)
+        return self.device.run(case.call, case.storages, turn)
+
+
+@contextmanager
+def opened(number: int = 0, **settings: object) -> Iterator[Npu]:
+    """NPU ``number`` of the simulator, with these settings of the server."""
+    values = {"device": f"cann:{number}", **settings}
+    device = open_device(ServerSettings.model_validate(values), print)
+    try:
+        yield Npu(device)
+    finally:
+        device.close()
+
+
+class _PatientCaller:
+    """A caller that waits for ever."""
+
+    def time_remaining(self) -> float | None:
+        return None
+
+    def is_active(self) -> bool:
+        return True
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        return callback is not None

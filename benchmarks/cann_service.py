@@ -1,0 +1,91 @@
+"""The complete server: simulated NPUs against the CPU device, in turn, in one run."""
+
+from __future__ import annotations
+
+import statistics
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+import npucall_client
+from latency import p50, rate, tensors
+
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall_client.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall_client import Client
+
+SERVERS = {
+    "npu": ("--device", "cann:0"),
+    "npu, direct": ("--device", "cann:0", "--staging-limit", "0"),
+    "cpu": ("--device", "cpu"),
+}
+"""Flags of each; direct: copies without pinned memory."""
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Compared(NamedTuple):
+    """A figure of an NPU server and its ratio to that of the CPU server: medians over rounds."""
+
+    name: str
+    unit: str
+    better: str
+    absolute: float
+    ratio: float
+    spread: float
+    """The largest ratio less the smallest."""
+
+
+def compare(rounds: int, calls: int) -> list[Compared]:
+    """Small calls of one and of eight callers, and large ones with and without pinned memory."""
+    with ExitStack() as stack:
+        clients = {}
+        for name, flags in SERVERS.items():
+            server = stack.enter_context(running_server(*flags))
+            clients[name] = stack.enter_context(npucall_client.connect(server.target))
+        runs = {
+            (name, size): _run(client, size)
+            for name, client in clients.items()
+            for size in (KIB, 16 * MIB)
+        }
+        small = [runs["npu", KIB], runs["cpu", KIB]]
+        large = {name: [runs[name, 16 * MIB], runs["cpu", 16 * MIB]] for name in clients}
+        for run in runs.values():
+            p50(run, 8)
+        return [
+            _compared("1 KiB, 1 caller, p50", "ms", "lower", rounds, small,
+                      lambda run: p50(run, calls) * 1e3),
+            _compared("1 KiB, 1 caller, calls a second", "1/s", "higher", rounds, small,
+                      lambda run: rate(run, 1, calls)),
+            _compared("1 KiB, 8 callers, calls a second", "1/s", "higher", rounds, small,
+                      lambda run: rate(run, 8, calls * 2)),
+            _compared("16 MiB, staged, 1 caller, p50", "ms", "lower", rounds, large["npu"],
+                      lambda run: p50(run, 8) * 1e3),
+            _compared("16 MiB, direct, 1 caller, p50", "ms", "lower", rounds, large["npu, direct"],
+                      lambda run: p50(run, 8) * 1e3),
+        ]  # fmt: skip
+
+
+def _run(client: Client, size: int) -> Callable[[], object]:
+    given = tensors(size)
+    return lambda: client.run(kl_div_backward, *given)
+
+
+def _compared(
+    name: str,
+    unit: str,
+    better: str,
+    rounds: int,
+    pair: Sequence[Callable[[], object]],
+    measure: Callable[[Callable[[], object]], float],
+) -> Compared:
+    measured: tuple[list[float], list[float]] = [], []
+    for index in range(rounds):  # whoever is first in one round is second in the next
+        for which in (index % 2, 1 - index % 2):
+            measured[which].append(measure(pair[which]))
+    npu, cpu = measured
+    ratios = [ours / theirs for ours, theirs in zip(npu, cpu, strict=True)]
+    spread = max(ratios) - min(ratios)
+    return Compared(name, unit, better, statistics.median(npu), statistics.median(ratios), spread)

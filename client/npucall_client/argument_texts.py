@@ -1,0 +1,91 @@
+"""NAME=VALUE, as a user types it -> the arguments of a call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import BY_NUMPY
+from npucall.operators.spec import Attribute, Kind, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall.operators.spec import Operator, Parameter
+
+_AS_TYPED = (Kind.STRING, Kind.DTYPE)
+"""Attributes that are taken as they are typed; quotes are not needed."""
+
+
+def arguments_of(
+    texts: Sequence[str], operator: Operator[Any, Any], dtype: str, written: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a call and its outputs, by name.
+
+    ``dtype`` is that of tensors given as numbers. An operator with reference makes its outputs
+    itself; of another one each is given, and ``written`` names those that its listing takes for
+    inputs.
+    Raises ValueError for what cannot be read, or has no such name.
+    """
+    if operator.reference and written:
+        raise ValueError(f"{written[0]}: {operator.name} knows its outputs itself")
+    called = operator.with_roles(dict.fromkeys(written, Output))
+    known = [p for p in called.parameters if not (operator.reference and isinstance(p, Output))]
+    by_name = {parameter.name: parameter for parameter in known}
+    names = ", ".join(by_name)
+    for name in written:
+        if name not in by_name:
+            raise ValueError(f"{name}: expected a name among {names}")
+    arguments: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in by_name:
+            raise ValueError(f"{text}: expected NAME=VALUE with a name among {names}")
+        kind = outputs if isinstance(by_name[name], Output) else arguments
+        kind[name] = _value(by_name[name], value, dtype)
+    return arguments, outputs
+
+
+def _value(parameter: Parameter, text: str, dtype: str) -> Any:
+    if isinstance(parameter, Attribute) and parameter.kind in _AS_TYPED:
+        return None if text == "null" else text.strip('"')
+    many = not isinstance(parameter, Attribute) and parameter.many
+    if text.endswith(".npy"):
+        arrays = [_load(path, dtype) for path in (text.split(",") if many else [text])]
+        return arrays if many else arrays[0]
+    value = _read_json(parameter.name, text)
+    if value is None or isinstance(parameter, Attribute):
+        return value
+    if not many:
+        return np.array(value, _dtype(dtype))
+    if not isinstance(value, list):
+        raise ValueError(  # noqa: TRY004  # what was typed is a text, whatever it means
+            f"{parameter.name}: expected a list of arrays, found {text!r}"
+        )
+    return [np.array(member, _dtype(dtype)) for member in value]
+
+
+def _read_json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise ValueError(
+            f"{name}: expected a .npy file, or numbers, true, false or null, found {text!r}"
+        ) from None
+
+
+def _load(path: str, dtype: str) -> Any:
+    """The array in a file; NumPy writes types that it does not have itself without their names."""
+    array = np.load(Path(path), allow_pickle=False)
+    return array.view(_dtype(dtype)) if array.dtype.kind == "V" else array
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    known = {str(dtype): dtype for dtype in BY_NUMPY}
+    if name not in known:
+        raise ValueError(f"dtype: expected one of {', '.join(known)}, found {name!r}")
+    return known[name]

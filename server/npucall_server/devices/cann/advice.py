@@ -1,0 +1,105 @@
+"""What an administrator can do about a status of CANN. Doctor and documentation have it from here.
+
+The doctor's words for statuses that a host in disorder gives; what a caller can do, its error says.
+"""
+
+from __future__ import annotations
+
+from npucall_server.devices.cann.status_table import Fate
+from npucall_server.devices.cann.statuses import status_of
+
+_KERNELS = (
+    "install the operator package of this SoC and of the toolkit's version: "
+    "Ascend-cann-kernels-<chip> up to CANN 8.3, Ascend-cann-<chip>-ops from 8.5 on; in a "
+    "container take an image for the chip (910b for Atlas A2, a3 for Atlas A3)"
+)
+_DRIVER = (
+    "look at `npu-smi info` on the host: if it fails too, the driver or the device is at fault "
+    "(`dmesg`, firmware); if it works, compare the device nodes and the mounts of this process "
+    "with docs/ascend.md"
+)
+_OLD_DRIVER = (
+    "the driver may be older than the toolkit: compare `npu-smi info` with the versions that "
+    "CANN's release notes name, and update the driver or take an older toolkit; else this product "
+    "lacks the feature"
+)
+_NEW_PROCESS = "start the server again; systemd and Docker do so after exit code 70"
+_KERNEL_FAILED = (
+    "a kernel failed on the device: if one call does it each time, report that call; "
+    f"{_NEW_PROCESS}"
+)
+_MEMORY = (
+    "another process may hold the device's memory (`npu-smi info` lists processes): end it, or "
+    "lower kept_device_memory and lanes of the servers on this device"
+)
+_HARDWARE = (
+    "memory of the device is damaged: `npu-smi info -t ecc -i <card>`; take the device out of "
+    "service until it has been reset or replaced"
+)
+
+ADVICE: dict[int, str] = {
+    100039: "the loader took the stub libraries, which are for linking alone: take devlib out of "
+    "LD_LIBRARY_PATH",
+    107001: "take a device that this process sees: they are numbered from 0, in a container and "
+    "under ASCEND_RT_VISIBLE_DEVICES anew",
+    107002: "a bug of npucall: report it with the log",
+    107003: "a bug of npucall: report it with the log",
+    107022: f"another program aborted the work of the device; {_NEW_PROCESS}",
+    148049: "source the toolkit's set_env.sh before the server starts: ASCEND_OPP_PATH names no "
+    "operators",
+    161001: "the installed version wants an argument that npucall takes for optional: compare the "
+    "operator's header (`npucall-server headers`) and report it",
+    161002: "the installed version has other rules than npucall knows: read the text behind the "
+    "status, run `npucall conform`, report it",
+    200001: _OLD_DRIVER,
+    200006: _OLD_DRIVER,
+    207000: _OLD_DRIVER,
+    207001: _MEMORY,
+    207004: _DRIVER,
+    207005: "streams or other resources of the device ran out: end other processes on it, or lower "
+    "lanes",
+    207006: "let the user of this process use the device nodes: group HwHiAiUser, or ASCEND_GID in "
+    "docker-compose.yml",
+    207008: "streams of the device ran out: end other processes on it, or lower lanes",
+    207018: _MEMORY,
+    500000: f"no device was found: {_DRIVER}",
+    500004: _DRIVER,
+    507008: "toolkit and chip do not belong together: install the toolkit, or take the image, of "
+    "this chip",
+    507010: f"the device does not answer any more: {_DRIVER}",
+    507014: "a kernel took longer than it may: is the call huge, or the device shared? Raise "
+    "device_timeout, or look for hardware faults in `dmesg`",
+    507015: _KERNEL_FAILED,
+    507018: f"the device's own processors failed: the AI CPU packages have to be of the toolkit's "
+    f"version; {_NEW_PROCESS}",
+    507033: f"the device could not be set up: another container may hold it; {_DRIVER}",
+    507035: _KERNEL_FAILED,
+    507046: "work did not end within device_timeout: raise it for large calls; if small calls do "
+    f"it too, {_DRIVER}",
+    507053: _HARDWARE,
+    507054: _HARDWARE,
+    507899: _DRIVER,
+    561000: "an operator failed without saying why: the text behind the status, and CANN's log "
+    "(ASCEND_PROCESS_LOG_PATH, by default ~/ascend/log), have more",
+    561002: "the operator found no way to cut the work: toolkit and operator package have to be of "
+    "one version; else report the call",
+    561003: f"no kernel for this SoC and dtype: {_KERNELS}",
+    561107: "source the toolkit's set_env.sh before the server starts: ASCEND_OPP_PATH is not set",
+    561112: f"the kernel package is not installed: {_KERNELS}",
+}
+"""What to do, by status; for others ``advice`` has what their class asks for."""
+
+OF_FATE: dict[Fate, str] = {
+    Fate.ARGUMENT: "the call is at fault: the message names the parameter",
+    Fate.UNAVAILABLE: "this host lacks what the operator needs: toolkit, operator package and "
+    "driver have to belong together",
+    Fate.MEMORY: "make room: smaller calls, fewer processes on the device",
+    Fate.CALL: "the text behind the status says more; CANN's log (ASCEND_PROCESS_LOG_PATH, by "
+    "default ~/ascend/log) has the rest",
+    Fate.BROKEN: f"{_NEW_PROCESS}; if it comes back: {_DRIVER}",
+}
+
+
+def advice(status: int) -> str:
+    """What to do about a status."""
+    return ADVICE.get(status) or OF_FATE[status_of(status).fate]

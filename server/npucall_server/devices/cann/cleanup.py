@@ -1,0 +1,57 @@
+"""Giving back what was taken: all of it, in reverse order, whatever fails on the way."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+
+class Cleanup:
+    """Steps that run when a ``with`` block ends or ``close`` is called, the last one first.
+
+    As ``contextlib.ExitStack``, but what is raised is what went wrong first: in the block, else in
+    the steps.
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception:
+            if error is None:
+                raise
+
+    def callback(self, step: Callable[..., object], *arguments: object) -> None:
+        """Adds a step."""
+        self._steps.append(partial(step, *arguments))
+
+    def pop_all(self) -> Cleanup:
+        """The steps so far, in one of its own: they are not run at the end of this block."""
+        taken = Cleanup()
+        taken._steps, self._steps = self._steps, []
+        return taken
+
+    def close(self) -> None:
+        """Runs the steps; raises the first failure when all have been tried."""
+        first: Exception | None = None
+        while self._steps:
+            try:
+                self._steps.pop()()
+            except Exception as error:  # noqa: BLE001  # the other steps must run too
+                first = first or error
+        if first is not None:
+            raise first

@@ -1,0 +1,234 @@
+"""What this device takes for true of CANN and no simulator can prove: it needs an NPU.
+
+Written from headers, documents and public sources. Whoever has a host checks one claim after the
+other; docs/ascend.md is made of this list.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Claim(NamedTuple):
+    """One thing that is taken for true."""
+
+    title: str
+    """In a few words."""
+    assumed: str
+    """Why it is thought to be so, and what the code makes of it."""
+    where: tuple[str, ...]
+    """Where it matters: ``file: name``, the file in ``npucall_server``."""
+    check: str
+    """How to see on a host whether it is so."""
+
+
+UNVERIFIED = (
+    # --- The process ------------------------------------------------------------------------------
+    Claim(
+        "Libraries are found by their bare names",
+        "`dlopen` without RTLD_GLOBAL, by the loader's path, finds the toolkit's libraries and, "
+        "through them, the driver's; the stubs in devlib are not taken.",
+        ("devices/cann/library.py: open_library", "devices/cann/runtime.py: open_libraries"),
+        "`npucall-server doctor`: the section libraries names the files that were loaded.",
+    ),
+    Claim(
+        "Operators come from the library that CANN would take",
+        "The order of custom packages, of libopapi_*.so and of the older libraries, and the check "
+        "of owners, are those of torch_npu's sources; both phases are taken from one library.",
+        ("devices/cann/operators.py: OpApi",),
+        "Install a custom package that has aclnnKlDivTargetBackward too: doctor must say variant "
+        "community, and `npucall conform --operator KlDivTargetBackward` pass.",
+    ),
+    Claim(
+        "ACLNN_CACHE_LIMIT counts if Python sets it before the libraries are opened",
+        "setenv of the own process is what getenv of a library opened later sees.",
+        ("settings.py: tell_cann",),
+        "Serve with --phase-one-cache 1 and alternate two calls: `plan_ns` of the log stays that "
+        "of a first call.",
+    ),
+    Claim(
+        "aclInit in the main thread, the device's context in all others",
+        "Lanes bind the context of aclrtSetDevice with aclrtSetCurrentContext; aclInit that "
+        "answers 100002 was somebody else's, who finalises; aclFinalizeReference undoes one "
+        "aclInit.",
+        ("devices/cann/runtime.py: DeviceContext",),
+        "Doctor's last line says that the device was given back; a server with 8 lanes serves, and "
+        "ends with 0 on SIGTERM.",
+    ),
+    Claim(
+        "A process that ends by os._exit leaves the device clean",
+        "After a failure that sticks nothing is given back: the driver frees what the process had, "
+        "and the next process finds the device well.",
+        ("devices/cann/statuses.py: BrokenDeviceError", "devices/cann/watchdog.py: Watchdog"),
+        "`kill -9` a server in the middle of a large call, ten times; each time the next one "
+        "serves within seconds, and `npu-smi info` shows no memory left behind.",
+    ),
+    Claim(
+        "The device's numbers are those of this process",
+        "Bare metal: cann:N is /dev/davinciN; a container numbers anew from 0, and the systemd "
+        "unit counts as bare metal, since it makes no mount namespace.",
+        ("devices/cann/device.py: CannDevice",),
+        "Load one device with a long call and look at `npu-smi info` which one is busy: bare "
+        "metal, unit and container.",
+    ),
+    Claim(
+        "aclrtGetSocName answers the names that products.py has",
+        "The patterns of SoC names were read from CANN's sources.",
+        ("devices/cann/device.py: product_of",),
+        "Doctor names the product of the SoC.",
+    ),
+    # --- Streams and time -------------------------------------------------------------------------
+    Claim(
+        "INFNAN is set before the streams, or refused without harm",
+        "aclrtSetDeviceSatMode right after aclrtSetDevice holds for streams made later; products "
+        "without the choice answer a status that changes nothing.",
+        ("devices/cann/runtime.py: aclrtSetDeviceSatMode",),
+        "FLOAT16 inputs of 60000 with grad_output 2 give infinity, not 65504.",
+    ),
+    Claim(
+        "FAST_LAUNCH without FAST_SYNC sleeps while it waits",
+        "Stream flag 1 alone: the waiting thread takes no core; --busy-wait adds flag 2.",
+        ("devices/cann/lane.py: _create_stream",),
+        "`top` while a long call runs, without and with --busy-wait; latency of small calls in "
+        "both.",
+    ),
+    Claim(
+        "In CONTINUE mode an error is answered once",
+        "After a launch that failed, one synchronise answers the error and the next is clean, so "
+        "the lane takes it that nothing is under way once it has synchronised.",
+        ("devices/cann/lane.py: _settled",),
+        "Provoke a kernel error that does not break the device (an index out of range), see one "
+        "failed call and good ones after it.",
+    ),
+    Claim(
+        "A synchronise that times out answers 507046 and leaves the work running",
+        "The watchdog and device_timeout build on it; the process ends, since the buffers are in "
+        "use.",
+        ("devices/cann/lane.py: aclrtSynchronizeStreamWithTimeout",),
+        "Serve with --device-timeout 0.05 and run a call of seconds: DEVICE_LOST, exit code 70.",
+    ),
+    Claim(
+        "Events made by aclrtCreateEventExWithFlag(TIME_LINE) can be recorded again and again",
+        "Five events of a lane are recorded anew by each call, without reset; the differences are "
+        "the times of copies and kernel.",
+        ("devices/cann/stopwatch.py: Stopwatch",),
+        "`run_ns` of 1,000 equal calls against msprof; the log has no note that nothing is timed.",
+    ),
+    # --- Memory -----------------------------------------------------------------------------------
+    Claim(
+        "Pinned memory of aclrtMallocHost can be viewed and copied while the host goes on",
+        "aclrtMemcpyAsync from and to it returns at once; NumPy writes to it through its address.",
+        ("devices/cann/memory.py: PinnedBuffer", "devices/cann/transfer.py: copy_in"),
+        "A timeline of msprof: copy and phase one of a large call overlap.",
+    ),
+    Claim(
+        "Copies from and to ordinary memory end before they return",
+        "Calls above staging_limit take received bytes, which may be read-only pages, and fresh "
+        "arrays; both live until the stream has passed in any case.",
+        ("devices/cann/transfer.py: _copy_to_device", "devices/cann/transfer.py: _copy_to_host"),
+        "`npucall conform` against a server with --staging-limit 0.",
+    ),
+    Claim(
+        "Pieces of 512 bytes are enough room between tensors",
+        "Each length is rounded up to 32, then 32 are added: kernels touch no more behind a "
+        "tensor.",
+        ("devices/cann/memory.py: piece_bytes",),
+        "`npucall conform` in full: outputs lie beside inputs, so what overreaches shows.",
+    ),
+    Claim(
+        "A larger workspace than needed is taken, and may be reused at once on its stream",
+        "One growing buffer a lane; its size is told as phase one wanted it.",
+        ("devices/cann/lane.py: _workspace",),
+        "Alternate calls with a large and a small workspace, such as CtcLossBackward and "
+        "KlDivBackward, and compare the numbers.",
+    ),
+    Claim(
+        "Memory that ran out answers 207001 and harms nothing",
+        "The lanes then give back what they keep, and the call is tried once more.",
+        ("devices/cann/device.py: _empty_pools",),
+        "Fill the device with another process; DEVICE_MEMORY for a large call, success for small "
+        "ones after it.",
+    ),
+    Claim(
+        "aclrtMemsetAsync and copies of one stream keep their order",
+        "Outputs that a call may not write are filled with zeros before the inputs are copied.",
+        ("devices/cann/transfer.py: stage",),
+        "A call with an empty input gives zeros after one that filled the memory.",
+    ),
+    # --- Descriptors and the two phases -----------------------------------------------------------
+    Claim(
+        "Phase one does not read addresses",
+        "Plan gives every tensor one address that nobody owns, aligned and not null.",
+        ("devices/cann/lane.py: _PLACEHOLDER",),
+        "`Plan` of every operator (`npucall conform` asks for none; use Client.plan) answers a "
+        "workspace and does not fail.",
+    ),
+    Claim(
+        "An executor that never ran may be destroyed",
+        "aclDestroyAclOpExecutor, documented for repeatable executors, frees any that phase two "
+        "has not consumed, and does not spoil the cache of first phases.",
+        ("devices/cann/launch.py: launch", "devices/cann/launch.py: workspace_of"),
+        "10,000 times Plan of one call: the process does not grow; a run after it is right.",
+    ),
+    Claim(
+        "Phase two consumes its executor whatever it answers",
+        "It is never used or destroyed after phase two, failed or not.",
+        ("devices/cann/launch.py: launch",),
+        "10,000 calls that phase two refuses, if one is found: the process does not grow.",
+    ),
+    Claim(
+        "Descriptors serve many calls",
+        "A lane keeps aclTensor and the other descriptors of a call and gives them to phase one "
+        "again, once the stream has passed the call before.",
+        ("devices/cann/descriptors.py: KeptDescriptors",),
+        "One call 10,000 times with other numbers; each result right, against --kept-calls 1 too.",
+    ),
+    Claim(
+        "CANN keeps first phases per thread, without addresses",
+        "A lane's thread lives as long as the server, so that the second equal call skips most of "
+        "phase one; a hit takes the addresses of the call at hand.",
+        ("devices/cann/lane_thread.py: LaneThread",),
+        "`plan_ns` of the second equal call is a fraction of the first's; the numbers are right "
+        "after other calls have moved the memory.",
+    ),
+    Claim(
+        "Rank 0 and empty tensors are taken as they are",
+        "A descriptor with no dimensions, and a null address where there are no elements; phase "
+        "two is called in both cases. Some documents ask for rank 1 at least.",
+        ("devices/cann/descriptors.py: aclCreateTensor",),
+        "`npucall conform --block rank --block empty`.",
+    ),
+    Claim(
+        "Views are described by strides, offset and storage shape",
+        "Strides and offset count elements; the storage shape is the one that the call names.",
+        ("devices/cann/descriptors.py: aclCreateTensor",),
+        "`npucall conform --block layout`.",
+    ),
+    Claim(
+        "Deterministic means the option of the process and of the context",
+        "Both are set to 1 before the first phase one.",
+        ("devices/cann/runtime.py: aclrtCtxSetSysParamOpt",),
+        "Equal calls with --deterministic give equal bits, run by run, where sums are large.",
+    ),
+    # --- Operators --------------------------------------------------------------------------------
+    Claim(
+        "Statuses are sorted as the failures deserve",
+        "What sticks to context or device was read from the runtime's sources; after the statuses "
+        "called broken the process ends, after others the device goes on.",
+        ("devices/cann/status_table.py: STATUSES",),
+        "For each status that appears: does a call after it work, and does a new process?",
+    ),
+    Claim(
+        "Rules, formulas and roundings are the device's",
+        "They come from documents and public sources of the operators.",
+        ("devices/cann/host.py: HostCatalogue",),
+        "`npucall conform TARGET --html report.html`, on each product.",
+    ),
+    Claim(
+        "Outputs of operators from headers are those that are guessed",
+        "By const, names and order, right for 99 of 100 operators of CANN 8.1 by their documents.",
+        ("devices/cann/header_roles.py: roles_of",),
+        "Before use: `npucall-server headers DIR` and the operator's document.",
+    ),
+)
+"""Grouped: process, streams and time, memory, descriptors and phases, operators."""

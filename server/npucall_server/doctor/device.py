@@ -1,0 +1,150 @@
+"""The device, from its libraries to an operator that runs: what the server would do, step by step.
+
+Runs in a process of its own, since a library in disorder may crash or never return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npucall.errors import ArgumentError, NpucallError
+from npucall.operators import CATALOGUE
+from npucall.products import product_of
+from npucall_server.devices.cann.host import HostCatalogue
+from npucall_server.devices.cann.library import LibraryError
+from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.runtime import DeviceContext, device_count, open_libraries
+from npucall_server.doctor.failure import failed
+from npucall_server.doctor.finding import Finding, Section, Verdict, fault, ok, warning
+from npucall_server.doctor.libraries import check_libraries, check_opening
+from npucall_server.doctor.trial import try_operator
+from npucall_server.doctor.versions import check_versions
+
+if TYPE_CHECKING:
+    from npucall_server.devices.base import DeviceFacts
+    from npucall_server.settings import AscendPaths
+
+_GIB = 1 << 30
+_LITTLE = 2 * _GIB
+"""Free bytes below which a warning is worth it: as much two lanes keep."""
+
+
+def examine(number: int, paths: AscendPaths) -> Iterator[Section | Finding]:
+    """Examines device ``number``; ends where what comes next needs what failed."""
+    yield Section("libraries", "loading CANN's libraries")
+    try:
+        libraries = open_libraries(paths)
+    except LibraryError as error:
+        yield check_opening(str(error))
+        return
+    yield from check_libraries(libraries, paths)
+    try:
+        yield Section("device", "counting the devices (aclrtGetDeviceCount)")
+        counted = check_count(device_count(libraries), number)
+        yield counted
+        if counted.verdict is Verdict.FAULT:
+            return
+        yield Section("device", f"opening device {number} (aclInit, aclrtSetDevice)")
+        context = DeviceContext(libraries, number, deterministic=False)
+        yield from _examine_open(context, paths)
+    except NpucallError as error:
+        yield failed(error)
+
+
+def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Section | Finding]:
+    yield Section("device", "asking the device for its state")
+    facts = context.facts()
+    yield ok(f"{context.soc}, device {context.number}, is open")
+    yield check_health(facts)
+    yield check_product(context.soc)
+    yield check_memory(facts)
+    yield Section("versions", "")
+    yield from check_versions(facts)
+    yield Section("operators", "looking for operators in the libraries")
+    operators = OpApi(paths, context.libraries.failure)
+    catalogue = HostCatalogue(operators, paths)
+    yield from check_operators(catalogue, operators)
+    well = yield from try_operator(context, operators, catalogue)
+    if well:
+        yield Section("device", "giving the device back (aclrtResetDevice, aclFinalize)")
+        context.close()
+        yield ok("the device was given back")
+
+
+def check_count(count: int, number: int) -> Finding:
+    """Whether the number is one of a device."""
+    if number < count:
+        return ok(f"this process sees {count} device{'s' * (count != 1)}")
+    return fault(
+        f"there is no cann:{number}: this process sees {count} device{'s' * (count != 1)}, "
+        "numbered from 0",
+        "take a smaller number; give the container more devices (--device); look at "
+        "ASCEND_RT_VISIBLE_DEVICES above, and at `npu-smi info` on the host",
+    )
+
+
+def check_health(facts: DeviceFacts) -> Finding:
+    """What the device says of its state."""
+    if facts.healthy is None:
+        return warning("the device does not tell its state", "look at `npu-smi info -t health`")
+    if facts.healthy:
+        return ok("the device says that it is well")
+    return fault(
+        "the device says that it is not well",
+        "look at `npu-smi info -t health` and `dmesg` on the host; reset it, or take it out of "
+        "service",
+    )
+
+
+def check_product(soc: str) -> Finding:
+    """Whether npucall has rules for the SoC."""
+    try:
+        return ok(f"{soc} is {product_of(soc).name}")
+    except ArgumentError as error:
+        return fault(str(error), "a newer npucall may know it; else report the name")
+
+
+def check_memory(facts: DeviceFacts) -> Finding:
+    """How much memory is left for calls."""
+    if not facts.memory_total_bytes:
+        return warning(
+            "the device does not tell its memory", "calls that are too large fail with 207001"
+        )
+    free, total = (n / _GIB for n in (facts.memory_free_bytes, facts.memory_total_bytes))
+    said = f"{free:.1f} of {total:.1f} GiB of device memory are free"
+    if facts.memory_free_bytes >= min(_LITTLE, facts.memory_total_bytes // 2):
+        return ok(said)
+    return warning(
+        said,
+        "another process has the rest: `npu-smi info` lists processes. One server process has the "
+        "device for itself, or lower kept_device_memory and lanes",
+    )
+
+
+def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Finding]:
+    """Which of the declared operators this host has, and what was passed over."""
+    names = {operator.name for operator in CATALOGUE}
+    there = {name for name in names if operators.find(name) is not None}
+    missing = ", ".join(sorted(names - there))
+    if there:
+        said = f"{len(there)} of {len(names)} declared operators are in the libraries"
+        yield ok(f"{said}; not there: {missing}" if missing else said)
+    else:
+        yield fault(
+            "the libraries have none of the declared operators (libopapi.so, libopapi_*.so)",
+            "install the operator package of the toolkit's version; ASCEND_HOME_PATH/lib64 has its "
+            "libraries, and LD_LIBRARY_PATH leads there",
+        )
+    others = sum(1 for operator in catalogue if operator.name not in names)
+    yield ok(f"{others} more are served by their headers")
+    if catalogue.variant:
+        yield ok(f"operators with several variants have the variant {catalogue.variant}")
+    yield from (warning(note, _OWNER) for note in operators.notes)
+
+
+_OWNER = (
+    "CANN, and npucall with it, takes custom libraries of the user that runs it and, unless that "
+    "is root, of root: `chown` the file, or run as its owner. What cannot be opened lacks the "
+    "library that is named"
+)

@@ -1,0 +1,14 @@
+"""What to do about an error of the device."""
+
+from __future__ import annotations
+
+from npucall.errors import NpucallError
+from npucall_server.devices.cann.advice import advice
+from npucall_server.doctor.finding import Finding, fault
+
+
+def failed(error: NpucallError) -> Finding:
+    """The fault that an error means, with what its status asks for."""
+    status = error.details.get("device_status")
+    todo = advice(int(status)) if status else "report it, with all that stands above"
+    return fault(str(error), todo)

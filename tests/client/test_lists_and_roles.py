@@ -1,0 +1,295 @@
+"""npucall_client.arguments: lists of tensors, outputs in place, and roles that a caller states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.calls import decode
+from npucall.dtypes import FLOAT
+from npucall.errors import DTypeError, InternalError, TensorLayoutError
+from npucall.operators.catalogue import Catalogue
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.operators.leaky_relu_backward import leaky_relu_backward
+from npucall.operators.spec import Input, Output
+from npucall.replies import Reply
+from npucall.tensors import TensorSpec
+from npucall.v1 import operator_service_pb2 as pb
+from npucall_client import arguments
+
+from .scripted import SERVER, bound, listed, members, parsed
+
+PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
+CAT = listed("aclnnCat", tensors="in const aclTensorList*", dim="int64_t", out="out aclTensor*")
+SPLIT = listed("aclnnSplit", self="in const aclTensor*", dim="int64_t", out="out aclTensorList*")
+RELU = listed("aclnnInplaceRelu", selfRef="in/out aclTensor*")
+EXP = listed("aclnnExp", self="in const aclTensor*", out="in const aclTensor*")
+ADD = listed("aclnnAddInto", self="in aclTensor*", y="out aclTensor*", z="out aclTensor*")
+
+
+def storages(request: arguments.Request) -> dict[str, list[float]]:
+    """What is sent, as numbers."""
+    sent = request.storage.items()
+    return {name: np.frombuffer(data, np.float32).tolist() for name, data in sent}
+
+
+def reply(outputs: dict[str, TensorSpec]) -> Reply:
+    return Reply("", None, outputs, tuple(outputs), (), SERVER)
+
+
+def spec(*shape: int) -> TensorSpec:
+    return TensorSpec(FLOAT, shape)
+
+
+# Lists.
+
+
+@pytest.mark.parametrize("together", [list, tuple])
+def test_the_tensors_of_a_list_are_sent_one_by_one_in_their_order(together: Any) -> None:
+    request = bound(CAT, {"out": np.zeros(5, np.float32)}, tensors=together([PAIR, TRIPLE]), dim=0)
+    assert storages(request) == {"tensors[0]": [1, 2], "tensors[1]": [3, 4, 5]}
+    message = parsed(request)["tensors"]
+    assert message.stored
+    assert [list(tensor.shape) for tensor in message.tensors.tensors] == [[2], [3]]
+
+
+def test_a_call_of_lists_names_its_storages_as_it_sends_them() -> None:
+    request = bound(CAT, {"out": np.zeros(5, np.float32)}, dim=0, tensors=[TRIPLE, PAIR, TRIPLE])
+    assert tuple(request.storage) == decode(request.call, Catalogue([CAT])).stored
+
+
+def test_tensors_of_a_list_may_differ_in_type_shape_and_layout() -> None:
+    column = np.arange(6, dtype=np.float16).reshape(2, 3).T
+    request = bound(CAT, {"out": None}, tensors=[PAIR, column], dim=0)
+    first, second = parsed(request)["tensors"].tensors.tensors
+    assert (first.dtype, list(first.shape), list(first.strides)) == (1, [2], [])
+    assert (second.dtype, list(second.shape), list(second.strides)) == (2, [3, 2], [1, 3])
+
+
+def test_a_list_of_one_tensor_is_a_list() -> None:
+    assert members(bound(CAT, {"out": None}, tensors=[PAIR], dim=0))["tensors"] == "tensors"
+
+
+def test_an_empty_list_is_sent_and_is_not_null() -> None:
+    request = bound(CAT, {"out": None}, tensors=[], dim=0)
+    assert decode(request.call, Catalogue([CAT])).arguments["tensors"] == ()
+    assert members(bound(CAT, {"out": None}, tensors=None, dim=0))["tensors"] == "absent"
+    assert request.storage == {}
+
+
+@pytest.mark.parametrize("value", [PAIR, PAIR.reshape(1, 2), 1.0, iter([PAIR]), {PAIR.tobytes()}])
+def test_what_is_no_sequence_is_refused_as_a_list_of_tensors(value: Any) -> None:
+    with pytest.raises(TypeError, match="tensors: expected a list of arrays, found"):
+        bound(CAT, {"out": None}, tensors=value, dim=0)
+
+
+@pytest.mark.parametrize("value", [None, 1.0, [1.0], "x"])
+def test_a_member_that_is_no_array_is_refused_by_its_place(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"tensors\[1\]: expected an array, found"):
+        bound(CAT, {"out": None}, tensors=[PAIR, value], dim=0)
+
+
+def test_a_member_of_a_type_that_does_not_travel_is_blamed_by_its_place() -> None:
+    with pytest.raises(DTypeError) as caught:
+        bound(CAT, {"out": None}, tensors=[PAIR, np.array(["x"])], dim=0)
+    assert caught.value.parameter == "tensors[1]"
+
+
+def test_an_array_is_no_list_where_it_is_an_output_either() -> None:
+    with pytest.raises(TypeError, match="out: expected a list of arrays, found ndarray"):
+        bound(SPLIT, {"out": PAIR}, self=PAIR, dim=0)
+
+
+def test_a_list_is_no_array() -> None:
+    with pytest.raises(TypeError, match="self: expected an array, found list"):
+        bound(SPLIT, {"out": [PAIR]}, self=[PAIR], dim=0)
+    with pytest.raises(TypeError, match="out: expected a NumPy array of native byte order"):
+        bound(CAT, {"out": [PAIR]}, tensors=[PAIR], dim=0)
+
+
+def test_an_output_of_a_list_that_cannot_be_written_is_refused_by_its_place() -> None:
+    shared = np.lib.stride_tricks.as_strided(PAIR, (2,), (0,))
+    with pytest.raises(TypeError, match=r"out\[0\]: expected a NumPy array"):
+        bound(SPLIT, {"out": [1.0]}, self=PAIR, dim=0)
+    with pytest.raises(TensorLayoutError, match=r"out\[1\]: expected an output whose elements"):
+        bound(SPLIT, {"out": [PAIR.copy(), shared]}, self=PAIR, dim=0)
+
+
+def test_outputs_of_a_list_are_not_sent_unless_the_layout_is_kept() -> None:
+    out = [np.zeros(2, np.float32), np.zeros((3, 2), np.float32)[:, 0]]
+    request = bound(SPLIT, {"out": out}, self=PAIR, dim=0)
+    assert list(request.storage) == ["self"]
+    assert not parsed(request)["out"].stored
+    kept = bound(SPLIT, {"out": out}, self=PAIR, dim=0, keep_layout=True)
+    assert {name: len(data) for name, data in kept.storage.items()} == {
+        "self": 8, "out[0]": 8, "out[1]": 20
+    }  # fmt: skip
+
+
+# Answers.
+
+
+def test_the_outputs_of_a_list_are_written_to_the_arrays_of_the_caller() -> None:
+    out = [np.zeros(2, np.float32), np.zeros(3, np.float32)]
+    request = bound(SPLIT, {"out": out}, self=PAIR, dim=0)
+    answer = reply({"out[0]": spec(2), "out[1]": spec(3)})
+    found = arguments.unpack(request, answer, [PAIR.tobytes(), TRIPLE.tobytes()])
+    assert found.keys() == {"out"}
+    assert [member is mine for member, mine in zip(found["out"], out, strict=True)] == [True, True]
+    assert [member.tolist() for member in out] == [[1, 2], [3, 4, 5]]
+
+
+def test_more_than_ten_outputs_of_a_list_stay_in_their_order() -> None:
+    out = [np.zeros(1, np.float32) for _ in range(12)]
+    request = bound(SPLIT, {"out": out}, self=PAIR, dim=0)
+    answer = reply({f"out[{index}]": spec(1) for index in range(12)})
+    data = [np.float32(index).tobytes() for index in range(12)]
+    found = arguments.unpack(request, answer, data)["out"]
+    assert [member.item() for member in found] == list(range(12))
+
+
+def test_an_empty_list_of_outputs_is_answered_as_one() -> None:
+    request = bound(SPLIT, {"out": []}, self=PAIR, dim=0)
+    assert arguments.unpack(request, reply({}), []) == {"out": []}
+
+
+def test_outputs_come_in_the_order_of_the_reply_lists_among_them() -> None:
+    two = listed("aclnnTwo", n="int64_t", a="out aclTensor*", b="out aclTensorList*")
+    outputs = {"b": [PAIR.copy()], "a": PAIR.copy()}
+    request = bound(two, outputs, n=1)
+    answer = reply({"a": spec(2), "b[0]": spec(2)})
+    assert list(arguments.unpack(request, answer, [bytes(8), bytes(8)])) == ["a", "b"]
+
+
+def test_a_list_with_too_few_bytes_is_a_bug_of_the_server() -> None:
+    request = bound(SPLIT, {"out": [PAIR.copy(), TRIPLE.copy()]}, self=PAIR, dim=0)
+    answer = reply({"out[0]": spec(2), "out[1]": spec(3)})
+    with pytest.raises(InternalError, match=r"storages of \[8, 12\] bytes, found \[8\]"):
+        arguments.unpack(request, answer, [bytes(8)])
+
+
+def test_outputs_with_names_that_python_does_not_take_are_a_named_tuple_all_the_same() -> None:
+    value = arguments.value_of("aclnnTwo", {"y": PAIR, "from": TRIPLE})
+    assert value.y is PAIR
+    assert value[1] is TRIPLE
+
+
+# In place.
+
+
+def test_an_output_in_place_is_sent_and_written() -> None:
+    data = PAIR.copy()
+    request = bound(RELU, {"selfRef": data})
+    assert storages(request) == {"selfRef": [1, 2]}
+    assert parsed(request)["selfRef"].stored
+    assert not parsed(request)["selfRef"].role
+    found = arguments.unpack(request, reply({"selfRef": spec(2)}), [TRIPLE[:2].tobytes()])
+    assert found["selfRef"] is data
+    assert data.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("keep_layout", [False, True])
+def test_an_output_in_place_with_gaps_is_read_and_written_through_them(keep_layout: bool) -> None:
+    memory = np.array([1, 9, 2, 9], np.float32)
+    request = bound(RELU, {"selfRef": memory[::2]}, keep_layout=keep_layout)
+    assert storages(request) == {"selfRef": [1, 9, 2] if keep_layout else [1, 2]}
+    sent = decode(request.call, Catalogue([RELU])).arguments["selfRef"]
+    answer: Any = np.array([3, 9, 4] if keep_layout else [3, 4], np.float32)
+    arguments.unpack(request, reply({"selfRef": sent}), [answer.tobytes()])  # type: ignore[dict-item]
+    assert memory.tolist() == [3, 9, 4, 9]
+
+
+@pytest.mark.parametrize("keep_layout", [False, True])
+def test_an_output_in_place_in_column_order_keeps_its_elements_apart(keep_layout: bool) -> None:
+    matrix = np.array([[1, 2], [3, 4]], np.float32).T
+    request = bound(RELU, {"selfRef": matrix}, keep_layout=keep_layout)
+    assert storages(request) == {"selfRef": [1, 2, 3, 4]}
+    sent = decode(request.call, Catalogue([RELU])).arguments["selfRef"]
+    assert sent.strides == (1, 2)  # type: ignore[union-attr]
+    answer = np.array([5, 6, 7, 8], np.float32).tobytes()
+    arguments.unpack(request, reply({"selfRef": sent}), [answer])  # type: ignore[dict-item]
+    assert matrix.tolist() == [[5, 7], [6, 8]]
+
+
+def test_an_output_in_place_that_runs_backwards_is_gathered_and_scattered() -> None:
+    memory = np.array([1, 2, 3], np.float32)
+    request = bound(RELU, {"selfRef": memory[::-1]})
+    assert storages(request) == {"selfRef": [3, 2, 1]}
+    arguments.unpack(request, reply({"selfRef": spec(3)}), [TRIPLE.tobytes()])
+    assert memory.tolist() == [5, 4, 3]
+
+
+def test_an_output_in_place_that_cannot_be_written_is_refused() -> None:
+    fixed = PAIR.copy()
+    fixed.flags.writeable = False
+    with pytest.raises(TypeError, match=r"selfRef: expected a NumPy array .* can be written"):
+        bound(RELU, {"selfRef": fixed})
+
+
+# Roles.
+
+
+def test_what_is_given_as_output_is_one_whatever_the_listing_guessed_and_is_sent() -> None:
+    request = bound(EXP, {"out": TRIPLE.copy()}, self=PAIR)
+    assert [(a.name, a.role, a.stored) for a in parsed(request).values()] == [
+        ("self", pb.ROLE_UNSPECIFIED, True),
+        ("out", pb.ROLE_OUTPUT, True),
+    ]
+    assert storages(request) == {"self": [1, 2], "out": [3, 4, 5]}
+    call = decode(request.call, Catalogue([EXP]))
+    assert [type(parameter) for parameter in call.operator.parameters] == [Input, Output]
+
+
+def test_what_is_given_as_argument_is_an_input_whatever_the_listing_guessed() -> None:
+    request = bound(ADD, {"z": PAIR.copy()}, self=PAIR, y=TRIPLE)
+    assert [(a.name, a.role, a.stored) for a in parsed(request).values()] == [
+        ("self", pb.ROLE_UNSPECIFIED, True),
+        ("y", pb.ROLE_INPUT, True),
+        ("z", pb.ROLE_UNSPECIFIED, False),
+    ]
+    assert storages(request) == {"self": [1, 2], "y": [3, 4, 5]}
+
+
+def test_a_null_pointer_has_a_role_too() -> None:
+    request = bound(ADD, {"self": None, "z": None}, y=None)
+    assert {a.name: a.role for a in parsed(request).values()} == {
+        "self": pb.ROLE_OUTPUT, "z": pb.ROLE_UNSPECIFIED, "y": pb.ROLE_INPUT
+    }  # fmt: skip
+    assert set(members(request).values()) == {"absent"}
+
+
+def test_a_list_that_is_given_as_output_is_one() -> None:
+    request = bound(CAT, {"out": None, "tensors": [PAIR.copy(), TRIPLE.copy()]}, dim=0)
+    assert parsed(request)["tensors"].role == pb.ROLE_OUTPUT
+    assert storages(request) == {"tensors[0]": [1, 2], "tensors[1]": [3, 4, 5]}
+    assert request.lists == ["tensors"]
+
+
+def test_what_is_given_both_as_argument_and_as_output_is_refused() -> None:
+    for called, name in ((EXP, "out"), (ADD, "y")):
+        given: Any = {name: PAIR}
+        with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'"):
+            bound(called, {name: PAIR.copy()}, **given)
+
+
+def test_calls_that_differ_in_roles_alone_have_other_bytes() -> None:
+    plain = bound(EXP, {}, self=PAIR, out=TRIPLE).call
+    assert bound(EXP, {"out": TRIPLE.copy()}, self=PAIR).call != plain
+
+
+def test_an_output_that_the_listing_has_not_is_left_to_the_server() -> None:
+    request = bound(EXP, {"nope": PAIR.copy()}, self=PAIR)
+    assert (members(request)["nope"], parsed(request)["nope"].role) == ("tensor", 0)
+
+
+def test_a_declared_operator_gets_no_roles() -> None:
+    ones = np.ones(2, np.float32)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        bound(kl_div_backward, {}, grad_output=ones, self=ones, target=ones, out=ones)
+    outputs = {"self": ones.copy()}
+    request = bound(leaky_relu_backward, outputs, ones, ones, 0.5)
+    calls = pb.Call.FromString(request.call).arguments
+    assert {argument.role for argument in calls} == {pb.ROLE_UNSPECIFIED}
+    assert not calls[-1].stored  # so that the server refuses it

@@ -1,0 +1,109 @@
+"""Operators known by their C prototype alone, and calls of them as they arrive from the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from npucall.calls import PreparedCalls, decode, encode
+from npucall.dtypes import FLOAT
+from npucall.operators.catalogue import Catalogue
+from npucall.operators.spec import Input, Kind, Output, parameter_of, prototype_only
+from npucall.products import A2
+from npucall.tensors import TensorSpec
+from npucall.v1 import operator_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.operators.prepare import Prepared
+    from npucall.operators.spec import Call, Operator
+
+KINDS = {
+    "int64": Kind.INT64,
+    "int32": Kind.INT32,
+    "int": Kind.INT,
+    "int8": Kind.INT8,
+    "uint64": Kind.UINT64,
+    "flag": Kind.BOOL,
+    "single": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "dtype": Kind.DTYPE,
+    "text": Kind.STRING,
+    "scalar": Kind.SCALAR,
+    "scalars": Kind.SCALAR_LIST,
+    "integers": Kind.INT_ARRAY,
+    "numbers": Kind.FLOAT_ARRAY,
+    "booleans": Kind.BOOL_ARRAY,
+}
+
+EVERY_KIND = prototype_only(
+    "aclnnEveryKind",
+    (
+        *(parameter_of(name, kind.value, None) for name, kind in KINDS.items()),
+        parameter_of("out", "aclTensor*", Output),
+    ),
+    "aclnn_every_kind.h",
+)
+CAT = prototype_only(
+    "aclnnCat",
+    (
+        parameter_of("tensors", "const aclTensorList*", Input),
+        parameter_of("dim", "int64_t", None),
+        parameter_of("out", "aclTensor*", Output),
+    ),
+    "aclnn_cat.h",
+)
+SPLIT = prototype_only(
+    "aclnnSplitWithSize",
+    (
+        parameter_of("self", "const aclTensor*", Input),
+        parameter_of("splitSize", "const aclIntArray*", None),
+        parameter_of("dim", "int64_t", None),
+        parameter_of("out", "aclTensorList*", Output),
+    ),
+    "aclnn_split_with_size.h",
+)
+ADD_IN_PLACE = prototype_only(
+    "aclnnInplaceAdd",
+    (
+        parameter_of("selfRef", "const aclTensor*", Output, in_place=True),
+        parameter_of("other", "const aclTensor*", Input),
+        parameter_of("alpha", "const aclScalar*", None),
+    ),
+    "aclnn_add.h",
+)
+CATALOGUE = Catalogue([EVERY_KIND, CAT, SPLIT, ADD_IN_PLACE])
+
+PAIR = TensorSpec(FLOAT, (2,))
+TRIPLE = TensorSpec(FLOAT, (3,))
+STRIDED = TensorSpec(FLOAT, (2,), (2,), 1, (5,))
+"""Two elements with a gap, and gaps round them."""
+
+Roles = dict[str, "type[Input | Output]"]
+
+
+def decoded(
+    operator: Operator[..., Any], *stored: str, roles: Roles | None = None, **given: Any
+) -> Call:
+    """What a server finds in the bytes of a call."""
+    return decode(encode(operator.name, "", given, stored, roles), CATALOGUE)
+
+
+def prepared(
+    operator: Operator[..., Any], *stored: str, roles: Roles | None = None, **given: Any
+) -> Prepared:
+    """The call as a server prepares it from its bytes."""
+    data = encode(operator.name, "", given, stored, roles)
+    return PreparedCalls(CATALOGUE, A2, "").of(data)
+
+
+def raw(operator: Operator[..., Any], *arguments: pb.Argument) -> Call:
+    """A call whose message is typed by hand."""
+    call = pb.Call(operator=operator.name, arguments=arguments)
+    return decode(call.SerializeToString(), CATALOGUE)
+
+
+def only(values: Mapping[str, Any]) -> Any:
+    """The only value."""
+    (value,) = values.values()
+    return value

@@ -1,0 +1,210 @@
+"""Calls of operators known by their C prototype alone: what is checked, and stated roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.calls import PreparedCalls, decode, encode
+from npucall.dtypes import FLOAT
+from npucall.errors import (
+    ArgumentMissingError,
+    ArgumentUnknownError,
+    AttributeValueError,
+    MessageError,
+    TensorLayoutError,
+)
+from npucall.operators import CATALOGUE as DECLARED
+from npucall.operators.spec import Input, Output, Scalar
+from npucall.products import A2, ASCEND_310B
+from npucall.replies import ServerIdentity, decode_reply, encode_reply
+from npucall.tensors import TensorSpec
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+
+from .prototypes import (
+    ADD_IN_PLACE,
+    CAT,
+    CATALOGUE,
+    EVERY_KIND,
+    PAIR,
+    SPLIT,
+    STRIDED,
+    TRIPLE,
+    decoded,
+    prepared,
+    raw,
+)
+
+SERVER = ServerIdentity("a1b2", "cann:0", "Ascend910B1")
+ONE = Scalar(FLOAT, 1.0)
+TENSOR = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[2])
+
+
+def add(*stored: str, roles: Any = None, **given: Any) -> Any:
+    everything = {"selfRef": PAIR, "other": PAIR, "alpha": ONE, **given}
+    return prepared(ADD_IN_PLACE, *stored, roles=roles, **everything)
+
+
+def test_a_call_without_rules_is_prepared_for_any_product() -> None:
+    data = encode("aclnnCat", "", {"tensors": (PAIR,), "dim": -1, "out": TRIPLE}, ("tensors",))
+    for product in (A2, ASCEND_310B):
+        call = PreparedCalls(CATALOGUE, product, "").of(data)
+        assert call.outputs == {"out": TRIPLE}
+        assert (call.kernel_dtype, call.done, call.warnings) == (None, False, ())
+        assert call.whole.dtype == np.float32
+
+
+def test_nothing_but_the_device_says_whether_shapes_and_dtypes_fit() -> None:
+    call = add("selfRef", "other", other=TensorSpec(FLOAT, (7, 9)))
+    assert call.outputs == {"selfRef": PAIR}
+
+
+@pytest.mark.parametrize(("operator", "out"), [(CAT, "out"), (SPLIT, "out"), (EVERY_KIND, "out")])
+def test_an_output_that_is_not_mentioned_is_missing(operator: Any, out: str) -> None:
+    values = {"int64": 1, "int32": 1, "int": 1, "int8": 1, "uint64": 1, "flag": True, "single": 1.0}
+    more = {"double": 1.0, "dtype": FLOAT, "dim": 0}
+    given = {key: value for key, value in {**values, **more}.items() if key in operator.by_name}
+    with pytest.raises(ArgumentMissingError, match=f"{out}: expected the output's shape") as caught:
+        prepared(operator, **given)
+    assert (caught.value.parameter, caught.value.aclnn_status) == (out, None)
+    assert caught.value.details["operator"] == operator.name
+
+
+def test_an_output_may_be_a_null_pointer_and_is_not_in_the_reply_then() -> None:
+    call = prepared(CAT, "tensors", tensors=(PAIR,), dim=0, out=None)
+    assert call.outputs == {}
+    assert decode_reply(encode_reply(call, SERVER)).outputs == {}
+
+
+def test_an_output_that_is_given_comes_back_dense() -> None:
+    call = prepared(CAT, "tensors", tensors=(PAIR,), dim=0, out=STRIDED)
+    assert call.outputs == {"out": PAIR}
+
+
+def test_a_reply_without_reference_tells_no_kernel_dtype() -> None:
+    call = prepared(CAT, "tensors", tensors=(PAIR,), dim=0, out=PAIR)
+    reply = decode_reply(encode_reply(call, SERVER))
+    assert (reply.variant, reply.kernel_dtype, reply.warnings) == ("", None, ())
+    assert (reply.outputs, reply.stored) == ({"out": PAIR}, ("out",))
+
+
+def test_an_attribute_without_value_is_found_before_an_output_that_is_missing() -> None:
+    with pytest.raises(AttributeValueError, match="dim: expected a value"):
+        prepared(CAT)
+
+
+def test_an_input_may_be_a_null_pointer() -> None:
+    call = add("selfRef", other=None)
+    assert (call.inputs, call.absent) == ({}, {"other": None})
+
+
+# Read and written in place.
+
+
+def test_an_output_in_place_comes_back_with_the_layout_that_was_sent() -> None:
+    call = add("selfRef", "other", selfRef=STRIDED)
+    assert call.outputs == {"selfRef": STRIDED}
+    assert call.stored == ("selfRef", "other")
+    assert call.stored_bytes == (20, 8)
+
+
+def test_an_output_in_place_has_to_be_sent() -> None:
+    with pytest.raises(TensorLayoutError, match="selfRef: expected its storage") as caught:
+        add("other")
+    assert (caught.value.parameter, caught.value.aclnn_status) == ("selfRef", None)
+
+
+def test_an_output_in_place_need_not_be_sent_if_the_caller_states_that_it_is_only_written() -> None:
+    call = add("other", roles={"selfRef": Output})
+    assert (call.outputs, call.stored) == ({"selfRef": PAIR}, ("other",))
+
+
+def test_an_output_in_place_whose_elements_share_memory_is_refused() -> None:
+    shared = TensorSpec(FLOAT, (2,), (0,))
+    with pytest.raises(TensorLayoutError, match="selfRef: expected an output whose elements do"):
+        add("selfRef", "other", selfRef=shared)
+
+
+# Stated roles.
+
+
+def test_a_stated_role_decides_whatever_the_listing_guessed() -> None:
+    roles = {"selfRef": Input, "other": Output}
+    call = add("selfRef", roles=roles, other=TRIPLE)
+    assert (call.inputs, call.outputs) == ({"selfRef": PAIR}, {"other": TRIPLE})
+    assert [type(p) for p in call.operator.parameters[:2]] == [Input, Output]
+
+
+def test_a_stated_role_counts_for_its_call_alone() -> None:
+    add(roles={"selfRef": Input, "other": Output}, selfRef=None)
+    assert [type(p) for p in ADD_IN_PLACE.parameters[:2]] == [Output, Input]
+    assert add("selfRef", "other").outputs == {"selfRef": PAIR}
+
+
+def test_a_stated_input_has_to_be_sent() -> None:
+    with pytest.raises(TensorLayoutError, match="out: expected its storage, since the operator"):
+        prepared(CAT, roles={"out": Input}, tensors=None, dim=0, out=PAIR)
+
+
+def test_a_stated_output_that_is_sent_is_read_and_written() -> None:
+    call = add("selfRef", "other", roles={"other": Output}, other=STRIDED)
+    assert call.outputs == {"selfRef": PAIR, "other": STRIDED}
+    assert call.stored == ("selfRef", "other")
+
+
+def test_a_stated_role_may_be_that_of_the_listing() -> None:
+    call = add("selfRef", "other", roles={"other": Input})
+    assert call.inputs == {"other": PAIR}
+
+
+def test_a_null_pointer_may_have_a_role() -> None:
+    call = add("selfRef", roles={"other": Output}, other=None)
+    assert call.outputs == {"selfRef": PAIR}
+
+
+def test_roles_make_calls_differ() -> None:
+    given = {"selfRef": PAIR, "other": PAIR, "alpha": None}
+    calls = {encode("aclnnInplaceAdd", "", given, (), r) for r in ({}, {"other": Output})}
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("role", [pb.ROLE_ATTRIBUTE, pb.ROLE_INPUT_OUTPUT, 99, -1])
+def test_a_role_that_no_call_can_state_is_refused(role: int) -> None:
+    argument = pb.Argument(name="out", tensor=TENSOR, role=role)  # type: ignore[arg-type]
+    with pytest.raises(MessageError, match="out: expected no role, or that of an input") as caught:
+        raw(CAT, argument)
+    assert (caught.value.parameter, caught.value.aclnn_status) == ("out", None)
+
+
+@pytest.mark.parametrize("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT, pb.ROLE_ATTRIBUTE])
+def test_an_attribute_has_no_role(role: Any) -> None:
+    with pytest.raises(MessageError, match="dim: expected no role"):
+        raw(CAT, pb.Argument(name="dim", integer=1, role=role))
+
+
+@pytest.mark.parametrize("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT])
+@pytest.mark.parametrize("name", ["target", "out", "reduction"])
+def test_a_declared_operator_takes_no_roles(name: str, role: Any) -> None:
+    argument = pb.Argument(name=name, absent=pb.Absent(), role=role)
+    call = pb.Call(operator="aclnnKlDivBackward", arguments=[argument])
+    with pytest.raises(MessageError, match=f"{name}: expected no role") as caught:
+        decode(call.SerializeToString(), DECLARED)
+    assert caught.value.parameter == name
+
+
+def test_a_role_of_no_parameter_is_refused_as_that() -> None:
+    with pytest.raises(ArgumentUnknownError, match="'x': expected a parameter of aclnnCat: tens"):
+        raw(CAT, pb.Argument(name="x", absent=pb.Absent(), role=pb.ROLE_INPUT))
+
+
+def test_an_argument_that_is_given_twice_is_refused_with_roles_too() -> None:
+    argument = pb.Argument(name="out", tensor=TENSOR, role=pb.ROLE_INPUT)
+    with pytest.raises(MessageError, match="out: expected once, found twice"):
+        raw(CAT, argument, argument)
+
+
+def test_a_call_without_roles_is_decoded_for_the_very_operator_of_the_catalogue() -> None:
+    assert decoded(CAT, out=PAIR).operator is CAT

@@ -1,0 +1,83 @@
+"""``npucall-server doctor`` as an administrator types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from npucall_server import doctor
+from npucall_server.devices.cann.unverified import UNVERIFIED
+
+if TYPE_CHECKING:
+    from .hosts import Host
+
+
+def test_a_healthy_host_is_0_and_says_what_is_left_to_prove(
+    simulated_host: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor.run([], simulated_host.root) == 0
+    text = capsys.readouterr().out
+    assert "FAULT" not in text
+    assert "  ok      the device was given back\n" in text
+    assert all(f"  {claim.title}\n" in text for claim in UNVERIFIED)
+    assert text.endswith("0 faults, 0 warnings.\n")
+
+
+def test_json_says_the_same(simulated_host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    (simulated_host.root / "dev/hisi_hdc").unlink()
+    assert doctor.run(["--json", "--device", "cann:1"], simulated_host.root) == 69
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (said["device"], said["faults"], said["warnings"]) == ("cann:1", 1, 0)
+    faulty = [found for found in said["findings"] if found["verdict"] == "FAULT"]
+    assert [found["found"] for found in faulty] == ["/dev does not have hisi_hdc"]
+    assert len(said["unverified"]) == len(UNVERIFIED)
+
+
+def test_a_crash_of_cann_is_a_fault_and_not_the_end(
+    simulated_host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NPUCALL_SIM_FAULTS", "aclrtSetDevice:1:crash:0")
+    assert doctor.run([], simulated_host.root) == 69
+    text = " ".join(capsys.readouterr().out.split())
+    assert "SIGSEGV ended the process while opening device 0 (aclInit, aclrtSetDevice)" in text
+    assert "1 fault, 0 warnings. Begin with the first fault" in text
+
+
+def test_a_hang_of_cann_is_a_fault_and_not_the_end(
+    simulated_host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NPUCALL_SIM_FAULTS", "aclrtGetDeviceCount:1:hang:0")
+    assert doctor.run([], simulated_host.root, seconds=2) == 69
+    assert "FAULT   no answer for 2 s while " in capsys.readouterr().out
+
+
+def test_the_command_ends_with_69_where_no_npu_is() -> None:
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("ASCEND_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "npucall_server", "doctor"],
+        capture_output=True, text=True, timeout=60, check=False, env=environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (69, "")
+    assert "FAULT   ASCEND_HOME_PATH and ASCEND_OPP_PATH are not set\n" in done.stdout
+
+
+@pytest.mark.parametrize("device", ["cpu", "cann", "cann:x", "0"])
+def test_another_device_than_an_npu_is_refused(
+    device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        doctor.run(["--device", device])
+    assert f"expected cann:N, found '{device}'" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_ends_it_without_a_traceback() -> None:
+    command = f"{sys.executable} -I -m npucall_server doctor | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("\n", "")

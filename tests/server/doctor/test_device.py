@@ -1,0 +1,173 @@
+"""What the doctor says of the device, on the simulator: a healthy one, and each fault of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall_server.devices.base import DeviceFacts
+from npucall_server.doctor.device import check_health, check_memory, check_product, examine
+from npucall_server.doctor.finding import Finding, Section, Verdict
+
+from .hosts import faults, todo, warnings
+
+if TYPE_CHECKING:
+    from tests.simulator.control import Simulator
+
+    from npucall_server.settings import AscendPaths
+
+GIB = 1 << 30
+
+
+def examined(paths: AscendPaths, number: int = 0) -> list[Finding]:
+    return [message for message in examine(number, paths) if isinstance(message, Finding)]
+
+
+def test_a_healthy_device_has_nothing_but_good_findings(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    findings = examined(paths)
+    assert {finding.verdict for finding in findings} == {Verdict.OK}
+    assert findings[-1].found == "the device was given back"
+
+
+def test_a_healthy_device_is_used_as_cann_demands(simulator: Simulator, paths: AscendPaths) -> None:
+    examined(paths)
+    assert (simulator.violations(), simulator.live_objects()) == ([], {})
+
+
+def test_two_runs_are_compared_with_the_reference(simulator: Simulator, paths: AscendPaths) -> None:
+    said = [finding.found for finding in examined(paths)]
+    assert "phase one of aclnnKlDivBackward wants 16896 bytes of workspace" in said
+    runs = [text for text in said if text.startswith("run ")]
+    assert len(runs) == 2
+    assert all("gives the numbers of the CPU reference" in text for text in runs)
+
+
+def test_wrong_numbers_are_a_fault(simulator: Simulator, paths: AscendPaths) -> None:
+    simulator.set_kernels("none")
+    first, second = faults(examined(paths))
+    assert first.startswith("run 1 of aclnnKlDivBackward on the device: expected ")
+    assert second.startswith("run 2 of ")
+
+
+def test_a_device_beyond_those_that_are_there_is_a_fault(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    assert faults(examined(paths, 2)) == [
+        "there is no cann:2: this process sees 2 devices, numbered from 0"
+    ]
+    assert simulator.call_count("aclrtSetDevice") == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "status", "advice"),
+    [
+        ("aclrtGetDeviceCount", 507899, "`npu-smi info`"),
+        ("aclInit", 500000, "no device was found"),
+        ("aclrtSetDevice", 507033, "another container may hold it"),
+        ("aclrtSetDevice", 207006, "group HwHiAiUser"),
+        ("aclrtCreateStreamWithConfig", 207008, "end other processes on it"),
+        ("aclrtMalloc", 207001, "`npu-smi info` lists processes"),
+        ("aclnnKlDivBackwardGetWorkspaceSize", 561003, "install the operator package of this SoC"),
+        ("aclnnKlDivBackwardGetWorkspaceSize", 561107, "ASCEND_OPP_PATH is not set"),
+        ("aclnnKlDivBackwardGetWorkspaceSize", 561112, "kernel package is not installed"),
+        ("aclnnKlDivBackward", 207000, "the driver may be older than the toolkit"),
+        ("aclrtResetDevice", 507899, "`npu-smi info`"),
+    ],
+)
+def test_a_function_that_fails_is_a_fault_with_what_to_do(
+    simulator: Simulator, paths: AscendPaths, function: str, status: int, advice: str
+) -> None:
+    simulator.fail(function, status=status)
+    findings = examined(paths)
+    (found,) = faults(findings)
+    assert found.startswith(f"{function}: expected status 0, found {status} ")
+    assert advice in todo(findings)
+
+
+def test_a_kernel_that_fails_is_a_fault_and_ends_the_examination(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    simulator.fail("aclnnKlDivBackward", status=507015, what="at_sync")
+    findings = examined(paths)
+    assert findings[-1].verdict is Verdict.FAULT
+    assert "a kernel failed on the device" in findings[-1].todo
+    assert simulator.call_count("aclrtResetDevice") == 0
+
+
+def test_a_kernel_that_is_missing_does_not_keep_the_device_open(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    simulator.fail("aclnnKlDivBackwardGetWorkspaceSize", status=561003)
+    examined(paths)
+    assert simulator.live_objects() == {}
+
+
+def test_a_device_that_cannot_time_is_a_warning(simulator: Simulator, paths: AscendPaths) -> None:
+    simulator.fail("aclrtCreateEventExWithFlag", status=207000)
+    findings = examined(paths)
+    assert faults(findings) == []
+    assert warnings(findings)[0].startswith("nothing is timed on the device from here on")
+
+
+def test_a_soc_that_no_product_has_is_a_fault(simulator: Simulator, paths: AscendPaths) -> None:
+    simulator.set_soc("Ascend777X")
+    findings = examined(paths)
+    assert faults(findings)[0].startswith("soc: expected the name of an Ascend SoC")
+    assert findings[-1].found == "the device was given back"
+
+
+def test_a_product_without_the_operators_is_not_tried(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    simulator.set_soc("Ascend310")
+    (found,) = warnings(examined(paths))
+    assert found.endswith("is here for this product: nothing was run")
+
+
+def test_a_custom_library_of_another_user_is_a_warning(
+    simulator: Simulator, paths: AscendPaths, tree: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    custom = paths._replace(custom=(tree.custom,))
+    monkeypatch.setattr("os.geteuid", lambda: 4711)
+    (found,) = warnings(examined(custom))
+    assert "owned by user" in found
+
+
+def test_a_variant_of_a_custom_package_is_named(
+    simulator: Simulator, paths: AscendPaths, tree: object
+) -> None:
+    findings = examined(paths._replace(custom=(tree.custom,)))
+    said = [finding.found for finding in findings]
+    assert "operators with several variants have the variant community" in said
+
+
+def test_every_step_says_what_it_does(simulator: Simulator, paths: AscendPaths) -> None:
+    titles = [message.title for message in examine(0, paths) if isinstance(message, Section)]
+    assert list(dict.fromkeys(titles)) == ["libraries", "device", "versions", "operators", "trial"]
+
+
+def test_the_state_of_a_device_is_what_it_says() -> None:
+    verdicts = [check_health(DeviceFacts(healthy=state)).verdict for state in (True, False, None)]
+    assert verdicts == [Verdict.OK, Verdict.FAULT, Verdict.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "expected"),
+    [
+        (60 * GIB, 64 * GIB, Verdict.OK),
+        (2 * GIB, 64 * GIB, Verdict.OK),
+        (2 * GIB - 1, 64 * GIB, Verdict.WARNING),
+        (GIB, 2 * GIB, Verdict.OK),
+        (0, 0, Verdict.WARNING),
+    ],
+)
+def test_little_memory_is_a_warning(free: int, total: int, expected: Verdict) -> None:
+    facts = DeviceFacts(memory_free_bytes=free, memory_total_bytes=total)
+    assert check_memory(facts).verdict is expected
+
+
+def test_the_product_of_a_soc_is_named() -> None:
+    assert check_product("Ascend910_9391").found == "Ascend910_9391 is Atlas A3"
