@@ -68,13 +68,20 @@ CMD ["serve"]
 
 FROM python:${PYTHON_VERSION}-slim AS test
 WORKDIR /src
+# The simulator of CANN is built here, and runs below a server of this image. No versions: what the
+# base image's Debian has will do.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends binutils g++ gcc \
+    && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python3 -m venv /opt/npucall \
     && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels \
-    'npucall-client[cli,testing]' hypothesis
+    npucall-server 'npucall-client[cli,testing]' hypothesis
 COPY pyproject.toml ./
 COPY tests tests/
+RUN /opt/npucall/bin/python -m tests.simulator.build
 # Hypothesis keeps its examples where a read-only file system lets it.
 ENV PATH=/opt/npucall/bin:${PATH} \
     HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis \

@@ -7,14 +7,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check --quiet
+SIMULATED_CANN := ./build/simulator/9.x/cann
 MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml
 
 # Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
-.PHONY: help setup torch demo check format lint types imports contract containers test test-oldest \
-	test-long coverage bench abi proto proto-check docs docs-check clean
+.PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
+	containers test test-oldest test-long coverage bench bench-cann abi proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -67,6 +68,13 @@ endef
 demo: setup  ## the user's job from end to end, under a minute
 	$(BIN)/python examples/demo.py
 
+simulator: setup  ## builds a simulated CANN (needs g++)
+	@command -v g++ > /dev/null || { echo "the simulated CANN is built by g++: install it" >&2; exit 1; }
+	$(BIN)/python -m tests.simulator.build
+
+cann-demo: simulator  ## the demo through npucall-server on a simulated NPU
+	. $(SIMULATED_CANN)/set_env.sh && $(BIN)/python examples/demo.py --device cann:0
+
 # --- Check and test -------------------------------------------------------------------------------
 
 check: lint types imports contract containers docs-check  ## everything that reads the code without running it
@@ -112,6 +120,9 @@ coverage: .venv/.dev  ## which lines and branches the tests miss
 
 bench: .venv/.dev  ## measures; prints ratios to a yardstick of the same run
 	$(BIN)/python benchmarks/run.py
+
+bench-cann: .venv/.dev  ## measures the NPU's side on the simulator; writes build/bench-cann.json
+	$(BIN)/python benchmarks/cann.py
 
 # --- Generated ------------------------------------------------------------------------------------
 

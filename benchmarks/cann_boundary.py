@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 if TYPE_CHECKING:
@@ -20,6 +20,13 @@ _CLOCK = {
     "clock_calls": (_INT64, ctypes.c_int),
     "clock_nanoseconds": (_INT64, ctypes.c_int),
 }
+
+
+class Spent(NamedTuple):
+    """What went into a C function."""
+
+    calls: int
+    nanoseconds: int
 
 
 class Boundary:
@@ -70,11 +77,11 @@ class Boundary:
         """Calls return 0 at once."""
         self._exchange(dict.fromkeys(self._own, self._nothing))
 
-    def spent(self) -> dict[str, tuple[int, int]]:
-        """Calls and nanoseconds so far of each function."""
+    def spent(self) -> dict[str, Spent]:
+        """What went into each function so far, while it was timed."""
         clock = self._clock
         return {
-            name: (clock.clock_calls(index), clock.clock_nanoseconds(index))
+            name: Spent(clock.clock_calls(index), clock.clock_nanoseconds(index))
             for index, name in enumerate(self._own)
         }
 

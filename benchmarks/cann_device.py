@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from contextlib import contextmanager
@@ -32,12 +33,21 @@ if TYPE_CHECKING:
 _DEVICES = 4
 
 
-def use_simulator() -> Simulator:
+class Simulated(NamedTuple):
+    """The simulator in this process."""
+
+    control: Simulator
+    runtime: ctypes.CDLL
+    """Its libascendcl."""
+
+
+def use_simulator() -> Simulated:
     """Builds the simulator, and has this process and those that it starts use it: no kernels."""
     generation = build().generation("9.x")
     kernels = {"NPUCALL_SIM_KERNELS": "none", "NPUCALL_SIM_DEVICES": str(_DEVICES)}
     os.environ.update({**generation.environment(), **kernels})
-    return Simulator.open(generation.lib64)
+    runtime = ctypes.CDLL(str(generation.lib64 / "libascendcl.so"))
+    return Simulated(Simulator(runtime), runtime)
 
 
 class Case(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from contextlib import ExitStack
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from cann_boundary import Boundary
@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 _WARM_UP = 20
 
 
+class CFunction(NamedTuple):
+    """What a call spends in a C function."""
+
+    calls: float
+    microseconds: float
+    """Of one call of the function."""
+
+
 class HostTime(NamedTuple):
-    """Microseconds of a call: medians over the calls of a round, then over rounds."""
+    """Microseconds of a call: medians of a round's calls; then of rounds."""
 
     whole: float
     """With C functions as they are, nothing exchanged and nothing wrapped."""
@@ -28,8 +36,8 @@ class HostTime(NamedTuple):
     empty: float
     """While every C function returns 0 at once."""
     steps: dict[str, Step]
-    functions: dict[str, tuple[float, float]]
-    """Of each C function: calls in a call, and microseconds of one."""
+    """With what their wrappers take."""
+    functions: dict[str, CFunction]
 
 
 def host_time(size: int, rounds: int, calls: int, **settings: object) -> HostTime:
@@ -47,22 +55,54 @@ def host_time(size: int, rounds: int, calls: int, **settings: object) -> HostTim
 
         for _ in range(min(_WARM_UP, calls)):
             run()
-        measured = [_round(boundary, run, calls) for _ in range(rounds)]
-    return HostTime(
-        *(statistics.median(values) for values in zip(*(m[:4] for m in measured), strict=True)),
-        medians([m.steps for m in measured]),
-        {
-            name: (statistics.median(m.functions[name][0] for m in measured), 
-                   statistics.median(m.functions[name][1] for m in measured))
-            for name in measured[0].functions
-        },
-    )
+        return _median([_round(boundary, run, calls) for _ in range(rounds)])
 
 
 def _round(boundary: Boundary, run: Callable[[], object], calls: int) -> HostTime:
     boundary.leave()
-    whole = statistics.median(_nanoseconds(run) for _ in range(calls))
+    whole = [_spent(boundary, run)[0] for _ in range(calls)]
     boundary.empty()
-    empty = statistics.median(_nanoseconds(run) for _ in range(calls))
+    empty = [_spent(boundary, run)[0] for _ in range(calls)]
     boundary.time()
-    ...
+    before = boundary.spent()
+    timed = [_spent(boundary, run) for _ in range(calls)]
+    after = boundary.spent()
+    steps = Steps(boundary.total)
+    with steps.noted():
+        cut = [steps.of(run) for _ in range(calls)]
+    functions = {
+        name: CFunction(
+            (after[name].calls - before[name].calls) / calls,
+            (after[name].nanoseconds - before[name].nanoseconds)
+            / (after[name].calls - before[name].calls)
+            / 1e3,
+        )
+        for name in after
+        if after[name].calls > before[name].calls
+    }
+    return HostTime(
+        median(whole), median(all_ - c for all_, c in timed), median(c for _, c in timed),
+        median(empty), medians(cut), functions,
+    )  # fmt: skip
+
+
+def _spent(boundary: Boundary, run: Callable[[], object]) -> tuple[float, float]:
+    """Microseconds of a call, and of these in C."""
+    in_c, start = boundary.total.value, time.perf_counter_ns()
+    run()
+    end = time.perf_counter_ns()
+    return (end - start) / 1e3, (boundary.total.value - in_c) / 1e3
+
+
+def _median(rounds: Sequence[HostTime]) -> HostTime:
+    return HostTime(
+        *(median(values) for values in zip(*(each[:4] for each in rounds), strict=True)),
+        steps=medians([each.steps for each in rounds]),
+        functions={
+            name: CFunction(
+                median(each.functions[name].calls for each in rounds),
+                median(each.functions[name].microseconds for each in rounds),
+            )
+            for name in rounds[0].functions
+        },
+    )

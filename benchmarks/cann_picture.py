@@ -1,4 +1,4 @@
-"""Spans as a picture: a row for each lane, the device's steps above the host's, one axis of time."""
+"""Spans as a picture: a row for each lane, steps on the device above those on the host."""
 
 from __future__ import annotations
 

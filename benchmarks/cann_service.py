@@ -6,9 +6,9 @@ import statistics
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-import npucall_client
 from latency import p50, rate, tensors
 
+import npucall_client
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall_client.testing import running_server
 
@@ -73,7 +73,7 @@ def _run(client: Client, size: int) -> Callable[[], object]:
     return lambda: client.run(kl_div_backward, *given)
 
 
-def _compared(
+def _compared(  # noqa: PLR0913  # as the figures of latency.py
     name: str,
     unit: str,
     better: str,

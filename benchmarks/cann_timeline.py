@@ -153,7 +153,8 @@ class _Noted:
                 self._lanes.append(lane)
             self._here.of = self._lanes.index(lane) + 1, next(self._calls)
             result = run(lane, *arguments)
-            times = [self._time_of(event) for event in lane._stopwatch._events]
+            events = lane._stopwatch._events  # noqa: SLF001  # no test, but it looks inside as well
+            times = [self._time_of(event) for event in events]
             for step, (start, end) in zip(_DEVICE_STEPS, itertools.pairwise(times), strict=True):
                 if step is not None:
                     self.spans.append(Span(*self._here.of, "device", step, start, end))

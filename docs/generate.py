@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
+import ascend_page
 import operator_page
 import page_parts
 from pydantic import ByteSize
@@ -64,6 +65,7 @@ def pages() -> dict[Path, str]:
     docs, readme = ROOT / "docs", ROOT / "README.md"
     table = operator_page.product_table()
     return {
+        docs / "ascend.md": ascend_page.filled(_read(docs / "ascend.md")),
         docs / "errors.md": errors_page(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
@@ -220,7 +222,10 @@ def exit_codes_page() -> str:
         "Exit codes",
         "Of `npucall-server`. The last column tells a supervisor whether to start it again.",
         page_parts.table(("code", "name", "meaning", "restart"), rows),
-        "`npucall-server health` exits with 0 if the server that it asks serves, else with 1.",
+        """
+        `npucall-server health` exits with 0 if the server that it asks serves, else with 1;
+        `npucall-server doctor` with 0 if it finds no fault, else with 69.
+        """,
     )
 
 

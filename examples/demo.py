@@ -1,13 +1,15 @@
 """The user's job from end to end: gradients computed by a server over gRPC, and checked.
 
-Starts a CPU reference server, waits for its health check, and runs
+Starts a server, a CPU reference unless ``--device`` names an NPU, waits for its health check, and
+runs
 
 (a) the sample program of the founding document on every founding operator and variant;
 (b) a knowledge-distillation step: log-softmax of a student against softmax of a teacher, a batch of
     64 by a vocabulary of 32,000, in float32, float16 and bfloat16, with every reduction.
 
-Every result is compared with float64. Exits with 1 if anything is off. ``--svg FILE`` saves the
-table as a picture.
+Every result is compared with float64. Exits with 1 if anything is off. ``--target`` asks a server
+that runs already, ``--svg FILE`` saves the table as a picture. What a host lacks, such as the other
+variants of an operator, is left out.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import argparse
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import ml_dtypes
@@ -28,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 import npucall_client
+from npucall.replies import Timings
 from npucall_client.testing import running_server
 
 SEED = 20260801
@@ -139,13 +144,16 @@ def ulps(result: Array, exact: Array, terms: Array) -> float:
     return float(np.max(np.abs(result.astype(np.float64) - exact) / ulp))
 
 
-def run(client: npucall_client.Client, case: Case, table: Table) -> bool:
-    """Runs a case, adds its row, and tells whether it is right."""
+def run(
+    client: npucall_client.Client, case: Case, table: Table, spent: dict[str, list[Timings]]
+) -> bool:
+    """Runs a case, adds its row and its timings, and tells whether it is right."""
     reduction = REDUCTIONS.index(case.reduction)
     result = client.execute(
         case.operator, variant=case.variant, reduction=reduction, **case.arguments
     )
     array, timings = result.value, result.timings
+    spent[f"{case.operator} {case.variant}"].append(timings)
     exact, terms = case.exact()
     error = ulps(array, exact, terms)
     right = error <= (STEP_ULPS_ALLOWED if case.stepwise else ULPS_ALLOWED[str(array.dtype)])
@@ -181,39 +189,67 @@ def headings() -> Table:
     return table
 
 
+def phases(spent: dict[str, list[Timings]]) -> Table:
+    """Where the time of calls on an NPU went: the medians of each operator."""
+    table = Table(title="time on the NPU: medians", box=SIMPLE)
+    table.add_column("operator", no_wrap=True)
+    for name in "calls", "copy in\nms", "plan\nms", "run\nms", "copy out\nms":
+        table.add_column(name, justify="right", no_wrap=True)
+    for operator, timings in spent.items():
+        rows = ((t.copy_in_ns, t.plan_ns, t.run_ns, t.copy_out_ns) for t in timings)
+        columns = zip(*rows, strict=True)
+        medians = (f"{median(column) / 1e6:.3f}" for column in columns)
+        table.add_row(operator, str(len(timings)), *medians)
+    return table
+
+
+def show(target: str, console: Console) -> list[bool]:
+    """Runs every case that the server can run, and tells of each whether it is right."""
+    table, right, spent, part = headings(), [], defaultdict(list), ""
+    with npucall_client.connect(target) as client:
+        info = client.server_info().server
+        console.print(f"server at {target}: device {info.device} as {info.soc}")
+        there = {(each.name, each.variant) for each in client.operators() if each.available}
+        for case in cases():
+            if (case.operator, case.variant) not in there:
+                continue
+            if case.part != part:
+                table.add_section()
+            part = case.part
+            right.append(run(client, case, table, spent))
+    console.print(table)
+    if info.device != "cpu":
+        console.print(phases(spent))
+    return right
+
+
 def main() -> int:
     """Runs all cases; 0 if every one of them is right."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--device", default="cpu", help="what the server runs on: cpu, or cann:N")
+    parser.add_argument("--target", help="a server that runs already; none is started")
     parser.add_argument("--svg", type=Path, help="save the table as a picture")
-    svg = parser.parse_args().svg
+    options = parser.parse_args()
     console = Console(record=True, width=166, highlight=False)
-    table = headings()
-    right = []
-    with running_server("--log-calls", "errors") as server:
-        if not healthy(server.target):
-            sys.exit(f"the server at {server.target} is not healthy")
-        with npucall_client.connect(server.target) as client:
-            info = client.server_info().server
-            console.print(f"server at {server.target}: device {info.device} as {info.soc}")
-            part = ""
-            for case in cases():
-                if case.part != part:
-                    table.add_section()
-                part = case.part
-                right.append(run(client, case, table))
-        stopped = server.stop()
-    console.print(table)
+    if options.target:
+        right, stopped = show(options.target, console), 0
+    else:
+        with running_server("--device", options.device, "--log-calls", "errors") as server:
+            if not healthy(server.target):
+                sys.exit(f"the server at {server.target} is not healthy")
+            right, stopped = show(server.target, console), server.stop()
+    ended = "" if options.target else f"; server stopped with exit code {stopped}"
     console.print(
-        f"{sum(right)} of {len(right)} calls right; server stopped with exit code {stopped}. "
+        f"{sum(right)} of {len(right)} calls right{ended}. "
         "error: largest, in ulp of the dtype at the size of the terms."
     )
-    if svg is not None:
+    if options.svg is not None:
         picture = console.export_svg(title="make demo")
         # Without the fonts that it would load from the network: any monospaced one will do.
-        svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
-    return 0 if all(right) and stopped == 0 else 1
+        options.svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
+    return 0 if right and all(right) and stopped == 0 else 1
 
 
 if __name__ == "__main__":

@@ -19,16 +19,27 @@ if TYPE_CHECKING:
 pytest_plugins = ["npucall_client.testing"]
 
 # The client's tests also run where no server is installed.
-HAS_SERVER = find_spec("npucall_server") is not None or target_of_environment() is not None
+HAS_SERVER = find_spec("npucall_server") is not None
+DEVICES = ["local"]
+if HAS_SERVER or target_of_environment() is not None:
+    DEVICES.append("server")
+if HAS_SERVER:
+    DEVICES.append("npu")
+SOC = "Ascend910B1"
+"""What the CPU reference stands for, and the simulator too."""
 
 
-@pytest.fixture(params=["local", "server", "npu"] if HAS_SERVER else ["local"], scope="session")
+@pytest.fixture(params=DEVICES, scope="session")
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client of this process, of a CPU server over a socket, of a server on a simulated NPU."""
-    if request.param == "npu":
-        from tests.npu import patient_client
+    """A client of this process, of a CPU server over a socket, of a server on a simulated NPU.
 
-        with patient_client(request.getfixturevalue("npu_server").target) as connected:
+    What a test asserts that no NPU has, ``tests/npu.py`` says.
+    """
+    if request.param == "npu":
+        from tests.npu import client_of_any_variant
+
+        servers = (request.getfixturevalue(name) for name in ("npu_server", "community_npu_server"))
+        with client_of_any_variant(*(server.target for server in servers)) as connected:
             yield connected
         return
     target = request.getfixturevalue("npucall_server") if request.param == "server" else "local:"
@@ -37,19 +48,33 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def npu_server() -> Iterator[ServerProcess]:
-    """A server on a simulated NPU, with CANN 9.x and no custom package."""
-    from tests.npu import running_npu_server
+def npu_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server on a simulated NPU with CANN 9.x, whose variants are builtin."""
+    from tests.npu import spotless_npu_server
 
-    with running_npu_server(NPUCALL_SIM_SOC="Ascend910B1") as server:
+    with spotless_npu_server(tmp_path_factory.mktemp("npu"), NPUCALL_SIM_SOC=SOC) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def community_npu_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The same with a custom package, which makes them community."""
+    from tests.npu import spotless_npu_server
+
+    folder = tmp_path_factory.mktemp("npu")
+    with spotless_npu_server(folder, custom=True, NPUCALL_SIM_SOC=SOC) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
-def _npu_server_lives(request: pytest.FixtureRequest) -> None:
-    """Once the NPU's server has ended, tests fail without waiting for it."""
+def _fit_for_an_npu(request: pytest.FixtureRequest) -> None:
+    """Skips what holds for the reference alone; fails at once when the NPU's server has ended."""
     callspec = getattr(request.node, "callspec", None)
     if callspec is None or callspec.params.get("client") != "npu":
         return
+    from tests.npu import why_not
+
+    if reason := why_not(request.node):
+        pytest.skip(reason)
     server: ServerProcess = request.getfixturevalue("npu_server")
     assert server.process.poll() is None, server.log.read_text()[-2000:]

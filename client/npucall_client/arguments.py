@@ -17,7 +17,7 @@ from npucall.tensors import TensorSpec
 from npucall_client import arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -40,6 +40,8 @@ class Request:
     lists: list[str] = field(default_factory=list)
     """The outputs that are lists of tensors."""
     keep_layout: bool = False
+    progress: Callable[[int, int, int], object] | None = None
+    """Is told bytes sent, bytes received, and bytes known to travel in all."""
 
 
 def bind(  # noqa: PLR0913  # all that makes a call

@@ -114,11 +114,30 @@ def write(target: AnyArray, spec: TensorSpec, storage: Buffer, *, keep_layout: b
 
     ``keep_layout``: all of its memory, gaps as they came back.
     """
+    if _was_received_in_place(target, storage):
+        return
     if keep_layout and target.size:
-        memory = _memory(target, spec.storage_elements)
-        memory[...] = np.frombuffer(storage, spec.dtype.numpy)
+        elements = _memory(target, spec.storage_elements)
+        elements[...] = np.frombuffer(storage, spec.dtype.numpy)
     else:
         np.copyto(target, view(spec, storage))
+
+
+def _was_received_in_place(target: AnyArray, storage: Buffer) -> bool:
+    received = np.frombuffer(storage, np.uint8)
+    same_start = received.ctypes.data == target.ctypes.data
+    return same_start and received.nbytes == target.nbytes and target.flags.c_contiguous
+
+
+def is_dense(target: AnyArray, spec: TensorSpec) -> bool:
+    """Whether the caller's array is, byte for byte, the storage that the spec describes."""
+    same = (target.dtype, target.shape) == (spec.dtype.numpy, spec.shape)
+    return same and target.flags.c_contiguous and spec.row_major
+
+
+def memory(target: AnyArray) -> memoryview:
+    """The bytes of a dense array of the caller's."""
+    return _bytes(target)
 
 
 def _same_memory(array: AnyArray, value: Any) -> bool:

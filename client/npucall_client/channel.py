@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from npucall.errors import DeadlineError, NpucallError, ServerUnreachableError, TooLargeError
+from npucall.errors import (
+    CancelledError,
+    DeadlineError,
+    NpucallError,
+    ServerUnreachableError,
+    TooLargeError,
+)
 from npucall.framing import Response, join_request, split_response
 from npucall.status import REQUEST_ID, TRAILER, from_status
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.call_stream import PAUSES, AtOnce, CallStream
+from npucall_client.streaming import LargeCall
+from npucall_client.transfer import CHUNK_BYTES, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from npucall_client.arguments import Request
 
@@ -39,27 +50,41 @@ _SERVICE_CONFIG = {
         }
     ]
 }
-_OPTIONS = [
-    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+_COMMON_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # gRPC repeats nothing larger than this, and it is 256 KiB unless set.
-    ("grpc.per_rpc_retry_buffer_size", _GRPC_MAX),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
+_OPTIONS = [
+    *_COMMON_OPTIONS,
+    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+    # gRPC repeats nothing larger than this, and it is 256 KiB unless set.
+    ("grpc.per_rpc_retry_buffer_size", _GRPC_MAX),
+]
+_STREAM_OPTIONS = [
+    *_COMMON_OPTIONS,
+    ("grpc.enable_retries", 0),  # gRPC would keep all that it sent; the client begins anew itself
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
+]
+_FRAME_BYTES = 64
+"""Most bytes of a chunk's frame besides its data."""
 
 
 class ChannelTransport:
     """Sends to a server. ``connect_timeout``: seconds that it may take to answer at first.
 
+    ``stream_from``: bytes of storage from which a call travels in chunks.
     Raises ServerUnreachableError where nothing answers.
     """
 
-    def __init__(self, target: str, connect_timeout: float) -> None:
+    def __init__(self, target: str, connect_timeout: float, stream_from: int) -> None:
         self._target = target
+        self._stream_from = stream_from
         self._channel = grpc.insecure_channel(target, options=_OPTIONS)
+        self._streams = grpc.insecure_channel(target, options=_STREAM_OPTIONS)
+        self._closed = threading.Event()
         self._execute = self._method("Execute")
         self._plan = self._method("Plan")
         self._list_operators = self._method("ListOperators")
@@ -77,6 +102,8 @@ class ChannelTransport:
     def execute(self, request: Request, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
         storage = list(request.storage.values())
+        if self._travels_in_chunks(size_of(request)):
+            return self._execute_in_chunks(request, timeout, request_id)
         message = join_request(request.call, storage)
         if len(message) >= _CHECKED_FROM:
             self._check_size(request, len(message))
@@ -105,7 +132,51 @@ class ChannelTransport:
 
     def close(self) -> None:
         """Closes the channel; calls under way are cancelled."""
+        self._closed.set()
+        self._streams.close()
         self._channel.close()
+
+    def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
+        """Opens an ``ExecuteStream``: gRPC's call, which iterates over the frames that come."""
+        if self._closed.is_set():
+            raise _closed()
+        method: Any = self._streams.stream_stream(f"/{_SERVICE}/ExecuteStream")  # type: ignore[call-arg]
+        return method(frames, timeout=timeout, wait_for_ready=True)
+
+    def calls(self) -> CallStream | AtOnce:
+        """Calls of a pipeline; one after the other where the server has no streams."""
+        if not self._limits.stream_window:
+            return AtOnce(self.execute)
+        return CallStream(self, self._limits.stream_window, self._chunk_bytes())
+
+    def _chunk_bytes(self) -> int:
+        most = self._limits.max_message_bytes or _GRPC_MAX
+        return min(CHUNK_BYTES, max(1, most - _FRAME_BYTES))
+
+    def _travels_in_chunks(self, size: int) -> bool:
+        limits = self._limits
+        most = min(self._stream_from, limits.max_message_bytes or _GRPC_MAX)
+        return bool(limits.stream_window) and size >= most
+
+    def _execute_in_chunks(self, request: Request, timeout: float, request_id: str) -> Response:
+        """One call on a stream of its own, begun anew where the stream breaks."""
+        end = time.monotonic() + timeout
+        self._check_room(request)
+        for pause in (*PAUSES, None):
+            try:
+                call = LargeCall(request, request_id, self._chunk_bytes())
+                return call.run(self.open_stream, end - time.monotonic())
+            except grpc.RpcError as error:
+                failure = self.failure(error, timeout)
+            except NpucallError as error:
+                failure = error
+            if failure.code is not grpc.StatusCode.UNAVAILABLE or pause is None:
+                raise failure
+            if time.monotonic() + pause >= end:
+                raise failure
+            if self._closed.wait(pause):
+                raise _closed()
+        raise AssertionError  # the last one of the pauses is None
 
     def _method(self, name: str) -> Callable[..., bytes]:
         method: Callable[..., bytes] = self._channel.unary_unary(f"/{_SERVICE}/{name}")  # type: ignore[call-arg]
@@ -118,24 +189,29 @@ class ChannelTransport:
         try:
             return method(request, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
-            self._fail(error, timeout)
+            raise self.failure(error, timeout) from error
 
-    def _fail(self, error: Any, timeout: float) -> NoReturn:
-        """Raises the error that the server raised, or what gRPC's own means."""
+    def failure(self, error: Any, timeout: float) -> NpucallError:
+        """The error that the server raised, or what gRPC's own means."""
         trailers = dict(error.trailing_metadata() or ())
         known: NpucallError = from_status(error.code(), error.details(), trailers.get(TRAILER))
         if isinstance(known, DeadlineError) and TRAILER not in trailers:
-            if not self._connected():
-                raise self._unreachable(timeout) from error
-            raise DeadlineError(f"call: its timeout of {timeout:g} s ended") from error
-        raise known from error
+            return self.lateness(timeout)
+        return known
+
+    def lateness(self, timeout: float) -> NpucallError:
+        """What a call that got no answer in time raises."""
+        if not self._connected():
+            return self._unreachable(timeout)
+        return DeadlineError(f"call: its timeout of {timeout:g} s ended")
 
     def _connected(self) -> bool:
         # What gRPC has for it in public answers later, in a thread that breaks when the channel is
         # closed meanwhile.
-        core: Any = self._channel._channel  # type: ignore[attr-defined]  # noqa: SLF001
-        state: int = core.check_connectivity_state(False)  # noqa: FBT003  # do not connect
-        return state == grpc.ChannelConnectivity.READY.value[0]
+        ready = grpc.ChannelConnectivity.READY.value[0]
+        channels: list[Any] = [self._channel, self._streams]
+        cores = [channel._channel for channel in channels]  # noqa: SLF001
+        return ready in [core.check_connectivity_state(False) for core in cores]  # noqa: FBT003  # do not connect
 
     def _unreachable(self, seconds: float) -> ServerUnreachableError:
         return ServerUnreachableError(
@@ -151,11 +227,25 @@ class ChannelTransport:
         }
         setting, limit = min(room.items(), key=lambda item: item[1])
         if size > limit:
-            name, data = max(request.storage.items(), key=lambda item: len(item[1]))
-            raise TooLargeError(
-                f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
-                f"the largest tensor is {name} with {len(data)}",
-                parameter=name,
-                limit=str(limit),
-                setting=setting,
-            )
+            raise _too_large(request, size, limit, setting)
+
+    def _check_room(self, request: Request) -> None:
+        """A call in chunks may be larger than a message, not larger than the memory."""
+        size, limit = size_of(request), self._limits.memory_limit
+        if limit and size > limit:
+            raise _too_large(request, size, limit, "memory_limit")
+
+
+def _closed() -> CancelledError:
+    return CancelledError("call: the client was closed")
+
+
+def _too_large(request: Request, size: int, limit: int, setting: str) -> TooLargeError:
+    name, data = max(request.storage.items(), key=lambda item: len(item[1]))
+    return TooLargeError(
+        f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
+        f"the largest tensor is {name} with {len(data)}",
+        parameter=name,
+        limit=str(limit),
+        setting=setting,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
 
 from npucall.listing import declare
 from npucall.operators import CATALOGUE
@@ -13,10 +13,11 @@ from npucall.replies import decode_reply, decode_timings
 from npucall_client import arguments
 from npucall_client.channel import ChannelTransport
 from npucall_client.local import LocalTransport
+from npucall_client.pipeline import Pipeline
 from npucall_client.settings import LOCAL, ClientSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from npucall.dtypes import DType
@@ -24,16 +25,20 @@ if TYPE_CHECKING:
     from npucall.replies import ServerIdentity, Timings
     from npucall.tensors import TensorSpec
     from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.pipeline import Calls
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Progress: TypeAlias = "Callable[[int, int, int], object]"
+"""Is told bytes sent, bytes received, and bytes known to travel in all."""
 
 
-def connect(
+def connect(  # noqa: PLR0913  # one a setting
     target: str | None = None,
     *,
     timeout: float | None = None,
     connect_timeout: float | None = None,
+    stream_from: int | None = None,
     variant: str | None = None,
     soc: str | None = None,
 ) -> Client:
@@ -44,6 +49,8 @@ def connect(
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
+    stream_from: bytes of a call's arrays from which they travel in chunks, in little more memory
+        than their own (NPUCALL_STREAM_FROM, 4 MiB).
     variant: the variant of operators called by name that have several (NPUCALL_VARIANT, else the
         server's own default).
     soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
@@ -52,7 +59,12 @@ def connect(
     be.
     """
     settings = ClientSettings.of(
-        target=target, timeout=timeout, connect_timeout=connect_timeout, variant=variant, soc=soc
+        target=target,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        stream_from=stream_from,
+        variant=variant,
+        soc=soc,
     )
     if settings.target == LOCAL:
         return Client(LocalTransport(settings.soc), settings)
@@ -61,7 +73,8 @@ def connect(
             f"soc: expected none beside target {settings.target}, found {soc}; the server has its "
             "own, only local: takes one"
         )
-    return Client(ChannelTransport(settings.target, settings.connect_timeout), settings)
+    transport = ChannelTransport(settings.target, settings.connect_timeout, settings.stream_from)
+    return Client(transport, settings)
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,7 @@ class Options:
     outputs: Mapping[str, Any] = field(default_factory=dict)
     request_id: str = ""
     keep_layout: bool = False
+    progress: Progress | None = None
 
 
 class Transport(Protocol):
@@ -123,6 +137,9 @@ class Transport(Protocol):
 
     def plan(self, request: arguments.Request, timeout: float, request_id: str) -> pb.PlanResponse:
         """Checks a call."""
+
+    def calls(self) -> Calls:
+        """Where a pipeline sends its calls."""
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Lists the operators."""
@@ -214,21 +231,9 @@ class Client:
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
         """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
         start = perf_counter_ns()
-        options = self._options_of(operator, kwargs)
-        request = self._bind(operator, args, kwargs, options)
+        request, options = self._call(operator, args, kwargs)
         response = self._transport.execute(request, options.timeout, options.request_id)
-        reply = arguments.decode_reply(response.reply)
-        outputs = arguments.unpack(request, reply, response.storage)
-        return Result(
-            outputs,
-            arguments.value_of(request.operator, outputs),
-            reply.variant,
-            reply.kernel_dtype,
-            decode_timings(response.timings),
-            perf_counter_ns() - start,
-            reply.warnings,
-            reply.server,
-        )
+        return _result(request, response, start)
 
     @overload
     def plan(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Plan: ...
@@ -258,7 +263,14 @@ class Client:
             reply.server,
         )
 
-    def options(
+    def pipeline(self) -> Pipeline:
+        """A stream for many calls, several in flight at a time, with the options of this client.
+
+        ``with client.pipeline() as p: futures = [p.submit(operator, ...) for ...]``
+        """
+        return Pipeline(self._transport.calls(), self._call, _result)
+
+    def options(  # noqa: PLR0913  # one an option
         self,
         *,
         timeout: float | None = None,
@@ -266,6 +278,7 @@ class Client:
         outputs: Mapping[str, Any] | None = None,
         request_id: str | None = None,
         keep_layout: bool | None = None,
+        progress: Progress | None = None,
     ) -> Client:
         """A client of the same connection that calls with these options.
 
@@ -278,6 +291,8 @@ class Client:
         request_id: your own name for calls, in the server's log and in errors.
         keep_layout: send arrays with their strides and gaps, and outputs too, so that the device
             itself reads and writes through the strides; otherwise what is not dense is gathered.
+        progress: called with bytes sent, bytes received, and bytes known to travel in all, while a
+            call travels in chunks; from any thread. What it raises ends the call.
         """
         given = {
             "timeout": timeout,
@@ -285,6 +300,7 @@ class Client:
             "outputs": outputs,
             "request_id": request_id,
             "keep_layout": keep_layout,
+            "progress": progress,
         }
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         options = replace(self._options, **named)
@@ -301,6 +317,15 @@ class Client:
     def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
         return self._transport.server_info(self._options.timeout)
+
+    def _call(
+        self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[arguments.Request, Options]:
+        """What travels, and the options it travels with."""
+        options = self._options_of(operator, kwargs)
+        request = self._bind(operator, args, kwargs, options)
+        request.progress = options.progress
+        return request, options
 
     def _options_of(self, operator: Any, kwargs: dict[str, Any]) -> Options:
         """Takes the options that a call by name has among its arguments out of them."""
@@ -337,3 +362,19 @@ class Client:
         if name not in self._declared:
             self._declared[name] = declare(self._transport.operator(name, "", timeout))
         return self._declared[name]
+
+
+def _result(request: arguments.Request, response: Response, start: int) -> Result:
+    """The full answer; ``start``: when the call was made, in nanoseconds."""
+    reply = arguments.decode_reply(response.reply)
+    outputs = arguments.unpack(request, reply, response.storage)
+    return Result(
+        outputs,
+        arguments.value_of(request.operator, outputs),
+        reply.variant,
+        reply.kernel_dtype,
+        decode_timings(response.timings),
+        perf_counter_ns() - start,
+        reply.warnings,
+        reply.server,
+    )

@@ -24,6 +24,7 @@ from npucall.replies import (
 )
 from npucall.tensors import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.call_stream import AtOnce
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +89,10 @@ class LocalTransport:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+    def calls(self) -> AtOnce:
+        """Calls of a pipeline, computed when they are sent."""
+        return AtOnce(self.execute)
 
     def _prepared(self, request: Request) -> Prepared:
         try:

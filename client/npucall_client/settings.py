@@ -28,6 +28,8 @@ class ClientSettings:
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
     connect_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 10.0
     """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
+    stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
+    """Bytes of a call's arrays from which they travel in chunks. NPUCALL_STREAM_FROM."""
     variant: str = ""
     """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""
     soc: str = DEFAULT_SOC

@@ -1,41 +1,41 @@
 """How the work of a call is cut into blocks, by what its operator's ``over`` declares.
 
-Formulas see arrays, never blocks: inputs come to them rounded to the kernel dtype, widened, and
-contiguous, since NumPy's functions may round strided arrays otherwise than contiguous ones.
+All that follows from the call alone is found when its ``Work`` is made, once for all its runs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BOOL
 from npucall.errors import NpucallError
-from npucall.operators.spec import AtOnce, Elementwise, Rows
+from npucall.operands import Operand, rounded, store, within
+from npucall.operators.spec import Elementwise, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from npucall.dtypes import AnyArray
+    from npucall.layouts import Layout
+    from npucall.operands import Index
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Shape
 
-Index: TypeAlias = "tuple[slice, ...]"
-
 
 def work_of(
-    call: Prepared, inputs: Mapping[str, AnyArray], outputs: Mapping[str, AnyArray], *, exact: bool
+    call: Prepared, inputs: Mapping[str, Layout], outputs: Mapping[str, Layout], *, exact: bool
 ) -> Work:
     """The work of a call; ``exact`` computes and rounds in float64 throughout."""
-    return _KINDS[type(call.operator.over)](call, inputs, outputs, exact=exact)
+    return _kind(call, outputs)(call, inputs, outputs, exact=exact)
 
 
-def cut(shape: Shape, limit: int) -> Iterator[Index]:
+def cut(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
     """Cuts a shape into blocks of at most ``limit`` elements, in row-major order."""
     if 0 in shape:  # the other extents may be as large as they like
         return
@@ -55,160 +55,174 @@ def cut(shape: Shape, limit: int) -> Iterator[Index]:
             yield (*(slice(i, i + 1) for i in outer), piece, *rest)
 
 
-class Work(ABC):
-    """One call while its blocks are computed, in the order in which ``cuts`` gives them.
+def complete(error: NpucallError, call: Prepared) -> None:
+    """Adds what an error about values, which no rule sees, does not know itself."""
+    error.details.setdefault("operator", call.operator.name)
+    error.details.setdefault("phase", "run")
 
-    Its operator has a formula; only devices of their own run those that have none.
+
+class Work(ABC):
+    """What is to be done for a call, wherever the memory of its tensors is.
+
+    Blocks may be computed in any order and at the same time. Its operator has a formula; only
+    devices of their own run those that have none.
     """
+
+    space: Shape
+    """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
 
     def __init__(
         self,
         call: Prepared,
-        inputs: Mapping[str, AnyArray],
-        outputs: Mapping[str, AnyArray],
+        inputs: Mapping[str, Layout],
+        outputs: Mapping[str, Layout],
         *,
         exact: bool,
     ) -> None:
         self.call = call
         self.kernel = np.dtype(np.float64) if exact else call.kernel_dtype.numpy  # type: ignore[union-attr]
-        self.whole = replace(call.whole, dtype=self.kernel) if exact else call.whole
-        self.inputs = {
-            p.name: inputs[p.name] if p.read else np.zeros((), self.kernel)
-            for p in call.operator.inputs
-            if p.name in call.inputs
-        }
+        whole = replace(call.whole, dtype=self.kernel) if exact else call.whole
+        given = [p for p in call.operator.inputs if p.name in call.inputs]
+        self.inputs = {p.name: inputs[p.name] for p in given if p.read}
         self.outputs = list(outputs.values())
+        self._arrange()
+        self.operands = [
+            Operand(p.name, self.inputs[p.name], () if p.as_is else (self.kernel, whole.dtype))
+            for p in given
+            if p.read
+        ]
+        unread = np.zeros((1,) * len(self.space), whole.dtype)
+        self._formula = partial(
+            call.operator.formula,  # type: ignore[arg-type]
+            whole,
+            **{p.name: unread for p in given if not p.read},
+            **call.absent,
+            **call.attributes,
+        )
 
     @abstractmethod
-    def cuts(self, limit: int) -> Iterator[Index]:
+    def _arrange(self) -> None:
+        """Finds the space, and the layouts in which its blocks are cut from inputs and outputs."""
+
+    def cuts(self, limit: int) -> Sequence[Index]:
         """The blocks, of about ``limit`` elements."""
+        return _ALL if 0 < prod(self.space) <= limit else list(cut(self.space, limit))
 
-    @abstractmethod
-    def compute(self, index: Index) -> None:
-        """Computes one block."""
+    def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        """Where the blocks of one run go: into the outputs, or into sums of their own."""
+        return outputs
 
-    def finish(self) -> None:  # noqa: B027  # most have nothing left
-        """Does what is left when all blocks are computed."""
+    def compute(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], index: Index
+    ) -> AnyArray | None:
+        """Computes a block into the targets, or answers what has to be added to them."""
+        results = self._results(inputs, index)
+        for target, result in zip(targets, results, strict=True):
+            store(target[index], result, self.kernel)
+        return None
 
-    def formula(self, blocks: Mapping[str, AnyArray]) -> list[AnyArray]:
-        """The formula's results on blocks of the inputs, each rounded to the kernel dtype."""
-        arguments = {name: self._ready(name, block) for name, block in blocks.items()}
-        call = self.call
+    def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
+        """Adds what a block answered; called in the order of the blocks, once at a time."""
+
+    def finish(self, targets: Sequence[AnyArray], outputs: Sequence[AnyArray]) -> None:
+        """Makes the outputs of the targets when all blocks are done."""
+
+    def _results(self, inputs: Sequence[AnyArray], index: Index) -> Sequence[AnyArray]:
+        """The formula's results on blocks of the inputs."""
+        blocks = {
+            operand.name: operand.block(array, index)
+            for operand, array in zip(self.operands, inputs, strict=True)
+        }
         try:
-            answer: Any = call.operator.formula(  # type: ignore[misc]
-                self.whole, **arguments, **call.absent, **call.attributes
-            )
-        except NpucallError as error:  # of values, which no rule sees
-            error.details.setdefault("operator", call.operator.name)
-            error.details.setdefault("phase", "run")
+            answer: Any = self._formula(**blocks)
+        except NpucallError as error:
+            complete(error, self.call)
             raise
-        results = answer if isinstance(answer, tuple) else (answer,)
-        return [r if r.dtype == self.kernel else r.astype(self.kernel) for r in results]
-
-    def _ready(self, name: str, block: AnyArray) -> AnyArray:
-        if block.dtype == BOOL.numpy:
-            block = block.view(np.uint8) != 0  # any byte but 0 is true
-        if name in self.call.operator.as_is:
-            return np.ascontiguousarray(block).reshape(block.shape)
-        if block.dtype != self.kernel:
-            block = block.astype(self.kernel)
-        return np.ascontiguousarray(block, self.whole.dtype).reshape(block.shape)
+        return answer if isinstance(answer, tuple) else (answer,)
 
 
 class _ElementwiseWork(Work):
-    """Blocks of a shape to which all inputs broadcast, summed to an input's shape if declared."""
+    """Blocks of a shape to which all inputs broadcast."""
 
-    def __init__(self, call: Prepared, *arrays: Mapping[str, AnyArray], exact: bool) -> None:
-        super().__init__(call, *arrays, exact=exact)
-        (self.output,) = self.outputs
-        over = call.operator.over
-        space = call.whole.shapes[over.space]  # type: ignore[union-attr]
-        if self.output.shape == space and _all_dense(space, [*self.inputs.values(), self.output]):
-            self.inputs = {n: a.reshape(-1) if a.ndim else a for n, a in self.inputs.items()}
-            self.output, space = self.output.reshape(-1), (prod(space),)
-        self.space = space
-        self.inputs = {name: _aligned(a, len(space)) for name, a in self.inputs.items()}
-        self.sums = None
-        if self.output.shape != space:
-            self.sums = np.zeros(_aligned(self.output, len(space)).shape, np.float64)
-            extents: Shape = self.sums.shape
-            self.axes = tuple(axis for axis, extent in enumerate(extents) if extent == 1)
+    def _arrange(self) -> None:
+        self.space = self.call.whole.shapes[self.call.operator.over.space]  # type: ignore[union-attr]
+        (output,) = self.outputs
+        if all(_is_flat(layout, self.space) for layout in self.inputs.values()) and (
+            output.shape == self.space and output.dense
+        ):
+            self.inputs = {name: layout.flat() for name, layout in self.inputs.items()}
+            self.outputs = [output.flat()]
+            self.space = (prod(self.space),)
+        rank = len(self.space)
+        self.inputs = {name: layout.of_rank(rank) for name, layout in self.inputs.items()}
 
-    def cuts(self, limit: int) -> Iterator[Index]:
-        return cut(self.space, limit)
 
-    def compute(self, index: Index) -> None:
-        (result,) = self.formula({n: a[_within(a, index)] for n, a in self.inputs.items()})
-        if self.sums is None:
-            np.copyto(self.output[index], result, casting="unsafe")
-            return
-        stretched = np.broadcast_to(result, tuple(piece.stop - piece.start for piece in index))
-        self.sums[_within(self.sums, index)] += stretched.sum(self.axes, np.float64, keepdims=True)
+class _SummedWork(_ElementwiseWork):
+    """Likewise, and summed to the output's shape, in float64.
 
-    def finish(self) -> None:
-        if self.sums is not None:
-            rounded = self.sums.astype(self.kernel).reshape(self.output.shape)
-            np.copyto(self.output, rounded, casting="unsafe")
+    The bits of a sum depend on the edges of blocks and on their order alone.
+    """
+
+    def _arrange(self) -> None:
+        super()._arrange()
+        self._extents = self.outputs[0].of_rank(len(self.space)).shape
+        self._axes = tuple(axis for axis, extent in enumerate(self._extents) if extent == 1)
+
+    def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        del outputs
+        return [np.zeros(self._extents, np.float64)]
+
+    def compute(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], index: Index
+    ) -> AnyArray | None:
+        del targets
+        (result,) = self._results(inputs, index)
+        extents = self.space if index is ... else tuple(p.stop - p.start for p in index)
+        stretched = np.broadcast_to(rounded(result, self.kernel), extents)
+        return stretched.sum(self._axes, np.float64, keepdims=True)
+
+    def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
+        (sums,) = targets
+        sums[within(self._extents, index)] += part
+
+    def finish(self, targets: Sequence[AnyArray], outputs: Sequence[AnyArray]) -> None:
+        for sums, output in zip(targets, outputs, strict=True):
+            store(output, sums.reshape(output.shape), self.kernel)
 
 
 class _RowsWork(Work):
     """Blocks of complete rows along a dimension, which the formula sees as last axis."""
 
-    def __init__(self, call: Prepared, *arrays: Mapping[str, AnyArray], exact: bool) -> None:
-        super().__init__(call, *arrays, exact=exact)
-        dim = call.attributes[call.operator.over.dim]  # type: ignore[union-attr]
-        self.inputs = {name: _rows(array, dim) for name, array in self.inputs.items()}
-        self.outputs = [_rows(array, dim) for array in self.outputs]
-        self.longest = max(a.shape[-1] for a in [*self.outputs, *self.inputs.values()])
+    def _arrange(self) -> None:
+        dim = self.call.attributes[self.call.operator.over.dim]  # type: ignore[union-attr]
+        self.inputs = {name: layout.rows(dim) for name, layout in self.inputs.items()}
+        self.outputs = [layout.rows(dim) for layout in self.outputs]
+        self.space = self.outputs[0].shape[:-1]
+        layouts = [*self.outputs, *self.inputs.values()]
+        self._longest = max(1, *(layout.shape[-1] for layout in layouts))
 
-    def cuts(self, limit: int) -> Iterator[Index]:
-        return cut(self.outputs[0].shape[:-1], max(limit // max(self.longest, 1), 1))
-
-    def compute(self, index: Index) -> None:
-        results = self.formula({name: array[index] for name, array in self.inputs.items()})
-        for output, result in zip(self.outputs, results, strict=True):
-            np.copyto(output[index], result, casting="unsafe")
+    def cuts(self, limit: int) -> Sequence[Index]:
+        return super().cuts(max(limit // self._longest, 1))
 
 
 class _AtOnceWork(Work):
     """Everything at once, in one turn."""
 
-    def cuts(self, limit: int) -> Iterator[Index]:
-        del limit
-        yield ()
-
-    def compute(self, index: Index) -> None:
-        del index
-        for output, result in zip(self.outputs, self.formula(self.inputs), strict=True):
-            np.copyto(output, result, casting="unsafe")
+    def _arrange(self) -> None:
+        self.space = ()
 
 
-_KINDS: dict[type, type[Work]] = {
-    Elementwise: _ElementwiseWork,
-    Rows: _RowsWork,
-    AtOnce: _AtOnceWork,
-}
+_ALL = (...,)
 
 
-def _rows(array: AnyArray, dim: int) -> AnyArray:
-    """A view with the dimension as last axis; rank 0 becomes rank 1."""
-    return np.moveaxis(array.reshape(1) if array.ndim == 0 else array, dim, -1)
+def _kind(call: Prepared, outputs: Mapping[str, Layout]) -> type[Work]:
+    over = call.operator.over
+    if not isinstance(over, Elementwise):
+        return _RowsWork if isinstance(over, Rows) else _AtOnceWork
+    (output,) = outputs.values()
+    return _ElementwiseWork if output.shape == call.whole.shapes[over.space] else _SummedWork
 
 
-def _aligned(array: AnyArray, rank: int) -> AnyArray:
-    """The array with leading axes of extent 1 up to a rank."""
-    return array[(np.newaxis,) * (rank - array.ndim)]
-
-
-def _within(array: AnyArray, index: Index) -> Index:
-    """A block's index for an array that may have extent 1 where the space has more."""
-    return tuple(
-        slice(None) if n == 1 else piece for n, piece in zip(array.shape, index, strict=True)
-    )
-
-
-def _all_dense(space: Shape, arrays: Iterable[AnyArray]) -> bool:
-    """Whether all arrays are row-major of the space's shape, or of rank 0: one axis will do."""
-    return all(
-        array.ndim == 0 or (array.shape == space and array.flags.c_contiguous) for array in arrays
-    )
+def _is_flat(layout: Layout, space: Shape) -> bool:
+    """Whether one axis will do for an input: it is row-major of the space's shape, or a number."""
+    return prod(layout.shape) == 1 or (layout.shape == space and layout.dense)

@@ -7,58 +7,91 @@ depend on shapes alone and sums are taken in the order of blocks.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from npucall import blocks
 from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
+from npucall.errors import NpucallError
+from npucall.layouts import Layout
 from npucall.operators import CATALOGUE
 from npucall.operators.attributes import attribute_value
 from npucall.operators.prepare import Prepared, prepare
 from npucall.operators.spec import Call
 from npucall.products import DEFAULT_SOC, product_of
+from npucall.sharing import SharedBlocks, Unlimited
 from npucall.tensors import TensorSpec, view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Mapping, Sequence
 
+    from npucall.blocks import Work
+    from npucall.operands import Index
     from npucall.dtypes import AnyArray
     from npucall.operators.spec import Operator, P, R
+    from npucall.sharing import Helpers, Turn
     from npucall.tensors import Buffer
-
-Turn: TypeAlias = "Callable[[], AbstractContextManager[object]]"
-"""Waits for the right to compute one block, and holds it."""
 
 BLOCK = 1 << 16
 """Elements of a block: a few arrays of float32 of this length stay in a core's cache."""
 
+_UNLIMITED = Unlimited()
 
-def run(call: Prepared, storages: Mapping[str, Buffer], turn: Turn = nullcontext) -> list[Buffer]:
+
+def run(
+    call: Prepared,
+    storages: Mapping[str, Buffer],
+    turn: Turn = _UNLIMITED,
+    targets: Mapping[str, Buffer] | None = None,
+    helpers: Helpers | None = None,
+) -> list[Buffer]:
     """Computes a call from its storages; answers one storage for each output, in their order.
 
-    A storage that the call sent for an output is copied (received bytes cannot be written) and
-    written through its view, so that its gaps come back as they were.
+    ``targets`` are writable storages, for some outputs, to compute into; they share no memory with
+    ``storages``. A storage that the call sent for an output is copied (received bytes cannot be
+    written) and written through its view, so that its gaps come back as they were. ``helpers``
+    compute blocks at the same time, as far as ``turn`` has turns to spare.
     """
-    inputs = {n: view(spec, storages[n]) for n, spec in call.inputs.items() if n in storages}
-    answers: list[Buffer] = []
-    targets: dict[str, AnyArray] = {}
-    for name, spec in call.outputs.items():
-        sent = storages.get(name)
-        answer = bytearray(spec.storage_bytes) if sent is None else bytearray(sent)
-        answers.append(answer)
-        targets[name] = view(spec, answer)
-    evaluate(call, inputs, targets, turn)
+    plan = _plan(call)
+    answers = [
+        answer.storage(storages.get(answer.name), targets and targets.get(answer.name))
+        for answer in plan.answers
+    ]
+    if plan.work is None:
+        for answer, storage in zip(plan.answers, answers, strict=True):
+            answer.layout.over(storage)[...] = 0
+        return answers
+    inputs = [o.layout.over(storages[o.name]) for o in plan.work.operands]
+    outputs = [
+        layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
+    ]
+    _compute(plan.work, inputs, outputs, plan.work.cuts(BLOCK), turn, helpers)
     return answers
 
 
-def evaluate(  # noqa: PLR0913  # two of them are for tests
+def check_values(call: Prepared, storages: Mapping[str, Buffer]) -> None:
+    """Refuses what the formula would refuse of the inputs' values, and computes nothing.
+
+    For a device, before it starts what cannot be stopped: labels that are no class lead its kernel
+    out of its memory, and the device is lost for everybody. Raises ArgumentError.
+    """
+    check = call.operator.values
+    if check is None or call.done:
+        return
+    inputs = {n: view(spec, storages[n]) for n, spec in call.inputs.items() if n in storages}
+    try:
+        check(inputs, call.attributes)
+    except NpucallError as error:
+        blocks.complete(error, call)
+        raise
+
+
+def evaluate(
     call: Prepared,
     inputs: Mapping[str, AnyArray],
     outputs: Mapping[str, AnyArray],
-    turn: Turn = nullcontext,
     *,
     block: int = BLOCK,
     exact: bool = False,
@@ -73,12 +106,12 @@ def evaluate(  # noqa: PLR0913  # two of them are for tests
         for array in outputs.values():
             array[...] = 0
         return
-    work = blocks.work_of(call, inputs, outputs, exact=exact)
-    for index in work.cuts(block):
-        with turn(), np.errstate(all="ignore"):
-            work.compute(index)
-    with np.errstate(all="ignore"):
-        work.finish()
+    work = blocks.work_of(call, _layouts(inputs), _layouts(outputs), exact=exact)
+    read = [o.layout.seen(inputs[o.name]) for o in work.operands]
+    written = [
+        layout.seen(array) for layout, array in zip(work.outputs, outputs.values(), strict=True)
+    ]
+    _compute(work, read, written, work.cuts(block))
 
 
 def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -112,3 +145,73 @@ def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R
 def _spec(name: str, array: AnyArray) -> TensorSpec:
     dtype = BY_NUMPY[array.dtype]
     return TensorSpec(FLOAT if dtype is DOUBLE else dtype, array.shape, name=name)
+
+
+class _Answer(NamedTuple):
+    """An output of a call that comes with storages."""
+
+    name: str
+    size: int
+    layout: Layout
+    covered: bool
+    """Whether the call writes every byte of the storage."""
+
+    def storage(self, sent: Buffer | None, target: Buffer | None) -> Buffer:
+        """The memory that it is computed into, of anything but for gaps that were sent."""
+        storage = np.empty(self.size, np.uint8).data if target is None else target
+        if not self.covered:
+            memoryview(storage)[:] = bytes(self.size) if sent is None else sent
+        return storage
+
+
+class _Plan(NamedTuple):
+    """What follows from a call, before there is any storage."""
+
+    answers: Sequence[_Answer]
+    work: Work | None
+    """None where the outputs are zeros."""
+
+
+@lru_cache(1024)
+def _plan(call: Prepared) -> _Plan:
+    outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}
+    answers = [
+        _Answer(name, spec.storage_bytes, outputs[name], spec.row_major)
+        for name, spec in call.outputs.items()
+    ]
+    if call.done:
+        return _Plan(answers, None)
+    inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
+    return _Plan(answers, blocks.work_of(call, inputs, outputs, exact=False))
+
+
+def _compute(  # noqa: PLR0913  # all that a run has
+    work: Work,
+    inputs: Sequence[AnyArray],
+    outputs: Sequence[AnyArray],
+    indices: Sequence[Index],
+    turn: Turn = _UNLIMITED,
+    helpers: Helpers | None = None,
+) -> None:
+    targets = work.begin(outputs)
+
+    def compute(index: Index) -> AnyArray | None:
+        with np.errstate(all="ignore"):
+            return work.compute(inputs, targets, index)
+
+    def add(index: Index, part: AnyArray | None) -> None:
+        if part is not None:
+            work.add(targets, part, index)
+
+    if helpers is not None and len(indices) > 1:
+        SharedBlocks(indices, compute, add).run(turn, helpers)
+    else:
+        for index in indices:
+            with turn():
+                add(index, compute(index))
+    with np.errstate(all="ignore"):
+        work.finish(targets, outputs)
+
+
+def _layouts(arrays: Mapping[str, AnyArray]) -> dict[str, Layout]:
+    return {name: Layout.of_array(array) for name, array in arrays.items()}

@@ -88,6 +88,14 @@ def from_status(code: StatusCode, message: str, trailer: bytes | None) -> Npucal
     return error
 
 
+def from_bytes(data: bytes) -> NpucallError:
+    """The error in a serialised ``google.rpc.Status``, as streams carry it."""
+    status = Status()
+    with suppress(DecodeError):
+        status.ParseFromString(data)
+    return from_status(_CODES.get(status.code, StatusCode.UNKNOWN), status.message, data)
+
+
 def cut(text: str, limit: int) -> str:
     """The beginning of a text that fits into ``limit`` bytes of UTF-8, cut between characters."""
     return text.encode()[:limit].decode(errors="ignore")
@@ -108,6 +116,7 @@ def _metadata(error: NpucallError, limit: int) -> dict[str, str]:
     return metadata
 
 
+_CODES = {code.value[0]: code for code in StatusCode}
 _BY_CODE = {
     StatusCode.UNAVAILABLE: ServerUnreachableError,
     StatusCode.DEADLINE_EXCEEDED: DeadlineError,

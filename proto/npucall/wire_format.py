@@ -52,7 +52,7 @@ def fields(
             return
         tag, position = _tag(message, position, end)
         if tag & 7 == _LENGTH:
-            length, position = _varint(message, position, end, _SHORT_NUMBER_BYTES)
+            length, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
             if length > end - position:
                 raise Malformed("a field that is longer than what holds it")
             yield tag >> 3, position, position + length
@@ -69,9 +69,9 @@ def _skip(message: bytes, position: int, end: int, tag: int) -> int:
     """The position behind a field that is not wanted."""
     wire_type = tag & 7
     if wire_type == _VARINT:
-        return _varint(message, position, end)[1]
+        return varint(message, position, end)[1]
     if wire_type == _LENGTH:
-        length, position = _varint(message, position, end, _SHORT_NUMBER_BYTES)
+        length, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
         return _within(position + length, end)
     if wire_type in _FIXED_SIZES:
         return _within(position + _FIXED_SIZES[wire_type], end)
@@ -104,13 +104,13 @@ def _within(position: int, end: int) -> int:
 
 
 def _tag(message: bytes, position: int, end: int) -> tuple[int, int]:
-    tag, after = _varint(message, position, end, _SHORT_NUMBER_BYTES)
+    tag, after = varint(message, position, end, _SHORT_NUMBER_BYTES)
     if tag >> 3 == 0 or tag > _MAX_TAG:
         raise Malformed(f"field number {tag >> 3}")
     return tag, after
 
 
-def _varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -> tuple[int, int]:
+def varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -> tuple[int, int]:
     """A number of seven bits a byte, and the position behind it."""
     if position < end and message[position] < 0x80:  # noqa: PLR2004  # most have one byte
         return message[position], position + 1

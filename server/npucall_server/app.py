@@ -19,6 +19,7 @@ from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
 from npucall_server.services import operators
+from npucall_server.services.stream import StreamService
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
@@ -48,6 +49,8 @@ class Server:
         self._executor = Executor(device, limits)
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         self._health = health.HealthServicer(experimental_non_blocking=True)
+        self._operators = operators.OperatorService(self._executor, settings, identity)
+        self._streams = StreamService(self._executor, self._operators, settings)
         self._grpc = self._build(device, identity)
         self._losing = threading.Lock()
         self.address = self._bind()
@@ -78,6 +81,7 @@ class Server:
         self._log.event("draining", calls=self._executor.calls_in_flight)
         self._health.enter_graceful_shutdown()
         self._executor.drain()
+        self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
         self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
         if self._settings.ready_file is not None:
@@ -109,7 +113,7 @@ class Server:
 
     def _build(self, device: Device, identity: ServerIdentity) -> grpc.Server:
         settings = self._settings
-        workers = settings.queue_length + device.lanes + _SPARE_THREADS
+        workers = settings.queue_length + device.lanes + settings.max_streams + _SPARE_THREADS
         server = grpc.server(
             ThreadPoolExecutor(workers, "npucall-call"),
             options=[
@@ -118,10 +122,9 @@ class Server:
                 ("grpc.so_reuseport", 0),  # a second server on the address must fail
             ],
         )
-        service = operators.OperatorService(self._executor, settings, identity)
         handling = Handling(identity, self._log)
-        methods = service.methods()
-        server.add_generic_rpc_handlers((handling.service(operators.NAME, methods),))
+        methods, streams = self._operators.methods(), self._streams.methods()
+        server.add_generic_rpc_handlers((handling.service(operators.NAME, methods, streams),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection:
             names = (operators.NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)

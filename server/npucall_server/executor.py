@@ -118,7 +118,7 @@ class Executor:
 
     def drain(self) -> None:
         """From now on new calls raise DrainingError; those admitted go on."""
-        self._refusal = _going_down
+        self._refusal = going_down
 
     def lose(self, refusal: Callable[[], NpucallError]) -> None:
         """The device is lost: from now on calls that come or wait raise this."""
@@ -174,7 +174,8 @@ class Executor:
         )
 
 
-def _going_down() -> NpucallError:
+def going_down() -> NpucallError:
+    """What calls that come while the server drains raise."""
     return DrainingError(
         "server: it is going down and takes no new calls", retry_after=_DRAIN_RETRY_SECONDS
     )

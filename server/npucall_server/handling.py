@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import traceback
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import grpc
@@ -14,7 +15,7 @@ from npucall.errors import InternalError, NpucallError, OutOfMemoryError
 from npucall_server.log import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from npucall.replies import ServerIdentity
     from npucall_server.log import Log
@@ -29,6 +30,15 @@ class Method(Protocol):
         """Raises NpucallError; anything else that it raises is a bug."""
 
 
+class StreamMethod(Protocol):
+    """A method of streams: frames in, frames out."""
+
+    def __call__(
+        self, frames: Iterator[bytes], context: grpc.ServicerContext, handling: Handling, /
+    ) -> Iterator[bytes]:
+        """What it raises ends the stream. Records and errors of its calls are ``handling``'s."""
+
+
 class Handling:
     """Turns methods into gRPC handlers."""
 
@@ -38,35 +48,25 @@ class Handling:
         self._numbers = itertools.count(1)
 
     def service(
-        self, name: str, methods: Mapping[str, Method]
+        self,
+        name: str,
+        methods: Mapping[str, Method],
+        streams: Mapping[str, StreamMethod] = MappingProxyType({}),
     ) -> grpc.GenericRpcHandler[bytes, bytes]:
         """The gRPC service of that name, whose methods take and give bytes."""
         handlers = {key: self._handler(key, method) for key, method in methods.items()}
+        handlers |= {key: self._stream_handler(key, method) for key, method in streams.items()}
         return grpc.method_handlers_generic_handler(name, handlers)
 
     def _handler(self, name: str, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
             start = time.perf_counter_ns()
-            record = Record(
-                name, self._request_id(context), context.peer(), request_bytes=len(request)
-            )
+            record = self.record(name, _sent_id(context), context.peer(), len(request))
             try:
                 response = method(request, record, context)
                 record.response_bytes = len(response)
-            except NpucallError as error:
-                self._refuse(error, record, context)
-            except MemoryError:
-                short = OutOfMemoryError(
-                    "memory: expected enough for this call and its response, found less; a lower "
-                    "memory_limit makes the server refuse before it comes to this",
-                    phase="run",
-                    setting="memory_limit",
-                )
-                self._refuse(short, record, context)
-            except Exception:  # noqa: BLE001  # the one place where a bug becomes an answer
-                record.traceback = traceback.format_exc()
-                bug = InternalError("server: a bug; its log says more under the request id")
-                self._refuse(bug, record, context)
+            except Exception as error:  # noqa: BLE001  # the one place where a bug becomes an answer
+                _abort(self.failure(error, record), context)
             finally:
                 record.total_ns = time.perf_counter_ns() - start
                 self._log.call(record)
@@ -74,21 +74,60 @@ class Handling:
 
         return grpc.unary_unary_rpc_method_handler(handle)
 
-    def _refuse(
-        self, error: NpucallError, record: Record, context: grpc.ServicerContext
-    ) -> NoReturn:
+    def _stream_handler(
+        self, name: str, method: StreamMethod
+    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+        def handle(frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+            start = time.perf_counter_ns()
+            try:
+                yield from method(frames, context, self)
+            except Exception as error:  # noqa: BLE001  # as above
+                record = self.record(name, _sent_id(context), context.peer(), 0)
+                failure = self.failure(error, record)
+                record.total_ns = time.perf_counter_ns() - start
+                self._log.call(record)
+                _abort(failure, context)
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    def record(self, method: str, request_id: str, peer: str, request_bytes: int) -> Record:
+        """The record of a call; without a name of the caller's own it gets one of this process."""
+        name = request_id[:_MAX_REQUEST_ID] or f"{self._identity.instance}-{next(self._numbers)}"
+        return Record(method, name, peer, request_bytes=request_bytes)
+
+    def log(self, record: Record) -> None:
+        """Writes the line of a call that has been answered."""
+        self._log.call(record)
+
+    def failure(self, error: Exception, record: Record) -> NpucallError:
+        """What a caller is told of an exception; the record gets it too."""
+        if isinstance(error, MemoryError):
+            error = OutOfMemoryError(
+                "memory: expected enough for this call and its response, found less; a lower "
+                "memory_limit makes the server refuse before it comes to this",
+                phase="run",
+                setting="memory_limit",
+            )
+        elif not isinstance(error, NpucallError):
+            record.traceback = "".join(traceback.format_exception(error))
+            error = InternalError("server: a bug; its log says more under the request id")
         record.reason, record.message = error.reason, str(error)
         record.driver_message = error.details.get("driver_message", "")
         record.operator = record.operator or error.details.get("operator", "")
         error.details.setdefault("soc", self._identity.soc)
         error.details.setdefault("request_id", record.request_id)
-        details = status.to_status(error)
-        context.set_trailing_metadata(((status.TRAILER, details.SerializeToString()),))
-        context.abort(error.code, details.message)
+        return error
 
-    def _request_id(self, context: grpc.ServicerContext) -> str:
-        """The caller's own name for the call, or one that no other call of this process has."""
-        for key, value in context.invocation_metadata():
-            if key == status.REQUEST_ID and isinstance(value, str) and value:
-                return value[:_MAX_REQUEST_ID]
-        return f"{self._identity.instance}-{next(self._numbers)}"
+
+def _abort(error: NpucallError, context: grpc.ServicerContext) -> NoReturn:
+    details = status.to_status(error)
+    context.set_trailing_metadata(((status.TRAILER, details.SerializeToString()),))
+    context.abort(error.code, details.message)
+
+
+def _sent_id(context: grpc.ServicerContext) -> str:
+    """The caller's own name for the call; empty if there is none."""
+    for key, value in context.invocation_metadata():
+        if key == status.REQUEST_ID and isinstance(value, str):
+            return value
+    return ""

@@ -114,6 +114,15 @@ class ServerSettings(BaseSettings):
         le=2**31 - 1,
         description="Largest request in bytes, for example 64MiB; gRPC's own limit is 2 GiB.",
     )
+    max_streams: int = Field(
+        64, ge=0, le=1000, description="Streams that may be open; more are refused."
+    )
+    stream_window: int = Field(
+        32,
+        ge=1,
+        le=1000,
+        description="Calls of one stream that may be without a complete answer; more are not read.",
+    )
     call_timeout: float = Field(
         300.0,
         gt=0,

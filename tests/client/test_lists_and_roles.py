@@ -201,6 +201,15 @@ def test_an_output_in_place_with_gaps_is_read_and_written_through_them(keep_layo
     assert memory.tolist() == [3, 9, 4, 9]
 
 
+def test_gaps_that_were_sent_come_back_as_the_device_left_them() -> None:
+    memory = np.array([1, 9, 2, 9], np.float32)
+    request = bound(RELU, {"selfRef": memory[::2]}, keep_layout=True)
+    sent = decode(request.call, Catalogue([RELU])).arguments["selfRef"]
+    answer = np.array([3, 8, 4], np.float32).tobytes()
+    arguments.unpack(request, reply({"selfRef": sent}), [answer])  # type: ignore[dict-item]
+    assert memory.tolist() == [3, 8, 4, 9]
+
+
 @pytest.mark.parametrize("keep_layout", [False, True])
 def test_an_output_in_place_in_column_order_keeps_its_elements_apart(keep_layout: bool) -> None:
     matrix = np.array([[1, 2], [3, 4]], np.float32).T

@@ -377,6 +377,14 @@ def free_address() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
+def test_the_test_stage_builds_the_simulator_before_its_files_can_only_be_read() -> None:
+    steps = [step.keyword + " " + step.value for step in STAGES["test"]]
+    order = ["apt-get install", "COPY tests", "python -m tests.simulator.build", "USER "]
+    places = [next(n for n, step in enumerate(steps) if text in step) for text in order]
+    assert places == sorted(places)
+    assert (ROOT / "tests/simulator/build.py").exists()
+
+
 @pytest.mark.long
 def test_the_test_stage_has_all_that_its_tests_import(build_folder: Path) -> None:
     run_pip_lines("test", build_folder)

@@ -10,6 +10,7 @@ from npucall.listing import describe
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall.operators.leaky_relu_backward import leaky_relu_backward
 from npucall.operators.spec import Operator
 from npucall.products import A2, ASCEND_310, ASCEND_310B
 from npucall.v1 import operator_service_pb2 as pb
@@ -78,6 +79,21 @@ def test_attributes_have_the_defaults_of_the_document_and_tensors_none() -> None
         "out": None,
     }
     assert (parameters["reduction"].integer, parameters["log_target"].boolean) == (1, False)
+
+
+@everywhere
+def test_an_attribute_may_be_absent_if_its_default_is_a_null_pointer(
+    operator: Operator[..., Any],
+) -> None:
+    info = {p.name: p for p in describe(operator, A2).parameters}
+    for attribute in operator.attributes:
+        null_by_default = operator.signature.parameters[attribute.name].default is None
+        assert info[attribute.name].optional == null_by_default
+
+
+def test_a_scalar_without_default_may_not_be_absent() -> None:
+    (slope,) = (p for p in describe(leaky_relu_backward, A2).parameters if "Scalar" in p.c_type)
+    assert (slope.optional, slope.WhichOneof("default_value")) == (False, None)
 
 
 def test_products_are_listed_with_their_types_and_whether_documents_name_them() -> None:

@@ -41,15 +41,21 @@ def build(root: Path = DEFAULT_ROOT, *, asan: bool = False) -> Tree:
     ``asan``: with GCC's address sanitizer; a process must preload its library. Two processes may
     build at a time: one waits.
     """
-    root.mkdir(parents=True, exist_ok=True)
     stamp = root / "built"
     content = _content(asan)
+    if _is_built(stamp, content):  # where it has been, the folder may be one that is only read
+        return Tree(root)
+    root.mkdir(parents=True, exist_ok=True)
     with _locked(root / "lock"):
-        if not stamp.exists() or stamp.read_text() != content:
+        if not _is_built(stamp, content):
             stamp.unlink(missing_ok=True)
             _Builder(root, asan).all()
             stamp.write_text(content)
     return Tree(root)
+
+
+def _is_built(stamp: Path, content: str) -> bool:
+    return stamp.exists() and stamp.read_text() == content
 
 
 class _Builder:

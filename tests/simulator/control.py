@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _TEXT = ctypes.c_char_p
@@ -25,6 +27,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "set_bandwidth": (None, ctypes.c_uint64),
     "set_memory": (None, ctypes.c_uint64),
     "set_soc": (ctypes.c_int, _TEXT),
+    "hold": (None,),
+    "let_go": (None,),
 }
 
 
@@ -103,6 +107,15 @@ class Simulator:
     def set_soc(self, name: str) -> None:
         """The SoC that ``aclrtGetSocName`` answers and kernels compute for."""
         self._functions["set_soc"](name.encode())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Stops every thread in the middle of its call, for races that tests want to see."""
+        self._functions["hold"]()
+        try:
+            yield
+        finally:
+            self._functions["let_go"]()
 
     def _json(self, name: str) -> Any:
         return json.loads(self._functions[name]())

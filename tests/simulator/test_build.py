@@ -52,6 +52,16 @@ def test_building_again_does_nothing(tree: Tree) -> None:
     assert (library.stat().st_ino, library.stat().st_mtime) == (before.st_ino, before.st_mtime)
 
 
+def test_what_has_been_built_needs_nothing_to_be_written(tree: Tree) -> None:
+    lock = tree.root / "lock"
+    lock.rename(tree.root / "moved")
+    try:
+        assert build(tree.root) == tree
+        assert not lock.exists()
+    finally:
+        (tree.root / "moved").rename(lock)
+
+
 @pytest.mark.parametrize(
     ("release", "library", "marks"),
     [

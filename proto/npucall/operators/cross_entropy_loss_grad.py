@@ -1,5 +1,8 @@
 """Gradient of the cross entropy with respect to the logits, from their log-softmax."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
@@ -29,6 +32,19 @@ def without_zloss(name: str) -> rules.Rule:
 def smoothing(draft: Draft) -> object:
     """The value of label_smoothing."""
     return draft.attribute("label_smoothing")
+
+
+def _labels(target: Array, ignore_index: int, classes: int) -> tuple[AnyArray, AnyArray]:
+    """The labels, and which of them count; each that does is a class."""
+    labels = np.asarray(target, np.int64)
+    counted = labels != ignore_index
+    check_labels("target", labels[counted], classes)
+    return labels, counted
+
+
+def _check_classes(inputs: Mapping[str, AnyArray], attributes: Mapping[str, Any]) -> None:
+    """The labels that count are classes."""
+    _labels(inputs["target"], attributes["ignore_index"], inputs["log_prob"].shape[1])
 
 
 @operator(
@@ -103,6 +119,7 @@ def smoothing(draft: Draft) -> object:
     ),
     kernel_dtype=rules.dtype_of("log_prob"),
     over=at_once(),
+    values=_check_classes,
     source="CANN page aclnnCrossEntropyLossGrad; header aclnn_cross_entropy_loss_grad.h",
 )
 def cross_entropy_loss_grad(
@@ -138,9 +155,7 @@ def cross_entropy_loss_grad(
     gives NaN on Atlas A2 and A3; here, as in torch, it counts and gives 0.
     """
     count, classes = log_prob.shape
-    labels = np.asarray(target, np.int64)
-    counted = labels != ignore_index
-    check_labels("target", labels[counted], classes)
+    labels, counted = _labels(target, ignore_index, classes)
     labels = np.where(counted, labels, 0)
     weights = np.asarray(np.ones(classes) if weight is None else weight, whole.dtype)
     own = weights[labels]

@@ -1,6 +1,7 @@
 """Gradient of the connectionist temporal classification loss with respect to log-probabilities."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,12 @@ def small_enough_for_short_floats(draft: Draft) -> bool:
     states = draft.shape("log_alpha")[2]
     roomy = classes <= 200_000 and items <= 8180 and (states - 1) // 2 <= 1000  # noqa: PLR2004
     return roomy or draft.dtype("log_probs") not in (FLOAT16, BF16)
+
+
+def _check_classes(inputs: Mapping[str, AnyArray], attributes: Mapping[str, Any]) -> None:
+    """The labels within the items' lengths are classes."""
+    targets, classes = np.asarray(inputs["targets"], np.int64), inputs["log_probs"].shape[2]
+    _states(targets, attributes["target_lengths"], attributes["blank"], classes)
 
 
 @operator(
@@ -189,6 +196,7 @@ def small_enough_for_short_floats(draft: Draft) -> bool:
     ),
     kernel_dtype=rules.dtype_of("log_probs"),
     over=at_once(),
+    values=_check_classes,
     source="ops-nn page aclnnCtcLossBackward",
 )
 def ctc_loss_backward(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlia
 import numpy as np
 
 if TYPE_CHECKING:
-    from npucall.dtypes import DType
+    from npucall.dtypes import AnyArray, DType
     from npucall.operators.draft import Draft
     from npucall.operators.rules import Rule
     from npucall.products import Product
@@ -174,6 +174,8 @@ class AtOnce:
     widen: bool = True
 
 
+ValueCheck: TypeAlias = "Callable[[Mapping[str, AnyArray], Mapping[str, Any]], None]"
+
 Over: TypeAlias = Elementwise | Rows | AtOnce
 elementwise, rows, whole = Elementwise, Rows, AtOnce
 
@@ -229,6 +231,9 @@ class Operator(Generic[P, R]):
     reference: bool = True
     """Whether rules and formula are declared, here or where it is listed, so that results can be
     checked. False: known by its C prototype alone, and every call gives its outputs."""
+    values: ValueCheck | None = None
+    """Refuses what rules cannot see, for a device whose kernel would leave its memory: it gets the
+    inputs by name, as they are, and the attributes. The formula refuses the same."""
 
     def __post_init__(self) -> None:
         if self.formula is None:
@@ -396,6 +401,7 @@ def operator(  # a declaration has as many parts as an operator
     source: str,
     variant: str = "",
     legacy: Mapping[Product, tuple[DType, ...]] | None = None,
+    values: ValueCheck | None = None,
 ) -> Callable[[Callable[Concatenate[Whole, P], R]], Operator[P, R]]:
     """Declares an operator; stands above its formula.
 
@@ -405,7 +411,7 @@ def operator(  # a declaration has as many parts as an operator
     def declare(formula: Callable[Concatenate[Whole, P], R]) -> Operator[P, R]:
         return Operator(
             name, variant, parameters, products, legacy or {}, checks, kernel_dtype, over, source,
-            formula,
+            formula, values=values,
         )  # fmt: skip
 
     return declare

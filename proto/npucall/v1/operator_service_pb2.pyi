@@ -95,9 +95,10 @@ class ExecuteRequest(google.protobuf.message.Message):
 
     @property
     def storage(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[npucall.v1.tensor_pb2.Storage]:
-        """The bytes: one storage for each argument of `call` with `stored`, in the order of arguments;
-        another number gives INVALID_ARGUMENT, reason TENSOR_LAYOUT. A request with more than 4,096
-        fields, unknown ones counted, gives MESSAGE_MALFORMED.
+        """The bytes: one storage for each argument of `call` with `stored`, in the order of arguments,
+        and for a list of tensors one for each of them, in their order; another number gives
+        INVALID_ARGUMENT, reason TENSOR_LAYOUT. A request with more than 4,096 fields, unknown ones
+        counted, gives MESSAGE_MALFORMED.
         """
 
     @property

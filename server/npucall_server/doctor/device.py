@@ -87,13 +87,15 @@ def check_count(count: int, number: int) -> Finding:
 def check_health(facts: DeviceFacts) -> Finding:
     """What the device says of its state."""
     if facts.healthy is None:
-        return warning("the device does not tell its state", "look at `npu-smi info -t health`")
+        return warning(
+            "the device does not tell its state", "look at `npu-smi info -t health -i <card>`"
+        )
     if facts.healthy:
         return ok("the device says that it is well")
     return fault(
         "the device says that it is not well",
-        "look at `npu-smi info -t health` and `dmesg` on the host; reset it, or take it out of "
-        "service",
+        "look at `npu-smi info -t health -i <card>` and `dmesg` on the host; reset it, or take it "
+        "out of service",
     )
 
 

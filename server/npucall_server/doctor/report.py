@@ -31,7 +31,7 @@ def ending(findings: Sequence[Finding]) -> str:
     counts = f"\n{faults} fault{'s' * (faults != 1)}, {warnings} warning{'s' * (warnings != 1)}"
     if faults:
         return f"{counts}. Begin with the first fault: later ones often follow from it.\n"
-    claims = "".join(f"  {claim.title}\n" for claim in UNVERIFIED)
+    claims = "".join(f"  {claim.title}\n" for claim in UNVERIFIED if not claim.seen)
     return (
         "\nnever proved on an NPU yet; docs/ascend.md says how to check each, once for a kind of "
         f"host\n{claims}{counts}.\n"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.operators.spec import Operator
     from npucall.replies import ServerIdentity
     from npucall_server.devices.base import DeviceFacts
-    from npucall_server.executor import Executor
+    from npucall_server.executor import Executor, Result
     from npucall_server.handling import Method
     from npucall_server.log import Record
     from npucall_server.settings import ServerSettings
@@ -68,22 +68,19 @@ class OperatorService:
         call, storage = split_request(request)
         decoded = time.perf_counter_ns()
         record.decode_ns = decoded - start
-        prepared = self._prepared(call, record)
+        prepared = self.prepared(call, record)
         storages = prepared.storages(storage)
         record.check_ns = time.perf_counter_ns() - decoded
-        outputs, record.queue_ns, phases = self._executor.run(prepared, storages, context)
-        record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = phases
-        ran = time.perf_counter_ns()
-        reply = self._reply(prepared)
-        record.encode_ns = time.perf_counter_ns() - ran
-        return join_response(reply, _timings(record), outputs)
+        result = self._executor.run(prepared, storages, context)
+        reply, timings = self.reply(prepared, result, record)
+        return join_response(reply, timings, result.outputs)
 
     def plan(self, request: bytes, record: Record, context: grpc.ServicerContext) -> bytes:
         """Checks one call without its data."""
         start = time.perf_counter_ns()
         call = split_request(request).call  # its size is checked before the class parses it
         decoded = time.perf_counter_ns()
-        prepared = self._prepared(call, record)
+        prepared = self.prepared(call, record)
         record.decode_ns = decoded - start
         record.check_ns = time.perf_counter_ns() - decoded
         workspace_bytes = self._executor.plan(prepared, context)
@@ -123,6 +120,7 @@ class OperatorService:
                 queue_length=settings.queue_length,
                 call_timeout_seconds=settings.call_timeout,
                 max_rank=MAX_RANK,
+                stream_window=settings.stream_window,
             ),
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,
@@ -134,11 +132,21 @@ class OperatorService:
         device = self._device
         return describe(operator, device.product, device.unavailable_because(operator))
 
-    def _prepared(self, call: bytes, record: Record) -> Prepared:
+    def prepared(self, call: bytes, record: Record) -> Prepared:
+        """The prepared call in its bytes; raises the first rule that it breaks."""
         prepared = self._calls.of(call)
         record.operator = prepared.operator.name
         record.variant = prepared.operator.variant
         return prepared
+
+    def reply(self, prepared: Prepared, result: Result, record: Record) -> tuple[bytes, bytes]:
+        """The bytes of the reply to a call that ran, and of its timings."""
+        ran = time.perf_counter_ns()
+        record.queue_ns = result.queue_ns
+        record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = result.phases
+        reply = self._reply(prepared)
+        record.encode_ns = time.perf_counter_ns() - ran
+        return reply, _timings(record)
 
 
 def _timings(record: Record) -> bytes:

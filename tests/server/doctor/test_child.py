@@ -6,11 +6,20 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from npucall_server.doctor.child import in_child
 from npucall_server.doctor.finding import Finding, Section, fault, ok
 
 PATIENCE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child imports this module to find its work."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[3])
 
 
 def well(text: str) -> Iterator[Section | Finding]:

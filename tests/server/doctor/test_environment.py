@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from npucall_server.doctor.environment import check_environment
@@ -80,6 +82,11 @@ def test_a_loader_s_path_without_the_driver_is_a_warning(host: Host) -> None:
     findings = check(host, LD_LIBRARY_PATH=f"{host.home}/lib64:/{DRIVER}/lib64")
     shown = ", ".join(f"/{DRIVER}/{name}" for name in ("lib64", "lib64/common", "lib64/driver"))
     assert warnings(findings) == [f"LD_LIBRARY_PATH does not have {shown}"]
+
+
+def test_a_driver_that_is_not_there_is_no_matter_of_the_loader(host: Host) -> None:
+    shutil.rmtree(host.root / DRIVER)
+    assert warnings(check(host, LD_LIBRARY_PATH=f"{host.home}/lib64")) == []
 
 
 def test_stub_libraries_in_the_loader_s_path_are_a_warning(host: Host) -> None:

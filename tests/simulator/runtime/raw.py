@@ -70,6 +70,8 @@ _RUNTIME: dict[str, tuple[Any, ...]] = {
     "aclrtMalloc": (_POINTER, ctypes.c_size_t, c_int),
     "aclrtMallocAlign32": (_POINTER, ctypes.c_size_t, c_int),
     "aclrtFree": (c_void_p,),
+    "aclrtHostRegister": (c_void_p, c_uint64, c_int, _POINTER),
+    "aclrtHostUnregister": (c_void_p,),
     "aclrtMallocHost": (_POINTER, ctypes.c_size_t),
     "aclrtFreeHost": (c_void_p,),
     "aclrtMemcpy": _COPY,
@@ -91,6 +93,13 @@ _BASE: dict[str, tuple[Any, ...]] = {
     "aclGetDataType": (c_void_p, _NUMBER),
     "aclSetAclOpExecutorRepeatable": (c_void_p,),
     "aclDestroyAclOpExecutor": (c_void_p,),
+    "aclSetDynamicTensorAddr": (
+        c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        c_void_p,
+        c_void_p,
+    ),
     "aclSetTensorAddr": (c_void_p, ctypes.c_size_t, c_void_p, c_void_p),
 }
 _CREATORS: dict[str, tuple[Any, ...]] = {
@@ -99,6 +108,7 @@ _CREATORS: dict[str, tuple[Any, ...]] = {
     "aclCreateIntArray": (POINTER(c_int64), c_uint64),
     "aclCreateBoolArray": (POINTER(c_bool), c_uint64),
     "aclCreateTensorList": (_POINTER, c_uint64),
+    "aclCreateScalarList": (_POINTER, c_uint64),
 }
 # Parameters before workspaceSize and executor.
 _OPERATORS: dict[str, tuple[Any, ...]] = {
@@ -107,6 +117,7 @@ _OPERATORS: dict[str, tuple[Any, ...]] = {
     "aclnnRelu": (c_void_p,) * 2,
     "aclnnExp": (c_void_p,) * 2,
     "aclnnCat": (c_void_p, c_int64, c_void_p),
+    "aclnnForeachAddScalarList": (c_void_p,) * 3,
     "aclnnGeluBackwardV2": (c_void_p, c_void_p, c_char_p, c_void_p),
     "aclnnBinaryCrossEntropyBackward": (c_void_p,) * 4 + (c_int64, c_void_p),
     "aclnnLogit": (c_void_p, ctypes.c_double, c_void_p),

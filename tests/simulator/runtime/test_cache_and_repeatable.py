@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_void_p
 from pathlib import Path
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
@@ -171,6 +172,16 @@ def test_a_repeatable_executor_survives_a_run_that_failed(cann: Cann, simulator:
     assert simulator.live_objects()["aclOpExecutor"] == 1
 
 
+def test_a_repeatable_executor_is_used_up_by_a_run_without_workspace(
+    cann: Cann, simulator: Simulator
+) -> None:
+    tensors = [cann.tensor(cann.device(32), [8]) for _ in range(3)]
+    plan = cann.planned("aclnnMul", *tensors)
+    cann.ok(cann.aclSetAclOpExecutorRepeatable(plan.executor))
+    assert cann.aclnnMul(None, plan.workspace, plan.executor, None) == 161001
+    assert "aclOpExecutor" not in simulator.live_objects()
+
+
 def test_a_repeatable_executor_takes_its_call_out_of_the_cache(
     cann: Cann, simulator: Simulator
 ) -> None:
@@ -199,6 +210,38 @@ def test_a_wrong_index_of_a_tensor_is_a_violation(cann: Cann, simulator: Simulat
     cann.ok(cann.aclSetAclOpExecutorRepeatable(executor))
     cann.ok(cann.aclSetTensorAddr(executor, 1, source, 512))
     assert simulator.violations() == ["aclSetTensorAddr: tensor 1 of the executor is another one"]
+
+
+def test_a_descriptor_that_phase_one_did_not_see_is_a_violation(
+    cann: Cann, simulator: Simulator
+) -> None:
+    *_, source, target = cann.relu()
+    executor = cann.planned("aclnnRelu", source, target).executor
+    cann.ok(cann.aclSetAclOpExecutorRepeatable(executor))
+    cann.ok(cann.aclSetTensorAddr(executor, 0, cann.tensor(None, [8]), 512))
+    assert simulator.violations()[1:] == [
+        "aclSetTensorAddr: the descriptor is not one of phase one"
+    ]
+
+
+def test_a_list_that_phase_one_did_not_see_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+    *_, source, target = cann.relu()
+    executor = cann.planned("aclnnRelu", source, target).executor
+    cann.ok(cann.aclSetAclOpExecutorRepeatable(executor))
+    tensors = cann.aclCreateTensorList((c_void_p * 1)(cann.tensor(None, [8])), 1)
+    cann.ok(cann.aclSetDynamicTensorAddr(executor, 0, 0, tensors, 512))
+    assert simulator.violations() == ["aclSetDynamicTensorAddr: the list is not one of phase one"]
+    assert cann.aclSetDynamicTensorAddr(executor, 0, 1, tensors, 512) == 161002
+
+
+def test_an_address_off_32_bytes_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+    *_, source, target = cann.relu()
+    executor = cann.planned("aclnnRelu", source, target).executor
+    cann.ok(cann.aclSetAclOpExecutorRepeatable(executor))
+    cann.ok(cann.aclSetTensorAddr(executor, 0, source, cann.device(128) + 4))
+    cann.ok(cann.aclnnRelu(None, 0, executor, None))
+    (line,) = simulator.violations()
+    assert line.endswith("is not on a multiple of 32")
 
 
 def test_a_wrong_index_of_a_single_kernel_answers_161002(cann: Cann) -> None:

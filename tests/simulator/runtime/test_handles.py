@@ -92,6 +92,16 @@ def test_an_element_of_two_lists_is_a_violation(cann: Cann, simulator: Simulator
     assert simulator.violations() == ["aclCreateTensorList: element 0 belongs to a list"]
 
 
+def test_a_count_that_cannot_be_meant_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+    numbers = integers([1])
+    assert cann.aclCreateTensor(numbers, 2**40, 0, None, 0, 2, numbers, 1, None) is None
+    assert cann.aclCreateIntArray(numbers, 2**40) is None
+    assert simulator.violations() == [
+        "aclCreateTensor: 1099511627776 dimensions: arguments of a wrong type",
+        "aclCreateIntArray: 1099511627776 elements: arguments of a wrong type",
+    ]
+
+
 def test_a_tensor_without_dims_but_a_rank_is_null(cann: Cann) -> None:
     assert cann.aclCreateTensor(None, 2, 0, None, 0, 2, integers([2]), 1, None) is None
 

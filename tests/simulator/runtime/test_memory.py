@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import signal
 from ctypes import byref, c_size_t, c_void_p
 from typing import TYPE_CHECKING
@@ -144,6 +145,26 @@ def test_memory_may_be_freed_after_the_synchronise(cann: Cann, simulator: Simula
     cann.ok(cann.aclrtSynchronizeStream(stream))
     cann.ok(cann.aclrtFree(address))
     assert simulator.violations() == []
+
+
+def test_registered_memory_is_pinned_until_it_is_unregistered(
+    cann: Cann, simulator: Simulator
+) -> None:
+    with mmap.mmap(-1, 4096) as pages:
+        pages[:4] = b"abcd"
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        cann.ok(cann.aclrtHostRegister(address, 4096, 0, byref(c_void_p())))
+        cann.ok(cann.aclrtMemcpyAsync(cann.device(4), 4, address, 4, TO_DEVICE, None))
+        cann.ok(cann.aclrtSynchronizeStream(None))
+        cann.ok(cann.aclrtHostUnregister(address))
+        assert (simulator.counters()["pageable_copies"], simulator.violations()) == (0, [])
+
+
+def test_unregistering_what_is_not_registered_is_a_violation(
+    cann: Cann, simulator: Simulator
+) -> None:
+    assert cann.aclrtHostUnregister(cann.pinned(b"abcd")) == 107000
+    assert simulator.violations()[0].endswith("is not registered")
 
 
 def test_the_host_cannot_touch_device_memory(

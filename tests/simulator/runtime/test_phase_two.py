@@ -335,6 +335,34 @@ def test_one_workspace_serves_the_launches_of_one_stream(cann: Cann, simulator: 
     assert simulator.violations() == []
 
 
+def test_an_element_of_a_list_must_live_until_phase_two(cann: Cann, simulator: Simulator) -> None:
+    elements = (c_void_p * 1)(cann.tensor(cann.device(32), [8]))
+    tensors = cann.aclCreateTensorList(elements, 1)
+    plan = cann.planned("aclnnCat", tensors, 0, cann.tensor(cann.device(32), [8]))
+    cann.aclDestroyTensor(elements[0])
+    workspace = cann.device(max(plan.workspace, 64))
+    cann.aclnnCat(workspace, plan.workspace, plan.executor, None)
+    assert simulator.violations()[1:] == ["aclnnCat: tensors was destroyed between the phases"]
+
+
+def test_an_element_of_a_list_of_scalars_must_live_until_phase_two(
+    cann: Cann, simulator: Simulator
+) -> None:
+    inputs, outputs = (
+        cann.aclCreateTensorList((c_void_p * 1)(cann.tensor(cann.device(32), [8])), 1)
+        for _ in range(2)
+    )
+    scalar = cann.aclCreateScalar(byref(c_double(2)), DOUBLE)
+    scalars = cann.aclCreateScalarList((c_void_p * 1)(scalar), 1)
+    plan = cann.planned("aclnnForeachAddScalarList", inputs, scalars, outputs)
+    cann.aclDestroyScalar(scalar)
+    workspace = cann.device(max(plan.workspace, 64))
+    cann.aclnnForeachAddScalarList(workspace, plan.workspace, plan.executor, None)
+    assert simulator.violations()[1:] == [
+        "aclnnForeachAddScalarList: an element of scalars was destroyed between the phases"
+    ]
+
+
 def test_the_elements_of_a_list_must_live_until_phase_two(cann: Cann, simulator: Simulator) -> None:
     elements = (c_void_p * 2)(*[cann.tensor(cann.device(32), [8]) for _ in range(2)])
     tensors = cann.aclCreateTensorList(elements, 2)

@@ -10,7 +10,7 @@ from npucall_server.devices.cann.statuses import status_of
 
 _KERNELS = (
     "install the operator package of this SoC and of the toolkit's version: "
-    "Ascend-cann-kernels-<chip> up to CANN 8.3, Ascend-cann-<chip>-ops from 8.5 on; in a "
+    "Ascend-cann-kernels-CHIP up to CANN 8.3, Ascend-cann-CHIP-ops from 8.5 on; in a "
     "container take an image for the chip (910b for Atlas A2, a3 for Atlas A3)"
 )
 _DRIVER = (
@@ -67,8 +67,8 @@ ADVICE: dict[int, str] = {
     507008: "toolkit and chip do not belong together: install the toolkit, or take the image, of "
     "this chip",
     507010: f"the device does not answer any more: {_DRIVER}",
-    507014: "a kernel took longer than it may: is the call huge, or the device shared? Raise "
-    "device_timeout, or look for hardware faults in `dmesg`",
+    507014: "a kernel ran longer than CANN lets it: unless the call is huge, look for hardware "
+    "faults in `dmesg`, and at what else runs on the device (`npu-smi info`)",
     507015: _KERNEL_FAILED,
     507018: f"the device's own processors failed: the AI CPU packages have to be of the toolkit's "
     f"version; {_NEW_PROCESS}",

@@ -15,6 +15,7 @@ import numpy as np
 from npucall.dtypes import DType
 from npucall.errors import NpucallError
 from npucall.operators.spec import Attribute, Kind
+from npucall.tensors import row_major
 from npucall_server.devices.cann.cleanup import Cleanup
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Descriptors:
     def _tensor(self, spec: TensorSpec, address: int | None) -> int:
         base, rank = self._base, len(spec.shape)
         handle = base.aclCreateTensor(
-            _int64s(spec.shape), rank, spec.dtype.acl, _int64s(spec.strides), spec.offset,
+            _int64s(spec.shape), rank, spec.dtype.acl, _int64s(_strides(spec)), spec.offset,
             spec.format, _int64s(spec.storage_shape), len(spec.storage_shape), address,
         )  # fmt: skip
         return self._own(base.aclDestroyTensor, handle)
@@ -137,6 +138,11 @@ _ARRAYS: dict[Kind, tuple[Any, str, str]] = {
     Kind.BOOL_ARRAY: (ctypes.c_bool, "aclCreateBoolArray", "aclDestroyBoolArray"),
 }
 """Element, and the functions that make and destroy an array of it."""
+
+
+def _strides(spec: TensorSpec) -> Sequence[int]:
+    """Its strides; of a tensor without elements those that PyTorch gives it, for none may be 0."""
+    return spec.strides if spec.elements else row_major(tuple(max(n, 1) for n in spec.shape))
 
 
 def _by_value(value: Any) -> Any:

@@ -7,6 +7,7 @@ from queue import Empty, LifoQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.evaluate import check_values
 from npucall.products import product_of
 from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.host import HostCatalogue
@@ -77,6 +78,7 @@ class CannDevice:
 
     def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
         """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
+        check_values(call, storages)
         with turn():
             ran = self._on_a_lane(lambda lane: lane.run(call, storages, turn.check))
             turn.check()

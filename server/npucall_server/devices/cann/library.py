@@ -7,6 +7,7 @@ statuses. Every function is resolved when its library is opened, not when it is 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -28,6 +29,28 @@ class Library(NamedTuple):
     def find(self, name: str) -> Any:
         """The C function of that name, or None."""
         return getattr(self.handle, name, None)
+
+    def defines(self, name: str) -> bool:
+        """Whether the C function is its own; ``find`` also finds those that it is linked with."""
+        function, info = self.find(name), _SymbolInfo()
+        if function is None or not _dladdr(function, ctypes.byref(info)):
+            return False
+        return Path(os.fsdecode(info.path)).samefile(self.path)
+
+
+class _SymbolInfo(ctypes.Structure):
+    """``Dl_info``: the library that a symbol is in."""
+
+    _fields_ = (
+        ("path", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+_dladdr = ctypes.CDLL(None).dladdr
+_dladdr.argtypes, _dladdr.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
 
 
 def open_library(names: Sequence[str], folders: Iterable[Path]) -> Library:

@@ -87,7 +87,7 @@ class OpApi:
         """The library that has both phases of an operator, and whether it is a custom one."""
         phase_one = f"{name}GetWorkspaceSize"
         for library in self._custom:
-            there = library.find(phase_one) and library.find(name)
+            there = library.defines(phase_one) and library.defines(name)
             if there and self._owner_allows(Path(library.path)):
                 return library, True
         for library in self._built_in():
@@ -202,7 +202,7 @@ def _c_type(parameter: Parameter) -> Any:
 def load_priority(vendors: Path) -> list[str]:
     """The vendors that ``config.ini`` names, in its order, blanks and all."""
     try:
-        lines = (vendors / "config.ini").read_text(errors="replace").splitlines()
+        lines = (vendors / "config.ini").read_bytes().decode(errors="replace").split("\n")
     except OSError:
         return []
     start = "load_priority="

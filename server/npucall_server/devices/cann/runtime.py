@@ -84,7 +84,7 @@ class DeviceContext:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self._open.__exit__(kind, error, traceback)
 
     def close(self) -> None:
         """Gives the device back; streams, events and memory must be gone. In the main thread."""

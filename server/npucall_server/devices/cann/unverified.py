@@ -20,6 +20,8 @@ class Claim(NamedTuple):
     """Where it matters: ``file: name``, the file in ``npucall_server``."""
     check: str
     """How to see on a host whether it is so."""
+    seen: str = ""
+    """What was seen: date, SoC, versions of CANN and driver, and the result; empty: nobody has."""
 
 
 UNVERIFIED = (
@@ -77,13 +79,20 @@ UNVERIFIED = (
         ("devices/cann/device.py: product_of",),
         "Doctor names the product of the SoC.",
     ),
+    Claim(
+        "What the device says of itself is of this device",
+        "Memory, state and utilization are asked for with the number, or for the thread's context.",
+        ("devices/cann/runtime.py: facts",),
+        "`npucall info` against `npu-smi info`, for another device than the first.",
+    ),
     # --- Streams and time -------------------------------------------------------------------------
     Claim(
         "INFNAN is set before the streams, or refused without harm",
         "aclrtSetDeviceSatMode right after aclrtSetDevice holds for streams made later; products "
         "without the choice answer a status that changes nothing.",
         ("devices/cann/runtime.py: aclrtSetDeviceSatMode",),
-        "FLOAT16 inputs of 60000 with grad_output 2 give infinity, not 65504.",
+        "KlDivBackward in FLOAT16 with target 60000, grad_output 2 and reduction 0 gives "
+        "-infinity, not -65504.",
     ),
     Claim(
         "FAST_LAUNCH without FAST_SYNC sleeps while it waits",
@@ -93,12 +102,12 @@ UNVERIFIED = (
         "both.",
     ),
     Claim(
-        "In CONTINUE mode an error is answered once",
-        "After a launch that failed, one synchronise answers the error and the next is clean, so "
-        "the lane takes it that nothing is under way once it has synchronised.",
+        "In CONTINUE mode a synchronise that succeeds means that nothing is under way",
+        "A call that fails between its copies and its kernel is synchronised too, and the lane "
+        "goes on if that succeeds; an error of a kernel is answered once.",
         ("devices/cann/lane.py: _settled",),
-        "Provoke a kernel error that does not break the device (an index out of range), see one "
-        "failed call and good ones after it.",
+        "Let calls fail for want of memory for their workspace, with good ones between: right "
+        "numbers, and no other failure.",
     ),
     Claim(
         "A synchronise that times out answers 507046 and leaves the work running",
@@ -160,8 +169,7 @@ UNVERIFIED = (
         "Phase one does not read addresses",
         "Plan gives every tensor one address that nobody owns, aligned and not null.",
         ("devices/cann/lane.py: _PLACEHOLDER",),
-        "`Plan` of every operator (`npucall conform` asks for none; use Client.plan) answers a "
-        "workspace and does not fail.",
+        "`Client.plan` of every operator answers a workspace.",
     ),
     Claim(
         "An executor that never ran may be destroyed",
@@ -196,13 +204,13 @@ UNVERIFIED = (
         "A descriptor with no dimensions, and a null address where there are no elements; phase "
         "two is called in both cases. Some documents ask for rank 1 at least.",
         ("devices/cann/descriptors.py: aclCreateTensor",),
-        "`npucall conform --block rank --block empty`.",
+        "`npucall conform TARGET --block rank --block empty`.",
     ),
     Claim(
         "Views are described by strides, offset and storage shape",
         "Strides and offset count elements; the storage shape is the one that the call names.",
         ("devices/cann/descriptors.py: aclCreateTensor",),
-        "`npucall conform --block layout`.",
+        "`npucall conform TARGET --block layout`.",
     ),
     Claim(
         "Deterministic means the option of the process and of the context",
@@ -231,4 +239,5 @@ UNVERIFIED = (
         "Before use: `npucall-server headers DIR` and the operator's document.",
     ),
 )
-"""Grouped: process, streams and time, memory, descriptors and phases, operators."""
+"""Grouped: process, streams and time, memory, descriptors and phases, operators. Whoever checks one
+writes down what was seen, then ``make docs``."""

@@ -39,10 +39,6 @@ int destroy(aclrtStream handle, bool discard) {
     if (stream->context != context) {
         return fail(107003, "stream %d belongs to another context", stream->id);
     }
-    if (!stream->counted) {
-        violate("a context's default stream is not the caller's to destroy");
-        return fail(100000, "this is a default stream");
-    }
     end_stream(lock, stream, discard);
     return 0;
 }

@@ -103,6 +103,11 @@ SIM_API void npucall_sim_set_bandwidth(uint64_t bytes_per_second) {
 
 SIM_API void npucall_sim_set_memory(uint64_t bytes) { settings().memory = bytes; }
 
+// Stops every thread that comes to the runtime's lock, until the caller lets go of it.
+SIM_API void npucall_sim_hold() { state().mutex.lock(); }
+
+SIM_API void npucall_sim_let_go() { state().mutex.unlock(); }
+
 SIM_API int npucall_sim_set_soc(const char *soc) {
     Lock lock(state().mutex);
     settings().soc = soc;

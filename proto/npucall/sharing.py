@@ -1,0 +1,142 @@
+"""The blocks of one call on several threads: those that have nothing else to do help."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+B = TypeVar("B")
+R = TypeVar("R")
+
+
+class Turn(Protocol):
+    """Gives the right to compute a block, again and again: ``with turn(): ...``."""
+
+    def __call__(self) -> AbstractContextManager[object]:
+        """Waits for the right, and holds it."""
+
+    def spare(self) -> AbstractContextManager[object] | None:
+        """One more right at the same time, taken at once; None if there is none, or others wait.
+
+        Whoever gets it has to enter and leave it.
+        """
+
+
+class Unlimited:
+    """As many turns as anybody wants."""
+
+    def __call__(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    spare = __call__
+
+
+class Helpers:
+    """Threads that compute blocks of others' calls while they have nothing else to do."""
+
+    def __init__(self, count: int) -> None:
+        self._idle = threading.Semaphore(count)
+        self._threads = ThreadPoolExecutor(max(count, 1), "npucall-helper")
+
+    def engage(self) -> bool:
+        """Whether one is idle; if so it is the caller's, who tells it what to do or dismisses it."""
+        return self._idle.acquire(blocking=False)
+
+    def tell(self, work: Callable[[], None]) -> Future[None]:
+        """Has an engaged one do something; then it is idle again."""
+        return self._threads.submit(self._do, work)
+
+    def dismiss(self) -> None:
+        """Gives one back that has not been told anything."""
+        self._idle.release()
+
+    def close(self) -> None:
+        """Ends the threads, once no call is left."""
+        self._threads.shutdown()
+
+    def _do(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        finally:
+            self._idle.release()
+
+
+class SharedBlocks(Generic[B, R]):
+    """The blocks of one call, computed by the calling thread and by helpers.
+
+    ``compute`` is called with each block, in several threads at the same time; ``add`` with each
+    block and what it gave, once at a time and in the order of the blocks.
+    """
+
+    def __init__(
+        self, blocks: Sequence[B], compute: Callable[[B], R], add: Callable[[B, R], None]
+    ) -> None:
+        self._blocks, self._compute, self._add = blocks, compute, add
+        self._lock = threading.Lock()
+        self._claimed = self._added = 0
+        self._parts: dict[int, R] = {}
+        self._failures: dict[int, Exception] = {}
+        self._help: list[Future[None]] = []
+
+    def run(self, turn: Turn, helpers: Helpers) -> None:
+        """Computes them all. Raises what ``turn`` does, or the first block that failed."""
+        try:
+            while (number := self._claim()) is not None:
+                with turn():
+                    self._call_for_help(turn, helpers)
+                    self._do(number)
+        finally:
+            self._stop()
+            wait(self._help)
+        if self._failures:
+            raise self._failures[min(self._failures)]
+
+    def _claim(self) -> int | None:
+        """The next block, of which nobody else will hear."""
+        with self._lock:
+            number = self._claimed
+            if number == len(self._blocks):
+                return None
+            self._claimed += 1
+            return number
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._claimed = len(self._blocks)
+
+    def _call_for_help(self, turn: Turn, helpers: Helpers) -> None:
+        while self._claimed < len(self._blocks) and helpers.engage():
+            spare = turn.spare()
+            if spare is None:
+                helpers.dismiss()
+                return
+            self._help.append(helpers.tell(lambda spare=spare: self._assist(turn, spare)))
+
+    def _assist(self, turn: Turn, spare: AbstractContextManager[object] | None) -> None:
+        """What a helper does, as long as there are blocks and further turns."""
+        while spare is not None:
+            with spare:
+                number = self._claim()
+                if number is None:
+                    return
+                self._do(number)
+            spare = turn.spare()
+
+    def _do(self, number: int) -> None:
+        try:
+            part = self._compute(self._blocks[number])
+            with self._lock:
+                self._parts[number] = part
+                while self._added in self._parts:
+                    ready = self._added
+                    self._add(self._blocks[ready], self._parts.pop(ready))
+                    self._added += 1
+        except Exception as error:  # noqa: BLE001  # run raises it, in the caller's thread
+            self._failures[number] = error
+            self._stop()

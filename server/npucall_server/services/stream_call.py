@@ -1,0 +1,134 @@
+"""One call of a stream: what has come of it, who waits for it, and its answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.errors import MessageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall.dtypes import AnyArray
+    from npucall.frames import Chunk
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+    from npucall_server.log import Record
+
+_MOST_RUNS = 1 << 16
+"""Of ids that do not follow each other: what bounds the memory that a stream's ids take."""
+
+
+class StreamCall:
+    """A call from its first frame to its last. It is the ``Caller`` that the executor asks."""
+
+    def __init__(self, call_id: int, record: Record, seconds: float | None) -> None:
+        self.id = call_id
+        self.record = record
+        self.prepared: Prepared | None = None
+        """Set once the call has been admitted, so that its room is to be given back."""
+        self.storages: list[Buffer] = []
+        self.frames: Iterator[bytes] = iter(())
+        """The answer."""
+        self.receiving = True
+        """Its bytes still come."""
+        self.complete = False
+        """All of its bytes have come."""
+        self.begun_ns = time.perf_counter_ns()
+        self._ends = None if seconds is None else time.monotonic() + seconds
+        self._arrays: list[AnyArray] = []
+        self._received: list[int] = []
+        self._active = True
+        self._callbacks: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def time_remaining(self) -> float | None:
+        """Seconds to its deadline, of the call or of its stream."""
+        return None if self._ends is None else self._ends - time.monotonic()
+
+    def is_active(self) -> bool:
+        """Whether it has not been cancelled, and its stream is whole."""
+        return self._active
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Calls back when it is cancelled."""
+        with self._lock:
+            if self._active:
+                self._callbacks.append(callback)
+            return self._active
+
+    def cancel(self) -> None:
+        """The answer is not wanted any more."""
+        with self._lock:
+            self._active = False
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def make_room(self, sizes: tuple[int, ...]) -> None:
+        """Memory for storages that come in chunks."""
+        self._arrays = [np.empty(size, np.uint8) for size in sizes]
+        self._received = [0] * len(sizes)
+        self.storages = [array.data for array in self._arrays]
+
+    def receive(self, chunk: Chunk) -> None:
+        """Puts a chunk where it belongs. Raises MessageError where it does not fit."""
+        index, start = chunk.storage, chunk.offset
+        if index >= len(self._arrays):
+            raise MessageError(
+                f"chunk: expected one of call {self.id}'s {len(self._arrays)} storages, "
+                f"found {index}"
+            )
+        target, received = self._arrays[index], self._received[index]
+        end = start + len(chunk.data)
+        if start != received or end > len(target):
+            raise MessageError(
+                f"chunk: expected bytes from {received} on of the {len(target)} of storage {index} "
+                f"of call {self.id}, found those from {start} to {end}"
+            )
+        target[start:end] = np.frombuffer(chunk.data, np.uint8)
+        self._received[index] = end
+        self.record.request_bytes += len(chunk.data)
+
+    def check_complete(self) -> None:
+        """Raises MessageError where bytes are missing."""
+        for index, (array, received) in enumerate(zip(self._arrays, self._received, strict=True)):
+            if received != len(array):
+                raise MessageError(
+                    f"end: expected {len(array)} bytes of storage {index} of call {self.id}, "
+                    f"found {received}"
+                )
+
+    def forget_storages(self) -> None:
+        """Its inputs are not read any more."""
+        self.storages, self._arrays = [], []
+
+
+class Ids:
+    """The ids that a stream has used. Those that follow each other take no memory."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __contains__(self, call_id: int) -> bool:
+        run = bisect_right(self._starts, call_id) - 1
+        return run >= 0 and call_id < self._ends[run]
+
+    def add(self, call_id: int) -> None:
+        """Uses an id. Raises MessageError where it was used before."""
+        run = bisect_right(self._starts, call_id) - 1
+        if run >= 0 and call_id < self._ends[run]:
+            raise MessageError(f"call_id: expected one not used before, found {call_id}")
+        if run >= 0 and call_id == self._ends[run]:
+            self._ends[run] += 1
+        elif len(self._starts) < _MOST_RUNS:
+            self._starts.insert(run + 1, call_id)
+            self._ends.insert(run + 1, call_id + 1)
+        else:
+            raise MessageError("call_id: expected ids of which most follow each other")

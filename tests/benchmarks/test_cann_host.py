@@ -1,0 +1,45 @@
+"""The benchmark of the host's time: time that a call spends in C is not counted as ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KERNEL_MICROSECONDS = 200_000
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
+    """What it writes about two calls of each kind, whose kernels take 0.2 s."""
+    path = tmp_path_factory.mktemp("host") / "figures.json"
+    command = [sys.executable, "benchmarks/cann.py", "--only", "host", "--rounds", "1"]
+    slow = {"NPUCALL_SIM_KERNEL_US": str(KERNEL_MICROSECONDS)}
+    subprocess.run(
+        [*command, "--calls", "2", "--json", str(path)],
+        cwd=ROOT,
+        env={**os.environ, **slow},
+        check=True,
+        timeout=300,
+    )
+    return json.loads(path.read_text())
+
+
+def test_waiting_for_a_kernel_is_not_our_time(figures: list[dict[str, object]]) -> None:
+    assert [figure["name"] for figure in figures] == [
+        "1 KiB, host, ours",
+        "1 KiB, host, ours, C empty",
+        "16 MiB, staged, host, ours",
+        "16 MiB, direct, host, ours",
+    ]
+    assert all(0 < figure["absolute"] < KERNEL_MICROSECONDS for figure in figures)
+
+
+def test_a_figure_says_unit_goal_and_direction(figures: list[dict[str, object]]) -> None:
+    assert all(set(figure) == {"name", "absolute", "unit", "must", "better"} for figure in figures)
+    assert figures[0]["must"] == 150

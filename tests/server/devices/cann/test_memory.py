@@ -1,0 +1,167 @@
+"""Buffers that grow, and the pieces that tensors take in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.errors import OutOfMemoryError
+from npucall_server.devices.cann.memory import (
+    GrowingBuffer,
+    PinnedBuffer,
+    device_buffer,
+    piece_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ctypes import c_void_p
+
+    from tests.simulator.control import Simulator
+
+    from npucall_server.devices.cann.runtime import DeviceContext
+
+MIB = 2**20
+KIB = 2**10
+
+
+class Heap:
+    """Memory whose addresses are 1000, 2000 and so on; ``live`` holds what has not been freed."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, int] = {}
+        self.made: list[int] = []
+        self.full = False
+
+    def allocate(self, pointer: c_void_p, size: int) -> None:
+        if self.full:
+            raise OutOfMemoryError("full")
+        self.made.append(size)
+        pointer.value = 1000 * len(self.made)
+        self.live[pointer.value] = size
+
+    def free(self, address: int) -> None:
+        del self.live[address]
+
+    def buffer(self, granularity: int = 64) -> GrowingBuffer:
+        return GrowingBuffer(self.allocate, self.free, granularity)
+
+
+def test_nothing_is_allocated_for_nothing() -> None:
+    heap = Heap()
+    buffer = heap.buffer()
+    assert (buffer.reserve(0), buffer.size, heap.made) == (None, 0, [])
+
+
+def test_a_size_is_rounded_up_to_the_granularity() -> None:
+    heap = Heap()
+    buffer = heap.buffer(64)
+    assert (buffer.reserve(65), buffer.size, heap.made) == (1000, 128, [128])
+
+
+def test_what_fits_is_not_allocated_again() -> None:
+    heap = Heap()
+    buffer = heap.buffer(64)
+    addresses = [buffer.reserve(size) for size in (128, 1, 127, 128)]
+    assert (addresses, heap.made) == ([1000] * 4, [128])
+
+
+def test_a_larger_one_replaces_the_smaller() -> None:
+    heap = Heap()
+    buffer = heap.buffer(64)
+    buffer.reserve(64)
+    assert (buffer.reserve(65), heap.live) == (2000, {2000: 128})
+
+
+def test_a_kept_buffer_gives_no_address_for_nothing() -> None:
+    buffer = Heap().buffer()
+    buffer.reserve(64)
+    assert (buffer.reserve(0), buffer.size) == (None, 64)
+
+
+def test_a_released_buffer_is_empty_and_can_be_used_again() -> None:
+    heap = Heap()
+    buffer = heap.buffer(64)
+    buffer.reserve(64)
+    buffer.release()
+    buffer.release()
+    assert (buffer.address, buffer.size, heap.live) == (None, 0, {})
+    assert buffer.reserve(1) == 2000
+
+
+def test_a_buffer_that_cannot_grow_is_empty() -> None:
+    heap = Heap()
+    buffer = heap.buffer(64)
+    buffer.reserve(64)
+    heap.full = True
+    with pytest.raises(OutOfMemoryError):
+        buffer.reserve(65)
+    assert (buffer.address, buffer.size, heap.live) == (None, 0, {})
+
+
+@given(st.lists(st.integers(0, 5000), max_size=20), st.sampled_from([1, 64, 4096]))
+def test_there_is_always_room_and_never_more_than_one_allocation(
+    sizes: list[int], granularity: int
+) -> None:
+    heap = Heap()
+    buffer = heap.buffer(granularity)
+    for size in sizes:
+        address = buffer.reserve(size)
+        assert (address is None) == (size == 0)
+        assert size <= buffer.size < max(*sizes, 1) + granularity
+        assert buffer.size % granularity == 0
+        assert heap.live == ({buffer.address: buffer.size} if buffer.address else {})
+
+
+@given(st.lists(st.integers(1, 3 * MIB), min_size=1, max_size=8))
+def test_pieces_behind_each_other_leave_room_for_what_kernels_touch(lengths: list[int]) -> None:
+    start = 0
+    for length in lengths:
+        end = start + piece_bytes(length)
+        touched = start + -(-length // 32) * 32 + 32
+        assert start % 512 == 0
+        assert touched <= end < touched + 512
+        start = end
+
+
+def test_device_memory_comes_in_huge_pages(simulator: Simulator, context: DeviceContext) -> None:
+    buffer = device_buffer(context.libraries.acl)
+    address = buffer.reserve(1)
+    assert address is not None
+    assert address % 64 == 0
+    assert (buffer.size, simulator.live_objects()["aclrtMalloc"]) == (2 * MIB, 1)
+    buffer.release()
+    assert "aclrtMalloc" not in simulator.live_objects()
+
+
+def test_pinned_memory_is_an_array_until_it_is_released(
+    simulator: Simulator, context: DeviceContext
+) -> None:
+    buffer = PinnedBuffer(context.libraries.acl)
+    assert buffer.bytes.size == 0
+    address = buffer.reserve(100)
+    assert (buffer.bytes.size, buffer.bytes.ctypes.data) == (64 * KIB, address)
+    buffer.bytes[:] = 7
+    first = buffer.bytes
+    buffer.reserve(64 * KIB + 1)
+    assert buffer.bytes.size == 128 * KIB
+    assert first is not buffer.bytes
+    buffer.release()
+    assert buffer.bytes.size == 0
+    assert "aclrtMallocHost" not in simulator.live_objects()
+
+
+@pytest.mark.parametrize("make", [device_buffer, PinnedBuffer])
+def test_memory_that_cannot_be_had_is_told(
+    simulator: Simulator, context: DeviceContext, make: Callable[..., GrowingBuffer]
+) -> None:
+    simulator.fail("aclrtMalloc", status=207001)
+    simulator.fail("aclrtMallocHost", status=207001)
+    buffer = make(context.libraries.acl)
+    with pytest.raises(OutOfMemoryError):
+        buffer.reserve(1)
+    assert (buffer.address, buffer.size) == (None, 0)
+    simulator.clear_faults()

@@ -1,0 +1,124 @@
+"""Times on the device's clock; a device that cannot time runs calls all the same."""
+
+from __future__ import annotations
+
+from ctypes import c_void_p
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall.errors import OperatorUnavailableError
+from npucall_server.devices.cann.statuses import BrokenDeviceError
+from npucall_server.devices.cann.stopwatch import Stopwatch
+
+from .faults import TIMING
+from .situations import l1
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.simulator.control import Simulator
+
+    from npucall_server.devices.cann.runtime import DeviceContext
+
+    from .opened import Opened
+
+    Open = Callable[..., Opened]
+
+FEATURE_NOT_SUPPORTED, HEARTBEAT = 207000, 507010
+DEFAULT_STREAM = c_void_p()
+MARKS = 3
+
+
+class Timed:
+    """A stopwatch of the default stream, and what it said."""
+
+    def __init__(self, context: DeviceContext) -> None:
+        self.notes: list[str] = []
+        self.acl = context.libraries.acl
+        self.watch = Stopwatch(self.acl, DEFAULT_STREAM, MARKS, self.notes.append)
+
+    def lap(self) -> int:
+        """Marks all, waits, and answers what lies between the first and the last."""
+        for index in range(MARKS):
+            self.watch.mark(index)
+        self.acl.aclrtSynchronizeStreamWithTimeout(DEFAULT_STREAM, 1000)
+        return self.watch.between(0, MARKS - 1)
+
+
+@pytest.fixture
+def make(context: DeviceContext) -> Iterator[Callable[[], Timed]]:
+    made: list[Timed] = []
+
+    def timed() -> Timed:
+        made.append(Timed(context))
+        return made[-1]
+
+    yield timed
+    for each in made:
+        each.watch.close()
+
+
+def test_a_kernel_s_time_is_that_of_the_device(open_device: Open) -> None:
+    device = open_device()
+    asked = l1(device.device)
+    device.simulator.set_delays(kernel_us=3000)
+    phases = device.run(asked).phases
+    assert phases is not None
+    assert phases.run_ns >= 3_000_000
+    assert min(phases) >= 0
+
+
+def test_times_are_those_of_each_call(make: Callable[[], Timed]) -> None:
+    timed = make()
+    assert all(0 <= timed.lap() < 10**9 for _ in range(3))
+
+
+@pytest.mark.parametrize("function", sorted(TIMING))
+def test_without_timing_calls_run_and_it_is_said_once(
+    simulator: Simulator, open_device: Open, function: str
+) -> None:
+    simulator.fail(function, status=FEATURE_NOT_SUPPORTED)
+    device = open_device()
+    asked = l1(device.device)
+    phases = [device.run(asked).phases for _ in range(3)]
+    assert device.serves(asked)
+    assert {p and (p.copy_in_ns, p.run_ns, p.copy_out_ns) for p in phases} == {(0, 0, 0)}
+    (note,) = device.notes
+    assert note.startswith(f"nothing is timed on the device from here on: {function}: ")
+
+
+def test_a_device_that_breaks_while_it_times_is_broken(
+    make: Callable[[], Timed], simulator: Simulator
+) -> None:
+    timed = make()
+    simulator.fail("aclrtRecordEvent", status=HEARTBEAT)
+    with pytest.raises(BrokenDeviceError):
+        timed.watch.mark(0)
+    assert timed.notes == []
+
+
+def test_a_negative_time_is_0(make: Callable[[], Timed]) -> None:
+    timed = make()
+    timed.lap()
+    assert timed.watch.between(MARKS - 1, 0) == 0
+
+
+def test_events_that_were_made_are_destroyed_though_others_could_not_be(
+    make: Callable[[], Timed], simulator: Simulator
+) -> None:
+    simulator.fail("aclrtCreateEventExWithFlag", 2, status=FEATURE_NOT_SUPPORTED)
+    timed = make()
+    assert (simulator.live_objects()["aclrtEvent"], len(timed.notes)) == (1, 1)
+    timed.watch.close()
+    assert "aclrtEvent" not in simulator.live_objects()
+
+
+def test_every_event_is_destroyed_though_one_cannot_be(
+    make: Callable[[], Timed], simulator: Simulator
+) -> None:
+    timed = make()
+    simulator.fail("aclrtDestroyEvent", status=FEATURE_NOT_SUPPORTED)
+    with pytest.raises(OperatorUnavailableError):
+        timed.watch.close()
+    assert "aclrtEvent" not in simulator.live_objects()

@@ -1,0 +1,105 @@
+"""No call sees bytes of another: what nobody sends or writes is zero."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from .asked import Asked, declared, installed, like
+from .situations import add, add_scalars, l1, numbers, unread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .opened import Opened
+
+    Open = Callable[..., Opened]
+
+SECRET = b"\x5e"
+COUNT = 4096
+
+
+def keep_secrets(device: Opened) -> None:
+    """Leaves a secret all over the memory of the lane, on the device and for staging."""
+    secret = np.frombuffer(SECRET * (4 * COUNT), np.float32)
+    out = like(secret)
+    asked = installed(device.device, "aclnnExp", secret, self=secret, out=out)
+    device.simulator.set_kernels("none")
+    device.run(asked)
+    asked = installed(device.device, "aclnnInplaceRelu", secret, selfRef=secret)
+    assert device.answers(asked) == [SECRET * (4 * COUNT)]
+    device.simulator.set_kernels("python")
+
+
+@pytest.fixture(params=[0, 2**20])
+def device(request: pytest.FixtureRequest, open_device: Open) -> Opened:
+    """With staging and without, after a call with secrets."""
+    opened = open_device(staging_limit=request.param)
+    keep_secrets(opened)
+    return opened
+
+
+@pytest.fixture
+def seen(device: Opened, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The bytes of each tensor of the last launch as its kernel found them."""
+    assert device.serves(l1(device.device))  # loads the kernels
+    found: dict[str, bytes] = {}
+    kernels = sys.modules["npucall_simulator.kernels"]
+    real = kernels.run
+
+    def run(description: str) -> None:
+        for argument in json.loads(description)["arguments"]:
+            value = argument["value"]
+            if argument["kind"] == "Tensor" and value is not None:
+                found[argument["name"]] = ctypes.string_at(value["address"], value["bytes"])
+        real(description)
+
+    monkeypatch.setattr(kernels, "run", run)
+    return found
+
+
+def test_an_input_that_nobody_reads_is_zeros_on_the_device(
+    device: Opened, seen: dict[str, bytes]
+) -> None:
+    asked = unread(device.device)
+    assert device.serves(asked)
+    assert "self" not in asked.call.stored
+    assert seen["self"] == bytes(len(seen["self"]))
+    assert seen["target"] == asked.storages["target"]
+
+
+def test_an_output_of_an_operator_known_by_its_header_is_zeros_on_the_device(
+    device: Opened, seen: dict[str, bytes]
+) -> None:
+    assert device.serves(add(device.device))
+    assert seen["out"] == bytes(len(seen["out"]))
+
+
+@pytest.mark.parametrize("ask", [add, add_scalars])
+def test_what_such_an_operator_never_writes_comes_back_as_zeros(
+    device: Opened, ask: Callable[[Any], Asked]
+) -> None:
+    device.simulator.set_kernels("none")
+    asked = ask(device.device)
+    assert device.answers(asked) == [bytes(len(answer)) for answer in asked.answers]
+
+
+def test_what_a_call_without_elements_leaves_is_zeros(device: Opened) -> None:
+    nothing = np.zeros((0, 3), np.float32)
+    tensors = {"grad_output": nothing, "self": nothing, "weight": numbers(3)}
+    asked = declared(device.device, "aclnnPreluBackward", **tensors)
+    assert asked.call.done
+    assert [len(answer) for answer in asked.answers] == [0, 12]
+    assert device.answers(asked) == [b"", bytes(12)]
+
+
+def test_without_clearing_the_secret_would_come_back(device: Opened) -> None:
+    """What the other tests rest on: memory is used again as it is."""
+    device.simulator.set_kernels("none")
+    (answer,) = device.answers(l1(device.device))
+    assert answer == SECRET * len(answer)
