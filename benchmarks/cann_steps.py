@@ -150,4 +150,7 @@ def without_wrappers(steps: dict[str, Step], ours: float) -> dict[str, Step]:
     """Steps of calls that take ``ours`` in all without wrappers."""
     surplus = sum(step.ours for step in steps.values()) - ours
     of_one = surplus / sum(step.ends for step in steps.values())
-    return {name: s._replace(ours=s.ours - s.ends * of_one) for name, s in steps.items()}
+    return {
+        name: step._replace(ours=max(step.ours - step.ends * of_one, 0.0))
+        for name, step in steps.items()
+    }

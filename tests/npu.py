@@ -41,14 +41,15 @@ def environment(
 @contextmanager
 def running_npu_server(
     *flags: str,
+    device: int = 0,
     generation: str = "9.x",
     custom: bool = False,
     listen: str = "127.0.0.1:0",
     **variables: str,
 ) -> Iterator[ServerProcess]:
-    """``npucall-server --device cann:0`` with these flags, in such an environment."""
-    given = environment(generation, custom=custom, **variables)
-    with running_server("--device=cann:0", *flags, listen=listen, environment=given) as server:
+    """``npucall-server --device cann:N`` with these flags, in such an environment."""
+    given, name = environment(generation, custom=custom, **variables), f"--device=cann:{device}"
+    with running_server(name, *flags, listen=listen, environment=given) as server:
         yield server
 
 
@@ -61,7 +62,7 @@ def spotless_npu_server(folder: Path, *flags: str, **options: Any) -> Iterator[S
     report = folder / "report.json"
     with running_npu_server(*flags, NPUCALL_SIM_REPORT=str(report), **options) as server:
         yield server
-        assert server.stop() == 0
+        assert server.stop() == 0, server.log.read_text()[-2000:]
     told = json.loads(report.read_text())
     assert (told["violations"], told["live_objects"]) == ([], {})
 

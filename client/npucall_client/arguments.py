@@ -40,6 +40,7 @@ class Request:
     lists: list[str] = field(default_factory=list)
     """The outputs that are lists of tensors."""
     keep_layout: bool = False
+    send_unread: bool = False
     progress: Callable[[int, int, int], object] | None = None
     """Is told bytes sent, bytes received, and bytes known to travel in all."""
 
@@ -52,16 +53,18 @@ def bind(  # noqa: PLR0913  # all that makes a call
     outputs: Mapping[str, Any],
     *,
     keep_layout: bool,
+    send_unread: bool = False,
 ) -> Request:
     """The request that calls an operator with these arguments.
 
+    Of inputs whose values the operator never reads only the spec goes, unless ``send_unread``.
     ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
     without reference it decides what is an output, whatever the listing guessed; those that the
     listing takes for inputs, or for read and written, are sent as they are.
     Raises TypeError where a Python call would, and the errors of the contract for what cannot
     travel.
     """
-    request = Request(operator.name, keep_layout=keep_layout)
+    request = Request(operator.name, keep_layout=keep_layout, send_unread=send_unread)
     roles = _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator
     items: list[_Item] = []
@@ -154,6 +157,9 @@ def _absent(name: str) -> _Item:
 def _inputs(request: Request, parameter: Input | Output, value: Any) -> _Item:
     """Arrays that are sent."""
     name = parameter.name
+    if isinstance(parameter, Input) and not (parameter.read or request.send_unread):
+        array = arrays.as_array(name, value)
+        return name, None, "", ((array.dtype, array.shape, None, None),), False, False
     if not parameter.many:
         sent = _send(request, name, arrays.as_array(name, value))
         return name, None, "", (sent,), False, True

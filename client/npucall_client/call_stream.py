@@ -54,6 +54,10 @@ class SentCall:
         self.waits_for_another_server = False
 
 
+def _nobody(_: Response | Exception) -> None:
+    pass
+
+
 class AtOnce:
     """Calls where there is no stream: each is computed when it is sent."""
 
@@ -62,13 +66,12 @@ class AtOnce:
 
     def send(self, request: Request, timeout: float, request_id: str, done: Done) -> SentCall:
         """Computes a call."""
-        call = SentCall(request, timeout, request_id, done)
         try:
             outcome: Response | Exception = self._execute(request, timeout, request_id)
         except Exception as error:  # noqa: BLE001  # the call's own
             outcome = error
         done(outcome)
-        return call
+        return SentCall(request, timeout, request_id, _nobody)
 
     def cancel(self, call: SentCall) -> None:
         """It has ended already."""
@@ -148,7 +151,8 @@ class CallStream:
             if self._closing and not self._open:
                 self._work.notify_all()
                 self._sooner.notify()
-        call.done(outcome)
+        done, call.done = call.done, _nobody  # what waits for the call is not kept by it
+        done(outcome)
 
     def _give_up(self, call: SentCall, error: NpucallError) -> None:
         with self._lock:
@@ -195,7 +199,7 @@ class CallStream:
             for message in stream:
                 self._take(session, message)
         except grpc.RpcError as error:
-            return self._connection.failure(error, 0.0)
+            return None if session.left else self._connection.failure(error, 0.0)
         except NpucallError as error:
             return error
         finally:
@@ -219,20 +223,22 @@ class CallStream:
             response = call.incoming.take(frame)
         except NpucallError as error:
             if error.code is grpc.StatusCode.UNAVAILABLE and call.attempts <= len(PAUSES):
-                self._keep_for_another_server(session, call)
+                call.waits_for_another_server = session.goes_down = True
             else:
                 self._finish(call, error)
-            return
-        if response is not None:
-            self._failures = 0
-            self._finish(call, response)
+        else:
+            if response is not None:
+                self._failures = 0
+                self._finish(call, response)
+        if session.goes_down:
+            self._leave_when_answered(session)
 
-    def _keep_for_another_server(self, session: _Session, call: SentCall) -> None:
-        """This server goes down; others of its calls may still be answered."""
+    def _leave_when_answered(self, session: _Session) -> None:
+        """The server goes down: its stream is left once it owes no answer."""
         with self._lock:
-            call.waits_for_another_server = True
-            left = [other for other in self._open.values() if not other.waits_for_another_server]
-        if not left:
+            owed = [call for call in self._open.values() if not call.waits_for_another_server]
+        if not owed:
+            session.left = True
             self._end(session)
 
     def _repeat(self, failure: NpucallError) -> None:
@@ -276,6 +282,7 @@ class CallStream:
                 yield join_cancel(cancelled)
             elif call is not None:
                 yield from self._call_frames(session, call)
+            del call  # its arrays are not kept until the next one comes
 
     def _is_ready(self) -> bool:
         return bool(self._unsent) or (self._closing and not self._open)
@@ -299,3 +306,5 @@ class _Session:
     def __init__(self) -> None:
         self.stream: Any = None
         self.over = False
+        self.goes_down = False
+        self.left = False

@@ -39,6 +39,7 @@ def connect(  # noqa: PLR0913  # one a setting
     timeout: float | None = None,
     connect_timeout: float | None = None,
     stream_from: int | None = None,
+    send_unread: bool | None = None,
     variant: str | None = None,
     soc: str | None = None,
 ) -> Client:
@@ -51,6 +52,8 @@ def connect(  # noqa: PLR0913  # one a setting
         10).
     stream_from: bytes of a call's arrays from which they travel in chunks, in little more memory
         than their own (NPUCALL_STREAM_FROM, 4 MiB).
+    send_unread: send also the values of inputs that an operator never reads (``self`` of
+        ``kl_div_backward``), not only their shape and dtype (NPUCALL_SEND_UNREAD, False).
     variant: the variant of operators called by name that have several (NPUCALL_VARIANT, else the
         server's own default).
     soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
@@ -63,6 +66,7 @@ def connect(  # noqa: PLR0913  # one a setting
         timeout=timeout,
         connect_timeout=connect_timeout,
         stream_from=stream_from,
+        send_unread=send_unread,
         variant=variant,
         soc=soc,
     )
@@ -349,7 +353,13 @@ class Client:
             operator = self._find(operator, options.timeout)
             variant = options.variant if operator.variant else ""
         return arguments.bind(
-            operator, variant, args, kwargs, options.outputs, keep_layout=options.keep_layout
+            operator,
+            variant,
+            args,
+            kwargs,
+            options.outputs,
+            keep_layout=options.keep_layout,
+            send_unread=self._settings.send_unread,
         )
 
     def _find(self, name: str, timeout: float) -> Operator[Any, Any]:

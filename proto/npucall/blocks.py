@@ -92,8 +92,9 @@ class Work(ABC):
             if p.read
         ]
         unread = np.zeros((1,) * len(self.space), whole.dtype)
+        formula: Any = call.operator.formula
         self._formula = partial(
-            call.operator.formula,  # type: ignore[arg-type]
+            formula,
             whole,
             **{p.name: unread for p in given if not p.read},
             **call.absent,
@@ -121,11 +122,15 @@ class Work(ABC):
             store(target[index], result, self.kernel)
         return None
 
-    def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
+    def add(  # noqa: B027  # most have nothing to add
+        self, targets: Sequence[AnyArray], part: AnyArray, index: Index
+    ) -> None:
         """Adds what a block answered; called in the order of the blocks, once at a time."""
 
-    def finish(self, targets: Sequence[AnyArray], outputs: Sequence[AnyArray]) -> None:
-        """Makes the outputs of the targets when all blocks are done."""
+    def finish(  # noqa: B027  # most have nothing left
+        self, targets: Sequence[AnyArray], outputs: Sequence[AnyArray]
+    ) -> None:
+        """Makes the outputs of targets that are not the outputs, when all blocks are done."""
 
     def _results(self, inputs: Sequence[AnyArray], index: Index) -> Sequence[AnyArray]:
         """The formula's results on blocks of the inputs."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from npucall.blocks import Work
-    from npucall.operands import Index
     from npucall.dtypes import AnyArray
+    from npucall.operands import Index
     from npucall.operators.spec import Operator, P, R
     from npucall.sharing import Helpers, Turn
     from npucall.tensors import Buffer
@@ -56,7 +56,7 @@ def run(
     """
     plan = _plan(call)
     answers = [
-        answer.storage(storages.get(answer.name), targets and targets.get(answer.name))
+        answer.storage(storages.get(answer.name), (targets or {}).get(answer.name))
         for answer in plan.answers
     ]
     if plan.work is None:
@@ -209,8 +209,9 @@ def _compute(  # noqa: PLR0913  # all that a run has
         for index in indices:
             with turn():
                 add(index, compute(index))
-    with np.errstate(all="ignore"):
-        work.finish(targets, outputs)
+    if targets is not outputs:
+        with np.errstate(all="ignore"):
+            work.finish(targets, outputs)
 
 
 def _layouts(arrays: Mapping[str, AnyArray]) -> dict[str, Layout]:

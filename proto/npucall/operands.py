@@ -6,6 +6,7 @@ and contiguous, since NumPy's functions may round strided arrays otherwise than 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -63,5 +64,4 @@ def within(shape: Shape, index: Index) -> Index:
 
 def _changes(dtypes: tuple[np.dtype[Any], ...]) -> tuple[np.dtype[Any], ...]:
     """Those that differ from the one before."""
-    pairs = zip(dtypes, dtypes[1:], strict=False)
-    return tuple(after for before, after in pairs if after != before)
+    return tuple(after for before, after in pairwise(dtypes) if after != before)

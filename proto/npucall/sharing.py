@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Helpers:
         self._threads = ThreadPoolExecutor(max(count, 1), "npucall-helper")
 
     def engage(self) -> bool:
-        """Whether one is idle; if so it is the caller's, who tells it what to do or dismisses it."""
+        """Whether one is idle; if so, whoever asked tells it what to do or dismisses it."""
         return self._idle.acquire(blocking=False)
 
     def tell(self, work: Callable[[], None]) -> Future[None]:
@@ -116,7 +117,7 @@ class SharedBlocks(Generic[B, R]):
             if spare is None:
                 helpers.dismiss()
                 return
-            self._help.append(helpers.tell(lambda spare=spare: self._assist(turn, spare)))
+            self._help.append(helpers.tell(partial(self._assist, turn, spare)))
 
     def _assist(self, turn: Turn, spare: AbstractContextManager[object] | None) -> None:
         """What a helper does, as long as there are blocks and further turns."""

@@ -19,6 +19,7 @@ from npucall_server.devices.base import Phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from npucall.operators.prepare import Prepared
@@ -201,6 +202,14 @@ class Turns:
             self._waiting.append(turn)
             return False
 
+    def take_spare(self) -> bool:
+        """Gives a turn if one is free, which it is only while nobody waits for it."""
+        with self._lock:
+            if self.refusal is not None or not self._free:
+                return False
+            self._free -= 1
+            return True
+
     def give_back(self) -> None:
         """Hands the turn to the next one who waits."""
         with self._lock:
@@ -256,6 +265,10 @@ class _Turn:
     ) -> None:
         self._turns.give_back()
 
+    def spare(self) -> AbstractContextManager[object] | None:
+        """One more turn at the same time for the same call, if one is free and nobody waits."""
+        return _Spare(self._turns) if self._turns.take_spare() else None
+
     def grant(self) -> None:
         """Called by ``Turns`` when the turn has come."""
         self._granted = True
@@ -302,3 +315,16 @@ class _Turn:
                 setting="call_timeout",
             )
         return DeadlineError(f"call: its deadline ended after {self._seconds:.3g} s on the server")
+
+
+class _Spare:
+    """A further turn of a call, taken already."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        self._turns.give_back()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from npucall.blocks import Index
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer, Shape
 
@@ -113,7 +112,7 @@ def last_bits_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
 def last_block_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several blocks the last is not computed."""
 
-    def wrong(shape: Shape, limit: int) -> Iterator[Index]:
+    def wrong(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
         pieces = list(RIGHT_CUT(shape, limit))
         yield from pieces[:-1] or pieces
 
@@ -123,16 +122,13 @@ def last_block_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def sum_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Along axes that were stretched the first element is taken instead of the sum."""
 
-    def compute(work: Any, index: Index) -> None:
-        (result,) = work.formula({n: a[blocks._within(a, index)] for n, a in work.inputs.items()})
-        if work.sums is None:
-            np.copyto(work.output[index], result, casting="unsafe")
-            return
-        lengths = tuple(piece.stop - piece.start for piece in index)
-        first = tuple(slice(1) if axis in work.axes else slice(None) for axis in range(len(index)))
-        work.sums[blocks._within(work.sums, index)] = np.broadcast_to(result, lengths)[first]
+    def compute(work: Any, inputs: Any, targets: Any, index: Any) -> Any:
+        (result,) = work._results(inputs, index)
+        stretched = np.broadcast_to(result, np.empty(work.space)[index].shape)
+        first = (slice(1) if axis in work._axes else slice(None) for axis in range(stretched.ndim))
+        return stretched[tuple(first)]
 
-    monkeypatch.setattr(blocks._ElementwiseWork, "compute", compute)
+    monkeypatch.setattr(blocks._SummedWork, "compute", compute)
 
 
 def through_float16(monkeypatch: pytest.MonkeyPatch) -> None:

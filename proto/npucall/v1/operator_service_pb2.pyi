@@ -88,7 +88,6 @@ class ExecuteRequest(google.protobuf.message.Message):
 
     CALL_FIELD_NUMBER: builtins.int
     STORAGE_FIELD_NUMBER: builtins.int
-    OUTPUT_PLACES_FIELD_NUMBER: builtins.int
     @property
     def call(self) -> global___Call:
         """What is asked."""
@@ -101,50 +100,16 @@ class ExecuteRequest(google.protobuf.message.Message):
         counted, gives MESSAGE_MALFORMED.
         """
 
-    @property
-    def output_places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OutputPlace]:
-        """Outputs that are written to shared memory instead of the response; each output once, else
-        MESSAGE_MALFORMED. The response then names the same region.
-        """
-
     def __init__(
         self,
         *,
         call: global___Call | None = ...,
         storage: collections.abc.Iterable[npucall.v1.tensor_pb2.Storage] | None = ...,
-        output_places: collections.abc.Iterable[global___OutputPlace] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["call", b"call"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["call", b"call", "output_places", b"output_places", "storage", b"storage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call", b"call", "storage", b"storage"]) -> None: ...
 
 global___ExecuteRequest = ExecuteRequest
-
-@typing.final
-class OutputPlace(google.protobuf.message.Message):
-    """Where an output is written."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: builtins.int
-    REGION_FIELD_NUMBER: builtins.int
-    name: builtins.str
-    """Name of the output."""
-    @property
-    def region(self) -> npucall.v1.tensor_pb2.Region:
-        """As long as the output's storage, else INVALID_ARGUMENT, reason TENSOR_LAYOUT. It must not
-        overlap any other storage of the call, else the same.
-        """
-
-    def __init__(
-        self,
-        *,
-        name: builtins.str = ...,
-        region: npucall.v1.tensor_pb2.Region | None = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["region", b"region"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["name", b"name", "region", b"region"]) -> None: ...
-
-global___OutputPlace = OutputPlace
 
 @typing.final
 class ExecuteResponse(google.protobuf.message.Message):
@@ -1136,7 +1101,6 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     BYTES_IN_FLIGHT_FIELD_NUMBER: builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: builtins.int
     DEVICE_FIELD_NUMBER: builtins.int
-    SHARED_MEMORY_SOCKET_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -1151,10 +1115,6 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     """Bytes of requests and responses that wait or run now."""
     uptime_seconds: builtins.float
     """Seconds since the server started."""
-    shared_memory_socket: builtins.str
-    """Path of the Unix socket at which callers on the same host get shared memory; empty where the
-    server offers none. What is spoken there is described in docs/data-path.md.
-    """
     @property
     def server(self) -> global___ServerIdentity:
         """This process."""
@@ -1179,10 +1139,9 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         bytes_in_flight: builtins.int = ...,
         uptime_seconds: builtins.float = ...,
         device: global___DeviceInfo | None = ...,
-        shared_memory_socket: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["device", b"device", "limits", b"limits", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 

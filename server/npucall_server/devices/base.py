@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from npucall import sharing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
     from npucall.errors import NpucallError
     from npucall.operators.catalogue import Catalogue
@@ -17,11 +18,8 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
 
 
-class Turn(Protocol):
+class Turn(sharing.Turn, Protocol):
     """The right to occupy the device: ``with turn(): ...``, once or several times a call."""
-
-    def __call__(self) -> AbstractContextManager[object]:
-        """Waits for the right, and holds it."""
 
     def check(self) -> None:
         """Raises DeadlineError or CancelledError if nobody waits for the call any more."""

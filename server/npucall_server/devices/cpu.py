@@ -1,4 +1,4 @@
-"""The CPU reference: runs the operators' own formulas in the calling thread."""
+"""The CPU reference: runs the operators' own formulas, in the calling thread and idle ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from npucall import evaluate
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
+from npucall.sharing import Helpers
 from npucall_server.devices.base import Ran
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class CpuDevice:
         self.product = product_of(soc)
         self.default_variant = default_variant
         self.lanes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+        self._helpers = Helpers(self.lanes - 1)
 
     def unavailable_because(self, operator: Operator[..., object]) -> str:
         """It runs all that is declared; what the product lacks, the rules refuse."""
@@ -43,8 +45,8 @@ class CpuDevice:
         return 0
 
     def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
-        """Computes in the calling thread, a turn a block."""
-        return Ran(evaluate.run(call, storages, turn))
+        """Computes a turn a block, in the calling thread and, while turns are free, in others."""
+        return Ran(evaluate.run(call, storages, turn, helpers=self._helpers))
 
     def facts(self) -> None:
         """It is no hardware."""
@@ -54,4 +56,5 @@ class CpuDevice:
         del lost
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Ends the threads."""
+        self._helpers.close()

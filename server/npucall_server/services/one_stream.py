@@ -212,6 +212,8 @@ class Stream:
                 return
             call = self._opened(call_id, begin, size)
             self._open[call_id] = call
+            if begin.chunked:
+                self._changed.notify_all()  # its deadline may be the next one
         try:
             self._service.admit(call, begin)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors

@@ -43,6 +43,16 @@ def bug() -> Iterator[Section | Finding]:
     raise SystemExit(3)
 
 
+def noise() -> Iterator[Section | Finding]:
+    print("what CANN logs")
+    yield ok("here")
+
+
+def test_what_the_work_prints_is_no_output(capfd: pytest.CaptureFixture[str]) -> None:
+    assert list(in_child(noise, (), PATIENCE)) == [ok("here")]
+    assert capfd.readouterr() == ("", "what CANN logs\n")
+
+
 def test_findings_arrive_and_a_good_end_says_nothing() -> None:
     assert list(in_child(well, ("here",), PATIENCE)) == [Section("work", "working"), ok("here")]
 

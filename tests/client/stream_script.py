@@ -1,0 +1,187 @@
+"""A server whose streams follow a script, in the generated classes and nothing of npucall's own.
+
+Unless a test says otherwise it answers a call with the bytes of its first storage.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+
+import npucall_client
+from npucall.status import to_status
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall.errors import NpucallError
+    from npucall_client import Client
+
+    Frames = Iterator[pb.ExecuteStreamRequest]
+    Answers = Iterator[pb.ExecuteStreamResponse]
+    Behaviour = Callable[[Frames, grpc.ServicerContext], Answers]
+
+SERVICE = "npucall.v1.OperatorService"
+PATIENCE = 20.0
+MIB = 2**20
+
+
+class StreamScript:
+    """What the server does; ``streams`` counts those that were opened."""
+
+    def __init__(self) -> None:
+        self.limits = pb.Limits(stream_window=4)
+        self.behaviours: list[Behaviour] = []
+        """One for each stream, in order; the others echo."""
+        self.streams = 0
+        self.begins: list[pb.Begin] = []
+        self.chunks: list[int] = []
+        """Sizes, of all streams."""
+        self.unary = 0
+        self._lock = threading.Lock()
+
+    def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
+        return pb.GetServerInfoResponse(limits=self.limits).SerializeToString()
+
+    def execute(self, request: bytes, _: grpc.ServicerContext) -> bytes:
+        self.unary += 1
+        data = pb.ExecuteRequest.FromString(request).storage[0].data
+        return reply_of(data).SerializeToString()
+
+    def stream(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        with self._lock:
+            index, self.streams = self.streams, self.streams + 1
+        behaviour = self.behaviours[index] if index < len(self.behaviours) else echo
+        for answer in behaviour(self._noted(messages), context):
+            yield answer.SerializeToString()
+
+    def _noted(self, messages: Iterator[bytes]) -> Frames:
+        for message in messages:
+            frame = pb.ExecuteStreamRequest.FromString(message)
+            if frame.HasField("begin"):
+                self.begins.append(frame.begin)
+            elif frame.HasField("chunk"):
+                self.chunks.append(len(frame.chunk.data))
+            yield frame
+
+
+def echo(frames: Frames, context: grpc.ServicerContext) -> Answers:
+    """Answers every call with its first storage, in one frame, as soon as it is complete."""
+    data: dict[int, bytearray] = {}
+    for frame in frames:
+        call_id = frame.call_id
+        if frame.HasField("begin"):
+            storage = frame.begin.request.storage
+            data[call_id] = bytearray(storage[0].data if storage else b"")
+            if not frame.begin.chunked:
+                yield answer(call_id, reply=reply_of(bytes(data.pop(call_id))))
+        elif frame.HasField("chunk") and frame.chunk.storage == 0:
+            data[call_id] += frame.chunk.data
+        elif frame.HasField("end"):
+            yield answer(call_id, reply=reply_of(bytes(data.pop(call_id))))
+
+
+def complete(frames: Frames) -> int:
+    """Reads until a call is complete; its id."""
+    for frame in frames:
+        if frame.HasField("end") or (frame.HasField("begin") and not frame.begin.chunked):
+            return frame.call_id
+    raise AssertionError("the stream ended")
+
+
+def broken(code: grpc.StatusCode, after: int = 1) -> Behaviour:
+    """Ends the stream after so many frames."""
+
+    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
+        for _ in range(after):
+            next(frames, None)
+        context.abort(code, "broken")
+        yield from ()
+
+    return behaviour
+
+
+def silent(frames: Frames, context: grpc.ServicerContext) -> Answers:
+    """Reads all, answers nothing."""
+    for _ in frames:
+        pass
+    yield from ()
+
+
+def refusing(error: NpucallError) -> Behaviour:
+    """Refuses each call at its first frame."""
+
+    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
+        for frame in frames:
+            if frame.HasField("begin"):
+                yield answer(frame.call_id, error=to_status(error).SerializeToString())
+
+    return behaviour
+
+
+def answer(call_id: int, **frame: Any) -> pb.ExecuteStreamResponse:
+    return pb.ExecuteStreamResponse(call_id=call_id, **frame)
+
+
+def reply_of(data: bytes, *, inline: bool = True) -> pb.ExecuteResponse:
+    """A reply with one output of float32."""
+    spec = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[len(data) // 4])
+    reply = pb.Reply(outputs=[pb.Argument(name="out", stored=True, tensor=spec)])
+    storage = [tensor_pb2.Storage(data=data)] if inline else []
+    return pb.ExecuteResponse(reply=reply, storage=storage)
+
+
+@contextmanager
+def serving(script: StreamScript) -> Iterator[str]:
+    """The target of a server that follows the script."""
+    server = grpc.server(
+        ThreadPoolExecutor(16),
+        options=[("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)],
+    )
+    handlers: dict[str, Any] = {
+        "GetServerInfo": grpc.unary_unary_rpc_method_handler(script.info),
+        "Execute": grpc.unary_unary_rpc_method_handler(script.execute),
+        "ExecuteStream": grpc.stream_stream_rpc_method_handler(script.stream),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+@contextmanager
+def connected(script: StreamScript, **settings: Any) -> Iterator[Client]:
+    with serving(script) as target, npucall_client.connect(target, **settings) as client:
+        yield client
+
+
+def numbers(size: int) -> Any:
+    """An array of so many bytes."""
+    return np.arange(size // 4, dtype=np.float32)
+
+
+def run(client: Client, array: Any) -> Any:
+    return client.run("aclnnL1LossBackward", array, self=ONE, target=ONE)
+
+
+ONE = np.ones((), np.float32)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for something that another thread does."""
+    never = threading.Event()
+    for _ in range(int(PATIENCE / 0.002)):
+        if condition():
+            return
+        never.wait(0.002)
+    raise AssertionError(f"did not happen: {what}")

@@ -1,0 +1,108 @@
+"""Labels that are no class: no device may see them, since they lead a kernel out of its memory."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from npucall.calls import PreparedCalls, encode
+from npucall.dtypes import BY_NUMPY
+from npucall.errors import ArgumentError
+from npucall.evaluate import check_values
+from npucall.operators import CATALOGUE
+from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
+from npucall.operators.ctc_loss_backward import ctc_loss_backward
+from npucall.products import A2
+from npucall.tensors import TensorSpec
+
+from . import ctc
+from .test_cross_entropy_loss_grad import sample
+
+if TYPE_CHECKING:
+    from npucall.operators.prepare import Prepared
+    from npucall_client import Client
+
+CTC = ctc.rounded(ctc.call(ctc.log_softmax((5, 2, 4)), [[1, 2], [3]], (5, 5)), np.float32)
+CROSS_ENTROPY = sample("mean", np.array([2, 0, 1]), np.float32) | {"reduction": "mean"}
+CALLS = {
+    "target": (cross_entropy_loss_grad, CROSS_ENTROPY),
+    "targets": (ctc_loss_backward, CTC),
+}
+
+each = pytest.mark.parametrize("name", CALLS)
+
+
+def called(name: str, **changes: Any) -> tuple[Prepared, dict[str, bytes]]:
+    """A call and its storages; changes replace arguments."""
+    operator, arguments = CALLS[name]
+    arguments = arguments | changes
+    tensors = {n: a for n, a in arguments.items() if isinstance(a, np.ndarray)}
+    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
+    data = encode(operator.name, "", {**arguments, **specs}, tuple(tensors))
+    return PreparedCalls(CATALOGUE, A2, "").of(data), {n: a.tobytes() for n, a in tensors.items()}
+
+
+def with_label(name: str, label: int) -> Any:
+    labels = CALLS[name][1][name].copy()
+    labels.flat[0] = label
+    return labels
+
+
+@each
+def test_classes_pass(name: str) -> None:
+    check_values(*called(name))
+
+
+@each
+@pytest.mark.parametrize("label", [-1, 4, 2**40])
+def test_a_label_that_is_no_class_is_refused_and_nothing_computed(name: str, label: int) -> None:
+    with pytest.raises(ArgumentError, match=f"labels from 0 to 3, found {label}") as caught:
+        check_values(*called(name, **{name: with_label(name, label)}))
+    assert (caught.value.aclnn_status, caught.value.parameters) == (161002, (name,))
+    operator, _ = CALLS[name]
+    assert caught.value.details == {"operator": operator.name, "phase": "run"}
+
+
+@each
+def test_every_device_refuses_it_alike_and_serves_on(client: Client, name: str) -> None:
+    operator, arguments = CALLS[name]
+    with pytest.raises(ArgumentError, match="labels from 0 to 3, found 4") as caught:
+        client.run(operator, **(arguments | {name: with_label(name, 4)}))
+    assert (caught.value.aclnn_status, caught.value.parameters) == (161002, (name,))
+    assert caught.value.details["phase"] == "run"
+    assert np.isfinite(client.run(operator, **arguments)).all()
+
+
+def test_the_label_that_does_not_count_passes() -> None:
+    check_values(*called("target", target=with_label("target", 9), ignore_index=9))
+
+
+def test_labels_behind_an_items_length_pass() -> None:
+    assert CTC["targets"][1, 1] == 77  # of the second item the first label alone counts
+    check_values(*called("targets"))
+
+
+def test_labels_are_read_through_their_strides() -> None:
+    call, storages = called("target")
+    spread = np.array([2, 77, 0, 77, 1])
+    spec = TensorSpec(call.inputs["target"].dtype, (3,), (2,), 0, (5,))
+    inputs = dict(call.inputs) | {"target": spec}
+    object.__setattr__(call, "inputs", inputs)
+    check_values(call, storages | {"target": spread.tobytes()})
+
+
+def test_a_call_that_ended_early_has_no_labels_to_check() -> None:
+    empty = np.zeros((0, 4), np.float32)
+    call, storages = called("target", log_prob=empty, target=np.zeros(0, np.int64))
+    assert call.done
+    check_values(call, storages)
+
+
+@pytest.mark.parametrize("operator", list(CATALOGUE), ids=lambda operator: operator.title)
+def test_an_operator_whose_formula_refuses_labels_lets_devices_refuse_them(operator: Any) -> None:
+    module = inspect.getmodule(operator.formula)
+    assert module is not None
+    assert (operator.values is not None) is ("check_labels(" in inspect.getsource(module))

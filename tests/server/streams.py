@@ -1,0 +1,170 @@
+"""A server of streams in this process, on a scripted device, and the other end of a stream.
+
+The other end knows the generated classes and nothing of npucall's own framing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from npucall.replies import ServerIdentity
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+from npucall_server.executor import Executor, Limits
+from npucall_server.handling import Handling
+from npucall_server.log import Log
+from npucall_server.services.operators import NAME, OperatorService
+from npucall_server.services.stream import StreamService
+from npucall_server.settings import ServerSettings
+
+from .scripted import PATIENCE, ScriptedDevice, is_at_rest, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
+INPUTS = ("grad_output", "self", "target")
+
+
+def call_of(elements: int, operator: str = "aclnnL1LossBackward") -> pb.Call:
+    """A call with three inputs of as many float32."""
+    spec = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[elements])
+    arguments = [pb.Argument(name=name, stored=True, tensor=spec) for name in INPUTS]
+    return pb.Call(operator=operator, arguments=arguments)
+
+
+class Served:
+    """A server, its executor, and what it wrote to its log."""
+
+    def __init__(self, device: ScriptedDevice, **settings: Any) -> None:
+        given = ServerSettings(**settings)
+        limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
+        self.executor = Executor(device, limits)
+        operators = OperatorService(self.executor, given, IDENTITY)
+        self.streams = StreamService(self.executor, operators, given)
+        self._log = io.StringIO()
+        handling = Handling(IDENTITY, Log(stream=self._log))
+        self.grpc = grpc.server(
+            ThreadPoolExecutor(16, "workers"), options=[("grpc.max_receive_message_length", -1)]
+        )
+        handler = handling.service(NAME, operators.methods(), self.streams.methods())
+        self.grpc.add_generic_rpc_handlers((handler,))
+        self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
+        self.grpc.start()
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._log.getvalue().splitlines()]
+
+    def is_idle(self) -> bool:
+        """No call is left and no byte is counted."""
+        return is_at_rest(self.executor)
+
+    def is_at_rest(self) -> bool:
+        """And no stream is open, no thread reads one."""
+        reading = [t for t in threading.enumerate() if t.name == "npucall-stream"]
+        return is_at_rest(self.executor) and not reading and not self.streams._streams
+
+
+@contextmanager
+def serving(device: ScriptedDevice | None = None, **settings: Any) -> Iterator[Served]:
+    """A server that must be at rest when it ends, whatever its streams did."""
+    served = Served(device or ScriptedDevice(), **settings)
+    try:
+        yield served
+        until(served.is_at_rest, "the server is at rest")
+    finally:
+        served.grpc.stop(0).wait()
+        served.streams._threads.shutdown()
+
+
+class Peer:
+    """The other end of a stream: sends what a test says, receives frame by frame."""
+
+    def __init__(self, channel: grpc.Channel, timeout: float | None = PATIENCE) -> None:
+        self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.call: Any = channel.stream_stream(f"/{NAME}/ExecuteStream")(
+            iter(self._frames.get, None), timeout=timeout
+        )
+
+    def send(self, call_id: int = 0, **frame: Any) -> None:
+        self.send_bytes(pb.ExecuteStreamRequest(call_id=call_id, **frame).SerializeToString())
+
+    def send_bytes(self, message: bytes) -> None:
+        self._frames.put(message)
+
+    def begin(self, call_id: int, elements: int = 2, **begin: Any) -> None:
+        """Opens a call whose storages stand in the frame, of zeros."""
+        storage = [tensor_pb2.Storage(data=bytes(4 * elements))] * 3
+        request = pb.ExecuteRequest(call=call_of(elements), storage=storage)
+        self.send(call_id, begin=pb.Begin(request=request, **begin))
+
+    def begin_chunked(self, call_id: int, elements: int = 2, **begin: Any) -> None:
+        """Opens a call whose storages follow."""
+        request = pb.ExecuteRequest(call=call_of(elements))
+        self.send(call_id, begin=pb.Begin(request=request, chunked=True, **begin))
+
+    def chunk(self, call_id: int, storage: int, offset: int, data: bytes) -> None:
+        self.send(call_id, chunk=pb.Chunk(storage=storage, offset=offset, data=data))
+
+    def end(self, call_id: int) -> None:
+        self.send(call_id, end=pb.End())
+
+    def cancel(self, call_id: int) -> None:
+        self.send(call_id, cancel=pb.Cancel())
+
+    def close(self) -> None:
+        """Says that nothing more will be sent."""
+        self._frames.put(None)
+
+    def receive(self) -> pb.ExecuteStreamResponse:
+        return pb.ExecuteStreamResponse.FromString(next(self.call))
+
+    def reason(self, call_id: int) -> str:
+        """The reason of the error that comes next, which must be of that call."""
+        frame = self.receive()
+        assert (frame.call_id, frame.WhichOneof("frame")) == (call_id, "error")
+        return info_of(frame.error).reason
+
+    def reason_of_any(self) -> str:
+        """The reason of the error that comes next."""
+        return info_of(self.receive().error).reason
+
+    def end_of_stream(self) -> str:
+        """The reason with which the stream ends, without another frame; OK if there is none."""
+        try:
+            frame = next(self.call, None)
+        except grpc.RpcError:
+            return info_of(dict(self.call.trailing_metadata())["grpc-status-details-bin"]).reason
+        assert frame is None
+        return "OK"
+
+
+@contextmanager
+def stream(served: Served, timeout: float | None = PATIENCE) -> Iterator[Peer]:
+    """A stream over a connection of its own."""
+    with grpc.insecure_channel(
+        served.target, options=[("grpc.use_local_subchannel_pool", 1)]
+    ) as channel:
+        peer = Peer(channel, timeout)
+        try:
+            yield peer
+        finally:
+            peer.call.cancel()
+            peer.close()
+
+
+def info_of(status: bytes) -> ErrorInfo:
+    """What google.rpc's own classes read in a status."""
+    info = ErrorInfo()
+    assert Status.FromString(status).details[0].Unpack(info)
+    return info
