@@ -102,7 +102,7 @@ class ChannelTransport:
     def execute(self, request: Request, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
         storage = list(request.storage.values())
-        if self._travels_in_chunks(size_of(request)):
+        if self._travels_in_chunks(request):
             return self._execute_in_chunks(request, timeout, request_id)
         message = join_request(request.call, storage)
         if len(message) >= _CHECKED_FROM:
@@ -153,10 +153,11 @@ class ChannelTransport:
         most = self._limits.max_message_bytes or _GRPC_MAX
         return min(CHUNK_BYTES, max(1, most - _FRAME_BYTES))
 
-    def _travels_in_chunks(self, size: int) -> bool:
-        limits = self._limits
-        most = min(self._stream_from, limits.max_message_bytes or _GRPC_MAX)
-        return bool(limits.stream_window) and size >= most
+    def _travels_in_chunks(self, request: Request) -> bool:
+        limits, size = self._limits, size_of(request)
+        message = size + len(request.call) + _FRAME_BYTES * (1 + len(request.storage))
+        too_long = message > (limits.max_message_bytes or _GRPC_MAX)
+        return bool(limits.stream_window) and (too_long or size >= self._stream_from)
 
     def _execute_in_chunks(self, request: Request, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own, begun anew where the stream breaks."""

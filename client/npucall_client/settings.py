@@ -30,6 +30,9 @@ class ClientSettings:
     """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
     stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
     """Bytes of a call's arrays from which they travel in chunks. NPUCALL_STREAM_FROM."""
+    keep_memory: Annotated[int, Field(ge=0)] = 0
+    """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; Linux
+    with glibc only. NPUCALL_KEEP_MEMORY."""
     send_unread: bool = False
     """Send also the values of inputs that an operator never reads, not only their shape and dtype.
     NPUCALL_SEND_UNREAD."""

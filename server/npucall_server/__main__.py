@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
+from npucall import memory
 from npucall.errors import NpucallError
 from npucall_server import doctor, headers_command
 from npucall_server.app import BindError, Server
@@ -70,6 +71,8 @@ def serve(arguments: list[str]) -> ExitCode:
 
 
 def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
+    if settings.keep_memory:
+        memory.keep(settings.keep_memory)
     server = Server(settings, device, log)
     asked_to_stop = _stop_signals()
     try:

@@ -18,6 +18,7 @@ from npucall.replies import ServerIdentity
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
+from npucall_server.idle import IdleMemory
 from npucall_server.services import operators
 from npucall_server.services.stream import StreamService
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # Threads besides those of calls that wait or run, so that refusals, health and info are answered
 # when the queue is full: gRPC's own thread pool is a queue without bound or refusal.
 _SPARE_THREADS = 8
+_IDLE_SECONDS = 5.0
+"""Kept memory is given back when this time has passed twice without a call."""
 _LAST_ANSWERS_SECONDS = 2.0
 _RESTART_SECONDS = 5.0
 """After which a server that starts again can be expected to answer."""
@@ -53,6 +56,7 @@ class Server:
         self._streams = StreamService(self._executor, self._operators, settings)
         self._grpc = self._build(device, identity)
         self._losing = threading.Lock()
+        self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
         self.address = self._bind()
         device.watch(self._lose)
 
@@ -86,6 +90,8 @@ class Server:
         self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
+        if self._idle is not None:
+            self._idle.stop()
         self._log.event("stopped", finished=finished)
         return finished
 

@@ -67,6 +67,7 @@ class Executor:
         self.limits = limits
         self.calls_in_flight = 0
         self.bytes_in_flight = 0
+        self.calls_admitted = 0
         self._turns = Turns(device.lanes)
         self._idle = threading.Condition()
         self._refusal: Callable[[], NpucallError] | None = None
@@ -145,6 +146,7 @@ class Executor:
         with self._idle:
             self._check_room(size)
             self.calls_in_flight += 1
+            self.calls_admitted += 1
             self.bytes_in_flight += size
 
     def _dismiss(self, size: int) -> None:

@@ -35,11 +35,14 @@ class CuttingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts
         self._listener.close()
         with self._lock:
             sockets = list(self._sockets)
         for one in sockets:
-            one.close()
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # wakes who receives, who then closes it
 
     def _accept(self) -> None:
         with suppress(OSError):

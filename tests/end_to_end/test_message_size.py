@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import grpc
 import numpy as np
 import pytest
 
@@ -38,13 +37,28 @@ def client(server: ServerProcess) -> Iterator[Client]:
         yield client
 
 
-def test_a_message_over_the_limit_is_not_sent(server: ServerProcess, client: Client) -> None:
-    before = server.log.read_text().count('"method": "Execute"')
-    with pytest.raises(TooLargeError, match="the largest tensor is self with 2097152") as caught:
-        client.run(l1_loss_backward, ONE, np.ones(LIMIT // 4, np.float32), ONE)
-    assert caught.value.details == {"limit": str(LIMIT), "setting": "max_message_bytes"}
+def test_a_call_over_the_limit_of_a_message_travels_in_chunks(
+    server: ServerProcess, client: Client
+) -> None:
+    before = server.log.read_text().count('"method": "ExecuteStream"')
+    array = np.full(LIMIT // 4, 2, np.float32)
+    out = client.run(l1_loss_backward, ONE, array, ONE, reduction=2)
+    assert np.unique(out).tolist() == [1.0]
+    assert server.log.read_text().count('"method": "ExecuteStream"') == before + 1
+
+
+def test_a_call_over_the_memory_limit_is_not_sent() -> None:
+    with (
+        running_server(f"--memory-limit={LIMIT}") as server,
+        npucall_client.connect(server.target) as client,
+    ):
+        message = r"the server's memory_limit, found 20972\d\d; the largest tensor is self with"
+        with pytest.raises(TooLargeError, match=message) as caught:
+            client.run(l1_loss_backward, ONE, np.ones(LIMIT // 4, np.float32), ONE)
+        log = server.log.read_text()
+    assert caught.value.details == {"limit": str(LIMIT), "setting": "memory_limit"}
     assert caught.value.parameter == "self"
-    assert server.log.read_text().count('"method": "Execute"') == before
+    assert "Execute" not in log
 
 
 def test_a_message_of_nearly_the_limit_is_answered(client: Client) -> None:
@@ -58,15 +72,10 @@ def test_grpc_itself_refuses_what_is_sent_all_the_same(server: ServerProcess) ->
         assert wire.calls_in_flight(channel) == 0
 
 
-def test_grpcs_refusal_is_the_same_error() -> None:
-    """Below a MiB the client does not look at the server's limits."""
-    with (
-        running_server("--max-message-bytes=64KiB") as server,
-        npucall_client.connect(server.target) as client,
-        pytest.raises(TooLargeError) as caught,
-    ):
-        client.run(l1_loss_backward, ONE, np.ones(2**16, np.float32), ONE)
-    assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+@pytest.mark.parametrize("missing", [0, 4, 100, 200, 300])
+def test_a_call_near_the_limit_travels_one_way_or_the_other(client: Client, missing: int) -> None:
+    array = np.ones((LIMIT - missing) // 4, np.float32)
+    assert client.run(l1_loss_backward, ONE, array, ONE).shape == array.shape
 
 
 def test_a_reply_may_be_larger_than_any_request(client: Client) -> None:
