@@ -98,7 +98,7 @@ def decode(data: bytes, catalogue: Catalogue, default_variant: str = "") -> Call
         message = pb.Call.FromString(data)
     except DecodeError as error:
         raise MessageError("call: expected a serialised npucall.v1.Call") from error
-    operator = catalogue.find(message.operator, message.variant, default_variant)
+    operator = catalogue.runnable(message.operator, message.variant, default_variant)
     try:
         return _decode_arguments(message, operator)
     except NpucallError as error:

@@ -7,7 +7,7 @@ depend on shapes alone and sums are taken in the order of blocks.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 BLOCK = 1 << 16
 """Elements of a block: a few arrays of float32 of this length stay in a core's cache."""
 
+_KEPT = 16 << 20
+"""Bytes that the temporary arrays of a block surely have room in."""
 _UNLIMITED = Unlimited()
 
 
@@ -193,6 +195,8 @@ def _compute(  # noqa: PLR0913  # all that a run has
     turn: Turn = _UNLIMITED,
     helpers: Helpers | None = None,
 ) -> None:
+    if len(indices) > 1:
+        _keep_memory_of_blocks()
     targets = work.begin(outputs)
 
     def compute(index: Index) -> AnyArray | None:
@@ -212,6 +216,17 @@ def _compute(  # noqa: PLR0913  # all that a run has
     if targets is not outputs:
         with np.errstate(all="ignore"):
             work.finish(targets, outputs)
+
+
+@cache
+def _keep_memory_of_blocks() -> None:
+    """Has glibc keep the memory that formulas give back with each block, and want with the next.
+
+    Until something large is freed, it returns more than 256 KiB to the kernel at once, and every
+    page of that is a fault when it comes back (mallopt(3): M_TRIM_THRESHOLD, and how it adjusts).
+    """
+    large = np.empty(_KEPT, np.uint8)
+    del large
 
 
 def _layouts(arrays: Mapping[str, AnyArray]) -> dict[str, Layout]:

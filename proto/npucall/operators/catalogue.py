@@ -56,6 +56,10 @@ class Catalogue:
             )
         return variants[wanted]
 
+    def runnable(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
+        """``find`` for an operator that is to run; what cannot run here is refused."""
+        return self.find(name, variant, default)
+
     def variants(self) -> tuple[str, ...]:
         """Every name of a variant that some operator has."""
         return tuple(sorted({operator.variant for operator in self} - {""}))

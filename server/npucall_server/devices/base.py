@@ -79,7 +79,7 @@ class Device(Protocol):
 
     @property
     def catalogue(self) -> Catalogue:
-        """Every operator that it knows. ``find`` also refuses what it cannot run."""
+        """Every operator that it knows. Its ``runnable`` refuses what the device cannot run."""
 
     @property
     def default_variant(self) -> str:

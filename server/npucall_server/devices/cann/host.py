@@ -25,7 +25,7 @@ _BUILTIN, _COMMUNITY = "builtin", "community"
 class HostCatalogue(Catalogue):
     """Every operator that is declared or installed. A declared one wins over a header of its name.
 
-    ``find`` refuses what this host cannot run. Which variant a host has, the library decides that
+    ``runnable`` refuses what this host cannot run. Which variant a host has, the library decides that
     exports it: a custom package has the community's, CANN itself its own.
     """
 
@@ -48,8 +48,12 @@ class HostCatalogue(Catalogue):
         return next(iter(self._variants.values()), "")
 
     def find(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
+        """The operator; a variant that is not named is the one that this host has."""
+        return super().find(name, variant, self._variants.get(name) or default or _BUILTIN)
+
+    def runnable(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
         """Also raises OperatorUnavailableError and VariantUnavailableError."""
-        operator = super().find(name, variant, self._variants.get(name) or default or _BUILTIN)
+        operator = self.find(name, variant, default)
         reason = self.unavailable_because(operator)
         if not reason:
             return operator

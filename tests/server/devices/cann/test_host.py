@@ -60,7 +60,7 @@ def test_another_variant_is_refused_with_the_one_that_is_there(
     built_in: HostCatalogue, other: str
 ) -> None:
     with pytest.raises(VariantUnavailableError) as caught:
-        built_in.find(TARGET, other)
+        built_in.runnable(TARGET, other)
     assert str(caught.value) == (
         f"operator: expected variant builtin of {TARGET}, the one that this host has, found {other}"
     )
@@ -79,10 +79,14 @@ def test_without_libraries_declared_operators_are_listed_and_unavailable() -> No
     reason = "expected aclnnL1LossBackward in a library of this host, found it in none"
     assert nowhere.unavailable_because(CATALOGUE.find("aclnnL1LossBackward")) == reason
     with pytest.raises(OperatorUnavailableError, match=f"^operator: {reason}$") as caught:
-        nowhere.find("aclnnL1LossBackward")
+        nowhere.runnable("aclnnL1LossBackward")
     assert type(caught.value) is OperatorUnavailableError
     with pytest.raises(OperatorUnavailableError, match=TARGET):
-        nowhere.find(TARGET)
+        nowhere.runnable(TARGET)
+
+
+def test_what_cannot_run_is_described_all_the_same(built_in: HostCatalogue) -> None:
+    assert built_in.find(TARGET, "community").variant == "community"
 
 
 def test_every_declared_operator_is_there(custom: HostCatalogue) -> None:

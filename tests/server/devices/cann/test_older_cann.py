@@ -44,7 +44,7 @@ print(json.dumps({
     "finalised": [counters.get("aclFinalize"), counters.get("aclFinalizeReference")],
     "versions": [facts.cann_version, facts.driver_version, facts.runtime_version],
     "variant": device.default_variant,
-    "target": str(failure(lambda: device.catalogue.find("aclnnKlDivTargetBackward"))),
+    "target": str(failure(lambda: device.catalogue.runnable("aclnnKlDivTargetBackward"))),
     "level2": device.catalogue.find("aclnnIou").source,
     "library": device._operators.find("aclnnAdd")[0].path,
 }))

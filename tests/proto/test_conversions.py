@@ -1,0 +1,176 @@
+"""npucall.conversions: the bits are NumPy's, whatever is converted and wherever it lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npucall.conversions import convert, converted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HALF, SINGLE, DOUBLE = (np.dtype(name) for name in ("float16", "float32", "float64"))
+BFLOAT = np.dtype(ml_dtypes.bfloat16)
+WIDE = [SINGLE, DOUBLE]
+UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+HALVES = np.arange(1 << 16, dtype=np.uint16).view(HALF)
+FINITE = np.sort(HALVES[np.isfinite(HALVES)]).astype(np.float64)
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """As where calls are computed."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def bits(array: Any) -> Any:
+    return np.ascontiguousarray(array).view(UNSIGNED[array.dtype.itemsize])
+
+
+def assert_as_numpy(source: Any, dtype: Any) -> None:
+    np.testing.assert_array_equal(bits(converted(source, dtype)), bits(source.astype(dtype)))
+
+
+def random_bits(dtype: Any, count: int, seed: int = 0) -> Any:
+    unsigned = UNSIGNED[dtype.itemsize]
+    drawn = np.random.default_rng(seed).integers(0, np.iinfo(unsigned).max, count, unsigned)
+    return drawn.view(dtype)
+
+
+def beside(values: Any, dtype: Any) -> Any:
+    """The values of that dtype, with their neighbours on both sides."""
+    exact = values.astype(dtype)
+    infinity = dtype.type(np.inf)
+    return np.concatenate([exact, np.nextafter(exact, infinity), np.nextafter(exact, -infinity)])
+
+
+def test_each_of_the_65536_float16_becomes_what_numpy_makes_of_it() -> None:
+    assert_as_numpy(HALVES, SINGLE)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_each_finite_float16_comes_back_from_what_it_is_and_from_what_is_next_to_it(
+    dtype: Any,
+) -> None:
+    assert_as_numpy(beside(FINITE, dtype), HALF)
+    np.testing.assert_array_equal(converted(FINITE.astype(dtype), HALF), FINITE)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_half_way_between_two_float16_is_rounded_to_even_and_beside_it_to_the_nearer(
+    dtype: Any,
+) -> None:
+    assert_as_numpy(beside((FINITE[1:] + FINITE[:-1]) / 2, dtype), HALF)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_from_65520_on_is_infinite_and_below_is_65504(dtype: Any) -> None:
+    below = np.nextafter(dtype.type(65520), dtype.type(0))
+    source = np.tile([65520, below, -65520, -below], 256).astype(dtype)
+    found = converted(source, HALF)[:4]
+    assert found.tolist() == [np.inf, 65504, -np.inf, -65504]
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_what_is_half_the_least_float16_or_less_is_a_zero_of_its_sign(dtype: Any) -> None:
+    half = 2.0**-25
+    source = np.tile([half, -half, 1e-30, -1e-45, np.nextafter(half, 1)], 256).astype(dtype)
+    found = converted(source, HALF)[:5]
+    assert bits(found)[:4].tolist() == [0, 0x8000, 0, 0x8000]
+    assert found[4] == (2.0**-24 if dtype == DOUBLE else SINGLE.type(np.nextafter(half, 1)) * 2 - 0)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_any_bits_become_the_float16_that_numpy_makes_of_them(dtype: Any) -> None:
+    assert_as_numpy(random_bits(dtype, 1 << 18), HALF)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@pytest.mark.parametrize("exponent", range(-30, 18))
+def test_numbers_of_each_size_become_the_float16_that_numpy_makes_of_them(
+    dtype: Any, exponent: int
+) -> None:
+    random = np.random.default_rng(exponent + 99)
+    numbers = np.ldexp(random.uniform(1, 2, 1 << 12), exponent) * random.choice([-1, 1], 1 << 12)
+    assert_as_numpy(numbers.astype(dtype), HALF)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_nan_keeps_its_sign_and_its_upper_digits_quiet_or_not(dtype: Any) -> None:
+    unsigned = UNSIGNED[dtype.itemsize]
+    digits = np.finfo(dtype).nmant
+    infinity = bits(np.array([np.inf], dtype))[0]
+    payloads = (np.arange(1, 1 << 10).astype(unsigned) << unsigned(digits - 10)) | unsigned(1)
+    nan = np.concatenate([infinity | payloads, infinity + unsigned(1) + np.arange(64, dtype=unsigned)])
+    signed = np.concatenate([nan, nan | unsigned(1 << (8 * dtype.itemsize - 1))])
+    assert np.isnan(signed.view(dtype)).all()
+    assert_as_numpy(signed.view(dtype), HALF)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_a_few_that_are_not_finite_leave_the_others_as_they_are(dtype: Any) -> None:
+    source = np.linspace(-1e-4, 1e-4, 4096).astype(dtype)
+    source[[5, 700, 701, 4000]] = np.nan, np.inf, -np.inf, -1e38
+    assert_as_numpy(source, HALF)
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE, HALF], ids=str)
+def test_bfloat16_is_what_ml_dtypes_makes_of_any_bits(dtype: Any) -> None:
+    assert_as_numpy(random_bits(dtype, 1 << 16), BFLOAT)
+
+
+def test_each_bfloat16_becomes_what_ml_dtypes_makes_of_it() -> None:
+    assert_as_numpy(np.arange(1 << 16, dtype=np.uint16).view(BFLOAT), SINGLE)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_, np.float16], ids=str)
+def test_integers_and_truth_values_become_what_numpy_makes_of_them(dtype: Any) -> None:
+    numbers = np.random.default_rng(0).integers(0, 200, 2048).astype(dtype)
+    for target in HALF, SINGLE, BFLOAT, np.dtype(np.int32):
+        assert_as_numpy(numbers, target)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 65536, 65537, 200_001])
+@pytest.mark.parametrize(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+def test_arrays_of_any_length_are_converted_alike(source: Any, target: Any, size: int) -> None:
+    assert_as_numpy(random_bits(source, size), target)
+
+
+@pytest.mark.parametrize(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@pytest.mark.parametrize("shape", [(2048, 1), (1, 2, 70_001), (300, 300), (1, 1, 1, 4096)], ids=str)
+def test_strides_on_both_sides_do_not_matter(source: Any, target: Any, shape: Any) -> None:
+    count = int(np.prod(shape))
+    spread = random_bits(source, 3 * count)[1::3].reshape(shape[::-1]).T
+    memory = np.zeros((*shape[:-1], 2 * shape[-1]), target)
+    convert(memory[..., ::-2], spread)
+    np.testing.assert_array_equal(bits(memory[..., ::-2]), bits(spread.astype(target)))
+    assert not bits(memory[..., ::2]).any()
+
+
+@pytest.mark.parametrize(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+def test_neither_side_has_to_be_aligned(source: Any, target: Any) -> None:
+    values = random_bits(source, 5000)
+    raw = np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:].view(source)
+    room = np.zeros(5000 * target.itemsize + 1, np.uint8)[1:].view(target)
+    assert not raw.flags.aligned
+    assert not room.flags.aligned
+    convert(room, raw)
+    np.testing.assert_array_equal(bits(room), bits(values.astype(target)))
+
+
+def test_an_array_is_broadcast_into_a_larger_one() -> None:
+    target = np.zeros((3, 2048), HALF)
+    convert(target, np.full((3, 1), 0.1, np.float32))
+    convert(target[0], np.float32(0.25))
+    assert set(target[0].tolist()) == {0.25}
+    assert set(target[1:].reshape(-1).tolist()) == {float(HALF.type(0.1))}
+
+
+def test_what_is_converted_anew_is_row_major() -> None:
+    assert converted(np.zeros((64, 64), np.float32).T, HALF).flags.c_contiguous
