@@ -28,6 +28,8 @@ HALVES = np.full((1, 64, 65536), 0.5, np.float32)
 """16 MiB; gRPC by itself repeats nothing above 256 KiB."""
 ROWS = np.zeros((512, 1, 1), np.float32)
 """Stretches a call with HALVES to 2**31 elements: two seconds or so."""
+ONE_MESSAGE = 2**62
+"""A ``stream_from`` that no call reaches: none travels in chunks."""
 EXPECTED = -(2.0**21)
 """Minus the sum of HALVES."""
 
@@ -46,7 +48,7 @@ def test_a_call_of_16_mib_survives_a_server_that_is_killed_while_it_runs(
     pool: ThreadPoolExecutor,
 ) -> None:
     with running_server("--memory-limit=64GiB") as server:
-        client = npucall_client.connect(server.target)
+        client = npucall_client.connect(server.target, stream_from=ONE_MESSAGE)
         with wire.bare_channel(server.target) as observer:
             answer = pool.submit(large_call, client)
             wire.until(lambda: wire.calls_in_flight(observer) == 1, "it runs")
@@ -63,7 +65,7 @@ def test_a_call_of_16_mib_survives_a_server_that_is_killed_while_it_arrives(
     """A stopped process takes what fits into the buffers of its socket, no more."""
     large = np.ones(1 << 22, np.float32)
     with running_server() as server:
-        client = npucall_client.connect(server.target)
+        client = npucall_client.connect(server.target, stream_from=ONE_MESSAGE)
         server.process.send_signal(signal.SIGSTOP)
         answer = pool.submit(client.run, l1_loss_backward, ONE, large * 2, large, reduction=2)
         with pytest.raises(TimeoutError):
@@ -97,7 +99,7 @@ def test_without_the_large_retry_buffer_the_call_would_be_lost(
     assert len(options) == len(channel._OPTIONS) - 1
     monkeypatch.setattr(channel, "_OPTIONS", options)
     with running_server("--memory-limit=64GiB") as server:
-        client = npucall_client.connect(server.target)
+        client = npucall_client.connect(server.target, stream_from=ONE_MESSAGE)
         with wire.bare_channel(server.target) as observer:
             answer = pool.submit(large_call, client)
             wire.until(lambda: wire.calls_in_flight(observer) == 1, "it runs")

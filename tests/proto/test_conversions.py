@@ -79,11 +79,11 @@ def test_from_65520_on_is_infinite_and_below_is_65504(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", WIDE, ids=str)
 def test_what_is_half_the_least_float16_or_less_is_a_zero_of_its_sign(dtype: Any) -> None:
-    half = 2.0**-25
-    source = np.tile([half, -half, 1e-30, -1e-45, np.nextafter(half, 1)], 256).astype(dtype)
-    found = converted(source, HALF)[:5]
-    assert bits(found)[:4].tolist() == [0, 0x8000, 0, 0x8000]
-    assert found[4] == (2.0**-24 if dtype == DOUBLE else SINGLE.type(np.nextafter(half, 1)) * 2 - 0)
+    half = dtype.type(2.0**-25)
+    more = np.nextafter(half, dtype.type(1))
+    source = np.tile([half, -half, 1e-30, -1e-45, more, -more], 256).astype(dtype)
+    found = converted(source, HALF)[:6]
+    assert bits(found).tolist() == [0, 0x8000, 0, 0x8000, 1, 0x8001]
 
 
 @pytest.mark.parametrize("dtype", WIDE, ids=str)
@@ -107,7 +107,9 @@ def test_nan_keeps_its_sign_and_its_upper_digits_quiet_or_not(dtype: Any) -> Non
     digits = np.finfo(dtype).nmant
     infinity = bits(np.array([np.inf], dtype))[0]
     payloads = (np.arange(1, 1 << 10).astype(unsigned) << unsigned(digits - 10)) | unsigned(1)
-    nan = np.concatenate([infinity | payloads, infinity + unsigned(1) + np.arange(64, dtype=unsigned)])
+    nan = np.concatenate(
+        [infinity | payloads, infinity + unsigned(1) + np.arange(64, dtype=unsigned)]
+    )
     signed = np.concatenate([nan, nan | unsigned(1 << (8 * dtype.itemsize - 1))])
     assert np.isnan(signed.view(dtype)).all()
     assert_as_numpy(signed.view(dtype), HALF)

@@ -49,7 +49,8 @@ class Exits:
 class Served:
     """A server in this process, on a device whose one turn is held until the test lets go."""
 
-    def __init__(self, ready: Path) -> None:
+    def __init__(self, ready: Path, exits: Exits) -> None:
+        self._exits, self._lost = exits, False
         self.let_go = threading.Event()
         self.held = 0
         self.device = ScriptedDevice(self._run)
@@ -69,11 +70,9 @@ class Served:
         future: grpc.Future = method.future(join_request(call, [ONE] * 3), timeout=PATIENCE)
         return future
 
-    def health(self) -> int:
-        stub = health_pb2_grpc.HealthStub(self.channel)
-        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
-        status: int = answer.status
-        return status
+    def lose(self) -> None:
+        self._lost = True
+        self.device.lose(BROKEN)
 
     def events(self) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.stream.getvalue().splitlines()]
@@ -81,6 +80,8 @@ class Served:
 
     def close(self) -> None:
         self.let_go.set()
+        if self._lost:  # or the end would come to the test's own process
+            until(lambda: bool(self._exits.codes), "the process ends")
         self.channel.close()
         self.server._grpc.stop(0).wait(PATIENCE)
 
@@ -99,7 +100,7 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> Exits:
 
 @pytest.fixture
 def served(tmp_path: Path, exits: Exits) -> Iterator[Served]:
-    served = Served(tmp_path / "ready")
+    served = Served(tmp_path / "ready", exits)
     yield served
     served.close()
 
@@ -121,7 +122,7 @@ def test_those_who_wait_are_told_when_to_come_back_and_the_one_who_runs_is_answe
     until(lambda: served.held == 1, "it runs")
     waiting = [served.start() for _ in range(3)]
     until(lambda: served.server._executor.calls_in_flight == 4, "the others wait")
-    served.device.lose(BROKEN)
+    served.lose()
     assert [reason_of(call) for call in waiting] == [("DEVICE_LOST", 5.0)] * 3
     served.let_go.set()
     assert ONE in running.result(PATIENCE)
@@ -132,7 +133,7 @@ def test_health_says_so_to_whoever_watches(served: Served, exits: Exits) -> None
     stub = health_pb2_grpc.HealthStub(served.channel)
     watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
     assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-    served.device.lose(BROKEN)
+    served.lose()
     assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
     until(lambda: exits.codes == [70], "the process ends")
 
@@ -140,7 +141,7 @@ def test_health_says_so_to_whoever_watches(served: Served, exits: Exits) -> None
 def test_the_log_says_what_broke_and_with_what_the_process_ends(
     served: Served, exits: Exits
 ) -> None:
-    served.device.lose(BROKEN)
+    served.lose()
     until(lambda: exits.codes == [70], "the process ends")
     _, lost, ended = served.events()
     assert (lost["event"], lost["message"]) == ("device lost", "device: broken")
@@ -151,7 +152,7 @@ def test_the_log_says_what_broke_and_with_what_the_process_ends(
 
 def test_the_ready_file_is_gone(served: Served, exits: Exits, tmp_path: Path) -> None:
     assert (tmp_path / "ready").exists()
-    served.device.lose(BROKEN)
+    served.lose()
     until(lambda: exits.codes == [70], "the process ends")
     assert not (tmp_path / "ready").exists()
 
@@ -159,7 +160,7 @@ def test_the_ready_file_is_gone(served: Served, exits: Exits, tmp_path: Path) ->
 def test_a_call_that_never_ends_keeps_nobody_and_is_cut(served: Served, exits: Exits) -> None:
     hanging = served.start()
     until(lambda: served.held == 1, "it hangs")
-    served.device.lose(BROKEN)
+    served.lose()
     until(lambda: exits.codes == [70], "the process ends")
     assert not served.let_go.is_set()
     error: Any = hanging.exception(PATIENCE)
@@ -170,7 +171,7 @@ def test_the_thread_that_found_out_goes_on_at_once(served: Served, exits: Exits)
     """It may have to answer the call that broke the device."""
     running = served.start()
     until(lambda: served.held == 1, "it runs")
-    served.device.lose(BROKEN)
+    served.lose()
     assert exits.codes == []  # the end waits for the call that runs
     served.let_go.set()
     assert ONE in running.result(PATIENCE)
@@ -178,7 +179,7 @@ def test_the_thread_that_found_out_goes_on_at_once(served: Served, exits: Exits)
 
 def test_many_threads_may_find_out(served: Served, exits: Exits) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(served.device.lose, [BROKEN] * 8))
+        list(pool.map(lambda _: served.lose(), range(8)))
     until(lambda: bool(exits.codes), "the process ends")
     assert exits.codes == [70]
     assert [line["event"] for line in served.events()] == ["serving", "device lost", "exit"]

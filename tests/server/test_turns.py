@@ -40,6 +40,13 @@ class TurnsMachine(RuleBasedStateMachine):
         assert self.turns.take(as_turn(taker)) is free
         (self.holders if free else self.queue).append(taker)
 
+    @rule()
+    def take_a_spare_one(self) -> None:
+        free = len(self.holders) < self.count
+        assert self.turns.take_spare() is free
+        if free:
+            self.holders.append(Taker())
+
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:

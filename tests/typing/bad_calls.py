@@ -28,6 +28,12 @@ def wrong_arguments(client: Client, x: npt.NDArray[np.float32]) -> None:
     client.run(l1_loss_backward, x, x, x, log_target=True)  # type: ignore[call-arg]
 
 
+def wrong_calls_of_a_pipeline(client: Client, x: npt.NDArray[np.float32]) -> None:
+    with client.pipeline() as pipeline:
+        pipeline.submit(kl_div_backward, x, self=x, targt=x)  # type: ignore[call-arg]
+        pipeline.submit(kl_div_backward, x, self=x, target=x).result().nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
 def wrong_types(client: Client, x: npt.NDArray[np.float32]) -> None:
     client.run(kl_div_backward, x, self=x, target=1.0)  # type: ignore[arg-type]
     client.run(kl_div_backward, x, self=x, target=[1.0])  # type: ignore[arg-type]

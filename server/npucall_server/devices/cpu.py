@@ -22,16 +22,20 @@ if TYPE_CHECKING:
 
 
 class CpuDevice:
-    """Stands for the SoC named. A turn is one block, so small calls never wait for a large one."""
+    """Stands for the SoC named. A turn is one block, so small calls never wait for a large one.
+
+    ``lanes`` is how many blocks are computed at a time; as many as there are cores for the process
+    if it is left out.
+    """
 
     name = "cpu"
     catalogue = CATALOGUE
 
-    def __init__(self, soc: str, default_variant: str) -> None:
+    def __init__(self, soc: str, default_variant: str, lanes: int | None = None) -> None:
         self.soc = soc
         self.product = product_of(soc)
         self.default_variant = default_variant
-        self.lanes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+        self.lanes = lanes or _cores()
         self._helpers = Helpers(self.lanes - 1)
 
     def unavailable_because(self, operator: Operator[..., object]) -> str:
@@ -58,3 +62,8 @@ class CpuDevice:
     def close(self) -> None:
         """Ends the threads."""
         self._helpers.close()
+
+
+def _cores() -> int:
+    """Of Linux the cores that the process may use; elsewhere that is not known."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2

@@ -53,9 +53,12 @@ def simulator(
     simulator.reset()
 
 
-@pytest.fixture
-def simulated_host(host: Host, toolkit: Generation, monkeypatch: pytest.MonkeyPatch) -> Host:
+@pytest.fixture(params=["9.x"])
+def simulated_host(
+    host: Host, tree: Tree, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Host:
     """A healthy host whose toolkit is the simulator, as the environment says."""
+    toolkit = tree.generation(request.param)
     (host.home / "lib64").rmdir()
     (host.home / "lib64").symlink_to(toolkit.lib64)
     (host.home / "include").symlink_to(toolkit.include)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .hosts import Host
 
 
+@pytest.mark.parametrize("simulated_host", ["8.1", "9.x"], indirect=True)
 def test_a_healthy_host_is_0_and_says_what_is_left_to_prove(
     simulated_host: Host, capsys: pytest.CaptureFixture[str]
 ) -> None:

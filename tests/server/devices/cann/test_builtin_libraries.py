@@ -15,7 +15,7 @@ from npucall.operators.spec import Attribute, Input, Kind, Output, prototype_onl
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.settings import AscendPaths
 
-from .compiled import compiled, library
+from .compiled import PHASES, compiled, library
 
 FEATURES = ["ops_infer", "ops_train", "math", "sparse", "fft", "rand"]
 IN_ORDER = ["libopapi.so", *(f"libaclnn_{name}.so" for name in FEATURES)]
@@ -102,6 +102,17 @@ def test_split_libraries_count_in_the_order_of_the_folder(
     place = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError).find("aclnnX")
     assert place is not None
     assert Path(place[0].path).name == names[0]
+
+
+@pytest.mark.parametrize("half", PHASES)
+def test_a_library_with_one_phase_alone_is_passed_over(tmp_path: Path, half: str) -> None:
+    lib64 = tmp_path / "lib64"
+    library(lib64 / "libopapi_a.so", half)
+    both = library(lib64 / "libopapi_b.so")
+    library(lib64 / "libopapi_c.so", half)
+    place = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError).find("aclnnX")
+    assert place is not None
+    assert place[0].path == str(both)
 
 
 def test_a_host_without_libraries_has_no_operator(tmp_path: Path) -> None:

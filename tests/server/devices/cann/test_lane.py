@@ -17,6 +17,8 @@ from .situations import add, l1, without_elements
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulator.control import Simulator
+
     from npucall_server.devices.cann.runtime import DeviceContext
 
     from .opened import Opened
@@ -129,6 +131,12 @@ def test_a_lane_waits_for_its_stream_so_long(
     lane._synchronise()
     lane.close()
     assert [arguments[1] for arguments in seen] == [milliseconds]
+
+
+def test_a_lane_that_is_closed_keeps_nothing(context: DeviceContext, simulator: Simulator) -> None:
+    before = simulator.live_objects()
+    lane_of(context).close()
+    assert simulator.live_objects() == before
 
 
 def test_an_operator_that_no_library_has_is_unavailable(context: DeviceContext) -> None:

@@ -107,6 +107,13 @@ def test_all_lanes_that_hang_are_given_up_with_one_error(watched: list[Watched])
     assert [lane.given_up for lane in lanes] == [watched[0].told] * 3
 
 
+def test_it_ends_once_it_has_told(watched: list[Watched]) -> None:
+    watched.append(Watched(Lane(LONG)))
+    watched[0].dog._thread.join(PATIENCE)
+    assert not watched[0].dog._thread.is_alive()
+    assert len(watched[0].told) == 1
+
+
 def test_it_ends_at_once_when_it_is_closed() -> None:
     watched = Watched(Lane(), timeout=1000.0)
     watched.dog.close()

@@ -1,0 +1,87 @@
+"""No answer depends on what was in memory before: the suite's calls, over poisoned memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from npucall import evaluate
+from npucall.calls import PreparedCalls, encode
+from npucall.errors import NpucallError
+from npucall.operators import CATALOGUE
+from npucall.products import product_of
+from npucall.sharing import Helpers
+from npucall_client.conformance.calls import call_of
+from npucall_client.conformance.select import Selection, select
+from npucall_client.conformance.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.operators.prepare import Prepared
+    from npucall.tensors import Buffer
+
+PRODUCT = product_of("Ascend910B1")
+STATEMENTS = {statement.title: statement for statement in statements()}
+POISONS = (0xA5, 0x5A)
+NEW = np.empty
+
+
+def calls(title: str) -> Iterator[tuple[Prepared, dict[str, Buffer]]]:
+    """A sample of an operator's calls of every kind that the rules let through."""
+    prepared = PreparedCalls(CATALOGUE, PRODUCT, "documented")
+    for case in select([STATEMENTS[title]], Selection(quick=True)):
+        call = call_of(case, 0, PRODUCT.soc)
+        data = encode(call.operator, call.variant, call.arguments, tuple(call.storages))
+        try:
+            ready = prepared.of(data)
+            yield ready, ready.storages(list(call.storages.values()))
+        except NpucallError:
+            continue
+
+
+def answer_of(call: Prepared, storages: dict[str, Buffer], **more: Any) -> Any:
+    try:
+        return [bytes(storage) for storage in evaluate.run(call, storages, **more)]
+    except NpucallError as error:  # of values
+        return str(error)
+
+
+def poison(byte: int) -> Any:
+    """``np.empty`` whose memory held something else."""
+
+    def new(*args: Any, **kwargs: Any) -> Any:
+        array = NEW(*args, **kwargs)
+        array.view(np.uint8).fill(byte) if array.ndim else array.fill(byte)
+        return array
+
+    return new
+
+
+@pytest.mark.parametrize("title", STATEMENTS)
+def test_what_was_in_new_memory_does_not_show(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = 0
+    for call, storages in calls(title):
+        expected = answer_of(call, storages)
+        for byte in POISONS:
+            with monkeypatch.context() as patch:
+                patch.setattr(np, "empty", poison(byte))
+                assert answer_of(call, storages) == expected
+        seen += 1
+    assert seen > 20
+
+
+@pytest.mark.parametrize("title", STATEMENTS)
+def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
+    title: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "BLOCK", 37)
+    helpers = Helpers(2)
+    for call, storages in calls(title):
+        expected = answer_of(call, storages)
+        for byte in POISONS:
+            targets = {n: bytearray([byte]) * s.storage_bytes for n, s in call.outputs.items()}
+            assert answer_of(call, storages, targets=targets, helpers=helpers) == expected
+    helpers.close()

@@ -1,0 +1,102 @@
+"""npucall.layouts: what is found of a tensor without its memory is what NumPy does with it."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.dtypes import BF16, FLOAT, FLOAT16
+from npucall.layouts import Layout
+from npucall.tensors import TensorSpec, view
+
+SHAPES = [(), (1,), (5,), (3, 4), (1, 4, 1), (2, 3, 4), (0, 3), (3, 0)]
+
+
+def layouts(shape: Any) -> list[Any]:
+    """Arrays of a shape that lie in memory in several ways."""
+    dense = np.arange(prod(shape), dtype=np.float32).reshape(shape)
+    spread = np.zeros((*shape, 3), np.float32)[..., 1]
+    spread[...] = dense
+    return [dense, np.asfortranarray(dense), spread, dense[::-1] if shape else dense]
+
+
+@given(st.lists(st.integers(0, 4), max_size=4), st.data())
+def test_a_layout_over_a_storage_is_the_tensors_view_of_it(shape: list[int], data: Any) -> None:
+    strides = data.draw(st.tuples(*(st.integers(0, 9) for _ in shape)))
+    offset = data.draw(st.integers(0, 5))
+    spec = TensorSpec(FLOAT16, tuple(shape), strides, offset)
+    storage = np.arange(spec.storage_elements, dtype=np.float16).tobytes()
+    found = Layout.of_spec(spec).over(storage)
+    np.testing.assert_array_equal(found, view(spec, storage))
+    assert found.dtype == np.float16
+
+
+def test_a_layout_over_a_storage_is_not_a_copy_of_it() -> None:
+    storage = bytearray(12)
+    Layout.of_spec(TensorSpec(FLOAT, (2,), (1,), 1)).over(storage)[...] = 1
+    assert np.frombuffer(storage, np.float32).tolist() == [0, 1, 1]
+
+
+def test_a_layout_over_received_bytes_cannot_be_written() -> None:
+    assert not Layout.of_spec(TensorSpec(BF16, (2,))).over(bytes(4)).flags.writeable
+
+
+@pytest.mark.parametrize("shape", [(0, 2**60), (2**60, 0)], ids=str)
+def test_what_has_no_elements_needs_no_memory_however_large_its_other_extents_are(
+    shape: Any,
+) -> None:
+    layout = Layout.of_spec(TensorSpec(FLOAT, shape))
+    assert layout.over(b"").shape == shape
+    assert layout.flat().over(b"").shape == (0,)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_layout_is_dense_where_numpy_calls_an_array_contiguous(shape: Any) -> None:
+    for array in layouts(shape):
+        assert Layout.of_array(array).dense == array.flags.c_contiguous
+
+
+def test_strides_along_an_extent_of_1_do_not_matter() -> None:
+    assert Layout(np.dtype(np.float32), (3, 1, 2), (8, 999, 4)).dense
+    assert not Layout(np.dtype(np.float32), (3, 2, 1), (16, 4, 4)).dense
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_one_axis_for_all_of_a_dense_array_is_numpys_reshape(shape: Any) -> None:
+    array = layouts(shape)[0]
+    seen = Layout.of_array(array).flat().seen(array)
+    np.testing.assert_array_equal(seen, array.reshape(-1))
+    assert seen.shape == (array.size,)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_higher_rank_is_numpys_new_axes_in_front(shape: Any) -> None:
+    for array in layouts(shape):
+        seen = Layout.of_array(array).of_rank(5).seen(array)
+        np.testing.assert_array_equal(seen, array[(np.newaxis,) * (5 - array.ndim)])
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:], ids=str)
+def test_rows_are_numpys_axis_moved_to_the_end(shape: Any) -> None:
+    for array in layouts(shape):
+        for dim in range(-len(shape), len(shape)):
+            seen = Layout.of_array(array).rows(dim).seen(array)
+            np.testing.assert_array_equal(seen, np.moveaxis(array, dim, -1))
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
+    number = np.array(3, ml_dtypes.bfloat16)
+    assert Layout.of_array(number).rows(dim).seen(number).tolist() == [3]
+
+
+def test_what_is_seen_is_written_through() -> None:
+    array = np.zeros((2, 3), np.float32)
+    Layout.of_array(array).rows(0).seen(array)[2] = 5
+    assert array.tolist() == [[0, 0, 5], [0, 0, 5]]

@@ -1,0 +1,240 @@
+"""npucall.evaluate.run: from storages to storages, into given memory, and with helpers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from npucall import evaluate
+from npucall.dtypes import FLOAT, FLOAT16, INT64
+from npucall.errors import ArgumentError
+from npucall.operators import CATALOGUE
+from npucall.operators.prepare import Prepared, prepare
+from npucall.operators.spec import Call
+from npucall.products import A2
+from npucall.sharing import Helpers
+from npucall.tensors import TensorSpec, view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+L1, KL = CATALOGUE.find("aclnnL1LossBackward"), CATALOGUE.find("aclnnKlDivBackward")
+BUILTIN = CATALOGUE.find("aclnnKlDivTargetBackward", "builtin")
+INPUTS = ("grad_output", "self", "target")
+
+
+def call_of(operator: Any, *shapes: Any, dtype: Any = FLOAT, **more: Any) -> Prepared:
+    """A call; an output in ``more`` comes with its storage."""
+    specs = dict(zip(INPUTS, (TensorSpec(dtype, shape) for shape in shapes), strict=True))
+    stored = (*INPUTS, *(name for name, value in more.items() if isinstance(value, TensorSpec)))
+    return prepare(Call(operator, {**specs, **more}, stored), A2, CATALOGUE)
+
+
+def storages_of(call: Prepared, seed: int = 0) -> dict[str, bytes]:
+    random = np.random.default_rng(seed)
+    return {
+        name: random.uniform(-4, 4, spec.storage_elements).astype(spec.dtype.numpy).tobytes()
+        for name, spec in {**call.inputs, **call.outputs}.items()
+        if name in call.stored
+    }
+
+
+def poisoned(size: int) -> bytearray:
+    return bytearray(b"\xa5" * size)
+
+
+def test_an_answer_is_one_storage_for_each_output_of_as_many_bytes_as_its_spec_says() -> None:
+    call = call_of(L1, (3, 5), (3, 5), (3, 5))
+    (answer,) = evaluate.run(call, storages_of(call))
+    assert len(answer) == 60
+
+
+def test_an_output_is_computed_into_the_memory_that_is_given_for_it() -> None:
+    call = call_of(L1, (300, 500), (300, 500), (300, 500))
+    storages, target = storages_of(call), poisoned(600_000)
+    (answer,) = evaluate.run(call, storages, targets={"grad_input": target})
+    assert answer is target
+    assert [bytes(target)] == evaluate.run(call, storages)
+
+
+def test_an_output_without_memory_of_its_own_gets_some() -> None:
+    call = call_of(L1, (3,), (3,), (3,))
+    storages = storages_of(call)
+    assert evaluate.run(call, storages, targets={}) == evaluate.run(call, storages)
+
+
+def test_memory_that_is_too_small_is_refused() -> None:
+    call = call_of(L1, (3,), (3,), (3,))
+    with pytest.raises(ValueError, match="size of buffer"):
+        evaluate.run(call, storages_of(call), targets={"grad_input": bytearray(8)})
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["new memory", "given memory"])
+def test_gaps_of_an_output_come_back_as_they_were_sent(given: bool) -> None:
+    spec = TensorSpec(FLOAT, (4, 3), (6, 2), 5)
+    call = call_of(L1, (4, 3), (4, 3), (4, 3), grad_input=spec)
+    storages = storages_of(call)
+    targets = {"grad_input": poisoned(spec.storage_bytes)} if given else None
+    (answer,) = evaluate.run(call, storages, targets=targets)
+    found = np.frombuffer(bytes(answer), np.float32).copy()
+    sent = np.frombuffer(storages["grad_input"], np.float32).copy()
+    dense = call_of(L1, (4, 3), (4, 3), (4, 3))
+    (expected,) = evaluate.run(dense, {name: storages[name] for name in INPUTS})
+    assert view(spec, found.data).tobytes() == bytes(expected)
+    view(spec, found.data)[...] = view(spec, sent.data)[...] = 0
+    assert found.tobytes() == sent.tobytes()
+
+
+def test_a_storage_that_was_sent_is_not_written() -> None:
+    spec = TensorSpec(FLOAT, (4,), (2,))
+    call = call_of(L1, (4,), (4,), (4,), grad_input=spec)
+    storages = {name: bytearray(data) for name, data in storages_of(call).items()}
+    before = {name: bytes(data) for name, data in storages.items()}
+    evaluate.run(call, storages)
+    assert storages == before
+
+
+def test_the_memory_of_an_output_may_be_the_storage_that_was_sent_for_it() -> None:
+    spec = TensorSpec(FLOAT, (4,), (2,))
+    call = call_of(L1, (4,), (4,), (4,), grad_input=spec)
+    storages = storages_of(call)
+    expected = evaluate.run(call, storages)
+    shared = bytearray(storages["grad_input"])
+    answer = evaluate.run(call, {**storages, "grad_input": shared}, targets={"grad_input": shared})
+    assert answer == expected
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["new memory", "given memory"])
+def test_sums_of_nothing_are_zeros_between_the_gaps_that_were_sent(given: bool) -> None:
+    spec = TensorSpec(FLOAT, (2, 1), (3, 1))
+    call = call_of(KL, (), (2, 1), (2, 0), out=spec, reduction=0)
+    assert not call.done
+    storages = storages_of(call)
+    targets = {"out": poisoned(spec.storage_bytes)} if given else None
+    (answer,) = evaluate.run(call, storages, targets=targets)
+    sent = np.frombuffer(storages["out"], np.float32)
+    expected = [0, sent[1], sent[2], 0]
+    assert np.frombuffer(bytes(answer), np.float32).tolist() == expected
+
+
+def test_a_call_that_the_rules_ended_answers_zeros_in_given_memory_too() -> None:
+    call = call_of(BUILTIN, (0,), (0,), (1,), reduction=0)
+    assert call.done
+    target = poisoned(4)
+    evaluate.run(call, storages_of(call), targets={"grad_target": target})
+    assert bytes(target) == bytes(4)
+
+
+def test_the_storage_of_an_output_without_elements_comes_back_as_it_was_sent() -> None:
+    call = call_of(L1, (0,), (0,), (0,), grad_input=TensorSpec(FLOAT, (0,), (1,), 0, (3,)))
+    storages, target = storages_of(call), poisoned(12)
+    evaluate.run(call, storages, targets={"grad_input": target})
+    assert bytes(target) == storages["grad_input"]
+
+
+class Counted:
+    """Turns that are counted, with as many to spare as wanted."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.taken += 1
+        yield
+
+    def spare(self) -> Any:
+        return self()
+
+
+@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (65_536, 1), (65_537, 2), (200_000, 4)])
+def test_a_turn_is_taken_for_each_block(elements: int, turns: int) -> None:
+    call, turn = call_of(L1, (elements,), (elements,), (elements,)), Counted()
+    evaluate.run(call, storages_of(call), turn)
+    assert turn.taken == turns
+
+
+@pytest.fixture
+def helpers() -> Iterator[Helpers]:
+    pool = Helpers(3)
+    yield pool
+    pool.close()
+
+
+# What is summed goes into 7 sums of all blocks, into sums of a few blocks, or into one.
+SUMMED = [((4000, 70), (1, 70)), ((70, 4000), (70, 1)), ((300, 1000), (1, 1))]
+
+
+@pytest.mark.parametrize("dtype", [FLOAT, FLOAT16])
+@pytest.mark.parametrize(("large", "small"), SUMMED)
+def test_helpers_do_not_change_a_bit_of_a_sum(
+    dtype: Any, large: Any, small: Any, helpers: Helpers
+) -> None:
+    call = call_of(KL, large, small, large, dtype=dtype, reduction=0)
+    storages = storages_of(call)
+    alone = evaluate.run(call, storages)
+    for _ in range(5):
+        assert evaluate.run(call, storages, helpers=helpers) == alone
+
+
+def test_helpers_write_every_element_of_an_output(helpers: Helpers) -> None:
+    call = call_of(L1, (300_001,), (300_001,), (300_001,), dtype=FLOAT16)
+    storages, target = storages_of(call), poisoned(600_002)
+    evaluate.run(call, storages, targets={"grad_input": target}, helpers=helpers)
+    assert [bytes(target)] == evaluate.run(call, storages)
+
+
+def test_helpers_say_nothing_of_overflow_and_of_division_by_0(helpers: Helpers) -> None:
+    size = 300_000
+    call = call_of(KL, (size,), (size,), (size,), dtype=FLOAT16, log_target=True)
+    large = np.full(size, 6e4, np.float16).tobytes()
+    evaluate.run(call, dict.fromkeys(INPUTS, large), helpers=helpers)  # warnings are errors
+
+
+def test_one_preparation_serves_calls_with_other_memory_and_at_the_same_time() -> None:
+    call = call_of(L1, (7,), (7,), (7,))
+    first, second = storages_of(call, 1), storages_of(call, 2)
+    answers = [evaluate.run(call, first), evaluate.run(call, second)]
+    assert answers[0] != answers[1]
+    assert [evaluate.run(call, first), evaluate.run(call, second)] == answers
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("name", ["aclnnL1LossBackward", "aclnnKlDivBackward"])
+def test_where_a_storage_begins_in_memory_does_not_show_in_the_bits(name: str, shift: int) -> None:
+    call = call_of(CATALOGUE.find(name), (1000, 90), (1000, 90), (1000, 90))
+    storages = storages_of(call)
+    shifted = {n: memoryview(bytes(shift) + data)[shift:] for n, data in storages.items()}
+    assert evaluate.run(call, shifted) == evaluate.run(call, storages)
+
+
+def test_a_formula_gets_views_of_what_is_fit_for_it_and_aligned_copies_of_the_rest() -> None:
+    seen: list[Any] = []
+
+    def formula(whole: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
+        seen.extend([grad_output, self, target])
+        return grad_output
+
+    call = call_of(replace(L1, formula=formula), (1000,), (1000,), (1000,))
+    storages = {name: np.frombuffer(data, np.uint8) for name, data in storages_of(call).items()}
+    storages["target"] = np.concatenate([storages["target"][:1], storages["target"]])[1:]
+    evaluate.run(call, {name: memoryview(array) for name, array in storages.items()})
+    shared = [np.shares_memory(array, storages[n]) for array, n in zip(seen, INPUTS, strict=True)]
+    assert shared == [True, True, False]
+    assert all(array.flags.aligned for array in seen)
+
+
+def test_an_error_of_values_names_the_operator_with_helpers_too(helpers: Helpers) -> None:
+    operator = CATALOGUE.find("aclnnCrossEntropyLossGrad")
+    specs = {"grad_loss": TensorSpec(FLOAT, ()), "log_prob": TensorSpec(FLOAT, (2, 3))}
+    tensors = {**specs, "target": TensorSpec(INT64, (2,))}
+    call = prepare(Call(operator, tensors, tuple(tensors)), A2, CATALOGUE)
+    labels = np.array([0, 3]).tobytes()
+    storages = {"grad_loss": bytes(4), "log_prob": bytes(24), "target": labels}
+    with pytest.raises(ArgumentError) as raised:
+        evaluate.run(call, storages, helpers=helpers)
+    assert raised.value.details["operator"] == "aclnnCrossEntropyLossGrad"

@@ -1,0 +1,230 @@
+"""npucall.sharing: idle threads help with a call's blocks, and nothing shows of it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from npucall.sharing import Helpers, SharedBlocks, Unlimited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def helpers() -> Iterator[Helpers]:
+    pool = Helpers(3)
+    yield pool
+    pool.close()
+
+
+class Turns:
+    """A number of turns, of which it counts how many are held, and how many were at most."""
+
+    def __init__(self, spare: int) -> None:
+        self.left, self.held, self.most = spare, 0, 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            self.held += 1
+            self.most = max(self.most, self.held)
+        yield
+        with self._lock:
+            self.held -= 1
+
+    def spare(self) -> Any:
+        with self._lock:
+            if not self.left:
+                return None
+            self.left -= 1
+        return self._spare()
+
+    @contextmanager
+    def _spare(self) -> Iterator[None]:
+        with self():
+            yield
+        with self._lock:
+            self.left += 1
+
+
+def shared(
+    compute: Callable[[int], Any], turn: Any, helpers: Helpers, count: int = 40
+) -> list[tuple[int, Any]]:
+    """What was added, in that order."""
+    added: list[tuple[int, Any]] = []
+    SharedBlocks(range(count), compute, lambda block, part: added.append((block, part))).run(
+        turn, helpers
+    )
+    return added
+
+
+def test_each_block_is_computed_once_and_added_in_order(helpers: Helpers) -> None:
+    computed: list[int] = []
+
+    def compute(block: int) -> int:
+        computed.append(block)
+        return block * block
+
+    added = shared(compute, Unlimited(), helpers)
+    assert sorted(computed) == list(range(40))
+    assert added == [(block, block * block) for block in range(40)]
+
+
+def test_a_block_that_is_ready_early_is_added_behind_those_before_it(helpers: Helpers) -> None:
+    third = threading.Event()
+
+    def compute(block: int) -> int:
+        if block == 2:
+            third.set()
+        elif block < 2:
+            assert third.wait(PATIENCE)
+        return block
+
+    assert [block for block, _ in shared(compute, Unlimited(), helpers, 5)] == [0, 1, 2, 3, 4]
+
+
+def test_helpers_and_the_caller_compute_at_the_same_time(helpers: Helpers) -> None:
+    together = threading.Barrier(4, timeout=PATIENCE)
+    names = set()
+
+    def compute(_: int) -> None:
+        together.wait()
+        names.add(threading.current_thread().name)
+
+    shared(compute, Unlimited(), helpers, 4)
+    assert len(names) == 4
+
+
+def test_without_a_spare_turn_the_caller_computes_alone(helpers: Helpers) -> None:
+    threads = set()
+    shared(lambda _: threads.add(threading.get_ident()), Turns(spare=0), helpers)
+    assert threads == {threading.get_ident()}
+
+
+def test_without_an_idle_helper_the_caller_computes_alone_and_takes_no_further_turn(
+    helpers: Helpers,
+) -> None:
+    assert all(helpers.engage() for _ in range(3))
+    turns, threads = Turns(spare=2), set()
+    shared(lambda _: threads.add(threading.get_ident()), turns, helpers)
+    assert (threads, turns.most, turns.left) == ({threading.get_ident()}, 1, 2)
+
+
+def test_every_turn_and_every_helper_is_given_back(helpers: Helpers) -> None:
+    turns = Turns(spare=2)
+    for _ in range(20):
+        shared(lambda block: block, turns, helpers)
+        assert (turns.held, turns.left) == (0, 2)
+    assert [helpers.engage() for _ in range(4)] == [True, True, True, False]
+
+
+def test_no_block_is_computed_without_a_turn(helpers: Helpers) -> None:
+    turns, seen = Turns(spare=2), []
+    shared(lambda _: seen.append(turns.held), turns, helpers)
+    assert min(seen) >= 1
+    assert turns.most <= 3
+
+
+def test_a_turn_that_becomes_free_later_is_used_then(helpers: Helpers) -> None:
+    turns = Turns(spare=0)
+    threads = {}
+    helped = threading.Event()
+
+    def compute(block: int) -> None:
+        threads[block] = threading.get_ident()
+        if block == 3:
+            turns.left = 1
+        elif threading.get_ident() != caller:
+            helped.set()
+        elif block > 3:
+            assert helped.wait(PATIENCE)
+
+    caller = threading.get_ident()
+    shared(compute, turns, helpers, 8)
+    assert [threads[block] == caller for block in range(4)] == [True] * 4
+    assert any(threads[block] != caller for block in range(4, 8))
+
+
+def test_the_error_of_the_first_block_that_failed_is_raised_whoever_failed_first(
+    helpers: Helpers,
+) -> None:
+    later = threading.Event()
+
+    def compute(block: int) -> None:
+        if block == 2:
+            later.set()
+            raise ValueError("2")
+        if block == 1:
+            assert later.wait(PATIENCE)
+            raise ValueError("1")
+
+    with pytest.raises(ValueError, match="1"):
+        shared(compute, Unlimited(), helpers)
+
+
+def test_after_an_error_no_further_block_is_begun(helpers: Helpers) -> None:
+    begun = []
+
+    def compute(block: int) -> None:
+        begun.append(block)
+        raise ValueError(str(block))
+
+    with pytest.raises(ValueError, match="0"):
+        shared(compute, Turns(spare=0), helpers)
+    assert begun == [0]
+
+
+def test_a_turn_that_is_refused_ends_the_call_once_the_helpers_have_left(helpers: Helpers) -> None:
+    caller, helping, refused = threading.get_ident(), threading.Event(), threading.Event()
+    begun: list[int] = []
+    ended: list[int] = []
+
+    class Ending(Turns):
+        """The caller's second turn is refused, while a helper is at work."""
+
+        def __call__(self) -> Any:
+            if threading.get_ident() == caller and begun:
+                assert helping.wait(PATIENCE)
+                refused.set()
+                raise TimeoutError("the end")
+            return super().__call__()
+
+    def compute(block: int) -> None:
+        begun.append(block)
+        if threading.get_ident() != caller:
+            helping.set()
+            assert refused.wait(PATIENCE)
+        ended.append(block)
+
+    turns = Ending(spare=1)
+    with pytest.raises(TimeoutError, match="the end"):
+        shared(compute, turns, helpers, 1_000_000)
+    assert len(begun) < 1_000_000
+    assert sorted(begun) == sorted(ended)
+    assert (turns.held, turns.left) == (0, 1)
+
+
+def test_an_error_while_adding_is_raised_too(helpers: Helpers) -> None:
+    def add(block: int, _: Any) -> None:
+        if block == 3:
+            raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room"):
+        SharedBlocks(range(40), lambda block: block, add).run(Unlimited(), helpers)
+
+
+def test_nothing_to_do_is_done(helpers: Helpers) -> None:
+    assert shared(lambda block: block, Turns(spare=1), helpers, 0) == []
+
+
+def test_no_helpers_at_all_are_never_idle() -> None:
+    none = Helpers(0)
+    assert not none.engage()
+    none.close()
