@@ -158,7 +158,9 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
     END_FIELD_NUMBER: builtins.int
     CANCEL_FIELD_NUMBER: builtins.int
     call_id: builtins.int
-    """Names the call on this stream. Each id is used for one call."""
+    """Names the call on this stream. Each id is used for one call; ids that count up are best, since a
+    stream whose ids leave more than 65,536 gaps ends.
+    """
     @property
     def begin(self) -> global___Begin:
         """Opens a call."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_void_p
+import mmap
+from ctypes import byref, c_int64, c_void_p
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .raw import EVENT_SYNC, TO_DEVICE
+from .raw import EVENT_SYNC, EVENT_TIME_LINE, TO_DEVICE
+from .test_process_start_and_end import in_thread
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.simulator.control import Simulator
+
     from .raw import Cann
 
 NULLS = [
@@ -164,3 +170,48 @@ def test_the_default_kind_of_a_copy_within_the_host_is_refused_asynchronously(
 
 def test_a_kind_that_the_addresses_contradict_answers_107000(cann: Cann) -> None:
     assert cann.aclrtMemcpy(cann.device(4), 4, b"abcd", 4, 2) == 107000
+
+
+def test_a_timestamp_needs_an_event_with_time_line_that_is_over(cann: Cann) -> None:
+    stamp = byref(ctypes.c_uint64())
+    answers = [
+        cann.libraries[0]["aclrtEventGetTimestamp"](c_void_p(cann.event(flags)), stamp)
+        for flags in (EVENT_SYNC, EVENT_TIME_LINE)
+    ]
+    assert answers == [107006, 107006]
+
+
+def test_memory_is_registered_once(cann: Cann) -> None:
+    with mmap.mmap(-1, 4096) as pages:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        cann.ok(cann.aclrtHostRegister(address, 4096, 0, byref(c_void_p())))
+        assert cann.aclrtHostRegister(address, 4096, 0, byref(c_void_p())) == 107000
+        cann.ok(cann.aclrtHostUnregister(address))
+
+
+def test_a_stream_is_destroyed_by_a_thread_with_its_context(cann: Cann) -> None:
+    stream = cann.stream()
+    assert in_thread(lambda: cann.aclrtDestroyStream(stream)) == 107002
+
+
+def test_a_descriptor_cannot_get_a_rank_without_extents(cann: Cann) -> None:
+    initialise = cann.libraries[1]["aclInitTensor"]
+    tensor = c_void_p(cann.tensor(None, [1]))
+    arguments = (tensor, None, 2, 0, None, c_int64(0), 2, None, 0, None)
+    assert initialise(*arguments) == 161001
+
+
+def test_no_device_answers_500000_at_init(
+    bare: Cann, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUCALL_SIM_DEVICES", "0")
+    simulator.reset()
+    assert bare.aclInit(None) == 500000
+
+
+def test_a_second_init_with_another_configuration_answers_100000(
+    bare: Cann, tmp_path: Path
+) -> None:
+    path = tmp_path / "acl.json"
+    path.write_text("{}")
+    assert [bare.aclInit(None), bare.aclInit(str(path).encode())] == [0, 100000]

@@ -25,8 +25,8 @@ _BUILTIN, _COMMUNITY = "builtin", "community"
 class HostCatalogue(Catalogue):
     """Every operator that is declared or installed. A declared one wins over a header of its name.
 
-    ``runnable`` refuses what this host cannot run. Which variant a host has, the library decides that
-    exports it: a custom package has the community's, CANN itself its own.
+    ``runnable`` refuses what this host cannot run. Which variant a host has, the library decides
+    that exports it: a custom package has the community's, CANN itself its own.
     """
 
     def __init__(self, libraries: OpApi, paths: AscendPaths) -> None:
