@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .helpers import in_thread
 from .raw import BFLOAT16, FLOAT16, SMALL
-from .test_process_start_and_end import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

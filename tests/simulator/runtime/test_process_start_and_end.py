@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_int, c_uint64
-from threading import Thread
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .helpers import in_thread
 
+if TYPE_CHECKING:
     import pytest
     from tests.simulator.control import Simulator
 
     from .raw import Cann
-
-
-def in_thread(run: Callable[[], object]) -> object:
-    """What ``run`` answers in a new thread."""
-    answers: list[object] = []
-    thread = Thread(target=lambda: answers.append(run()))
-    thread.start()
-    thread.join()
-    return answers[0]
 
 
 def test_a_second_init_answers_100002(bare: Cann) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .helpers import in_thread
 from .raw import EVENT_SYNC, EVENT_TIME_LINE, TO_DEVICE
-from .test_process_start_and_end import in_thread
 
 if TYPE_CHECKING:
     from pathlib import Path

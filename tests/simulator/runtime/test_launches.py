@@ -1,0 +1,95 @@
+"""What a launch may touch, and until when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .helpers import planned_mul, planned_relu
+from .raw import TO_DEVICE
+
+if TYPE_CHECKING:
+    from tests.simulator.control import Simulator
+
+    from .raw import Cann
+
+
+def test_a_launch_on_a_placeholder_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+    tensors = [cann.tensor(512, [8]), cann.tensor(cann.device(32), [8])]
+    executor = cann.planned("aclnnRelu", *tensors).executor
+    cann.ok(cann.aclnnRelu(None, 0, executor, None))
+    assert simulator.violations() == ["aclnnRelu: self (0x200) is in no memory of the device"]
+    assert cann.aclrtSynchronizeStream(None) == 507015
+
+
+def test_a_launch_on_freed_memory_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+    source, _, *tensors = cann.relu()
+    executor = cann.planned("aclnnRelu", *tensors).executor
+    cann.ok(cann.aclrtFree(source))
+    cann.aclnnRelu(None, 0, executor, None)
+    assert simulator.violations() == [f"aclnnRelu: self ({source:#x}) is in memory that was freed"]
+
+
+def test_a_launch_on_memory_of_another_device_is_a_violation(
+    cann: Cann, simulator: Simulator
+) -> None:
+    executor, _ = planned_relu(cann)
+    cann.ok(cann.aclrtSetDevice(1))
+    cann.ok(cann.aclnnRelu(None, 0, executor, None))
+    assert "is memory of device 0, used on device 1" in simulator.violations()[0]
+
+
+def test_a_tensor_needs_32_bytes_behind_it(cann: Cann, simulator: Simulator) -> None:
+    source = cann.made("aclrtMallocAlign32", 32, 0)
+    tensors = [cann.tensor(source, [8]), cann.tensor(cann.device(32), [8])]
+    cann.aclnnRelu(None, 0, cann.planned("aclnnRelu", *tensors).executor, None)
+    assert simulator.violations() == [
+        "aclnnRelu: self: 64 bytes at byte 0 of an allocation of 32 bytes"
+    ]
+
+
+def test_ascend_950_needs_nothing_behind_a_tensor(cann: Cann, simulator: Simulator) -> None:
+    simulator.set_soc("Ascend950PR_9589")
+    executor, _ = planned_relu(cann)
+    cann.ok(cann.aclnnRelu(None, 0, executor, None))
+    assert simulator.violations() == []
+
+
+def test_a_workspace_freed_before_the_synchronise_is_a_violation(
+    cann: Cann, simulator: Simulator
+) -> None:
+    plan, _ = planned_mul(cann)
+    workspace = cann.device(plan.workspace)
+    cann.ok(cann.aclnnMul(workspace, plan.workspace, plan.executor, None))
+    cann.aclrtFree(workspace)
+    assert simulator.violations() == [
+        "aclrtFree: frees bytes that work of stream 0 may still write: nothing orders them"
+    ]
+
+
+def test_an_input_overwritten_before_the_synchronise_is_a_violation(
+    cann: Cann, simulator: Simulator
+) -> None:
+    source, _, *tensors = cann.relu()
+    cann.ok(cann.aclnnRelu(None, 0, cann.planned("aclnnRelu", *tensors).executor, None))
+    cann.ok(cann.aclrtMemcpy(source, 4, b"abcd", 4, TO_DEVICE))
+    assert simulator.violations() == [
+        "aclrtMemcpy: writes bytes that work of stream 0 may still read: nothing orders them"
+    ]
+
+
+def test_one_workspace_on_two_streams_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+    (first, _), (second, _) = planned_mul(cann), planned_mul(cann)
+    workspace = cann.device(first.workspace)
+    for plan in (first, second):
+        cann.ok(cann.aclnnMul(workspace, plan.workspace, plan.executor, cann.stream()))
+    assert simulator.violations() == [
+        "aclnnMul: writes bytes that work of stream 1 may still write: nothing orders them"
+    ]
+
+
+def test_one_workspace_serves_the_launches_of_one_stream(cann: Cann, simulator: Simulator) -> None:
+    (first, _), (second, _) = planned_mul(cann), planned_mul(cann)
+    workspace, stream = cann.device(first.workspace), cann.stream()
+    for plan in (first, second):
+        cann.ok(cann.aclnnMul(workspace, plan.workspace, plan.executor, stream))
+    assert simulator.violations() == []
