@@ -6,9 +6,9 @@ All that follows from the call alone is found when its ``Work`` is made, once fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from npucall.operands import Operand, rounded, store, within
 from npucall.operators.spec import Elementwise, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from npucall.dtypes import AnyArray
     from npucall.layouts import Layout
@@ -35,24 +35,41 @@ def work_of(
     return _kind(call, outputs)(call, inputs, outputs, exact=exact)
 
 
-def cut(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
+def cut(shape: Shape, limit: int) -> Sequence[tuple[slice, ...]]:
     """Cuts a shape into blocks of at most ``limit`` elements, in row-major order."""
-    if 0 in shape:  # the other extents may be as large as they like
-        return
-    axis, inner = len(shape), 1
-    while axis and inner * shape[axis - 1] <= limit:
-        axis -= 1
-        inner *= shape[axis]
-    rest = tuple(slice(0, extent) for extent in shape[axis:])
-    if not axis:
-        yield rest
-        return
-    step = max(limit // max(inner, 1), 1)
-    last = shape[axis - 1]
-    cuts = [slice(start, min(start + step, last)) for start in range(0, last, step)]
-    for outer in product(*(range(extent) for extent in shape[: axis - 1])):
-        for piece in cuts:
-            yield (*(slice(i, i + 1) for i in outer), piece, *rest)
+    return _Cuts(shape, limit)
+
+
+class _Cuts(Sequence["tuple[slice, ...]"]):
+    """The blocks of a shape. None is made before it is asked for: there may be millions."""
+
+    def __init__(self, shape: Shape, limit: int) -> None:
+        axis, inner = len(shape), 1
+        while axis and inner * shape[axis - 1] <= limit:
+            axis -= 1
+            inner *= shape[axis]
+        self._rest = tuple(slice(0, extent) for extent in shape[axis:])
+        self._cut = shape[axis - 1 : axis]
+        """The extent that is cut into pieces; none where everything is one block."""
+        self._outer = shape[: axis - 1] if axis else ()
+        self._step = max(limit // max(inner, 1), 1)
+        self._pieces = -(-self._cut[0] // self._step) if self._cut else 1
+        self._count = 0 if 0 in shape else prod(self._outer) * self._pieces
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: Any) -> Any:
+        if not 0 <= number < self._count:
+            raise IndexError(number)
+        row, piece = divmod(number, self._pieces)
+        outer = []
+        for extent in reversed(self._outer):
+            row, place = divmod(row, extent)
+            outer.append(slice(place, place + 1))
+        start = piece * self._step
+        pieces = (slice(start, min(start + self._step, extent)) for extent in self._cut)
+        return (*reversed(outer), *pieces, *self._rest)
 
 
 def complete(error: NpucallError, call: Prepared) -> None:
@@ -107,7 +124,7 @@ class Work(ABC):
 
     def cuts(self, limit: int) -> Sequence[Index]:
         """The blocks, of about ``limit`` elements."""
-        return _ALL if 0 < prod(self.space) <= limit else list(cut(self.space, limit))
+        return _ALL if 0 < prod(self.space) <= limit else cut(self.space, limit)
 
     def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
         """Where the blocks of one run go: into the outputs, or into sums of their own."""

@@ -21,8 +21,8 @@ _WORTH_IT = 1 << 10
 """Elements from which on a few passes cost less than 60 ns for each."""
 _PIECE = 1 << 16
 """Most elements that are converted at a time, so that what is needed beside them stays in cache."""
-_INFINITE = 65520
-"""What is as large, or larger, rounds to infinity."""
+_BEYOND = 1 << 16
+"""What is as large, or larger, is infinite as a float16, and has no addend."""
 _EXPONENTS = -14, 15
 """Of the normal float16; subnormal ones have the first."""
 _DIGITS = 10
@@ -73,13 +73,13 @@ def _round(target: AnyArray, source: AnyArray) -> None:
     total = np.take(addends.of_kind, kinds, mode="clip")
     total += source
     np.copyto(target.view(np.uint16), total.view(addends.bits), casting="unsafe")
-    if not -_INFINITE < source.min() <= source.max() < _INFINITE:
+    if not -_BEYOND < source.min() <= source.max() < _BEYOND:
         _round_what_is_not_finite(target, source)
 
 
 def _round_what_is_not_finite(target: AnyArray, source: AnyArray) -> None:
     """Writes infinities, NaN and what becomes infinite, whose flag NumPy is not left to raise."""
-    beyond = ~(np.abs(source) < _INFINITE)
+    beyond = ~(np.abs(source) < _BEYOND)
     values = source[beyond]
     large = np.isfinite(values)
     values[large] = np.copysign(np.inf, values[large])

@@ -110,13 +110,12 @@ class Executor:
         return Result(outputs, turn.waited_ns, phases or Phases(0, 0, ran, 0))
 
     def plan(self, call: Prepared, caller: Caller) -> int:
-        """Bytes of workspace that a call needs. Raises what ``run`` would before it runs."""
+        """Bytes of workspace that a call needs; takes no place from calls that run.
+
+        Raises TooLargeError where ``run`` would, and what the device raises.
+        """
         self._check_size(call)
-        self._admit(0)
-        try:
-            return self.device.plan(call, _Turn(self._turns, caller, self.limits.call_timeout))
-        finally:
-            self._dismiss(0)
+        return self.device.plan(call, _Turn(self._turns, caller, self.limits.call_timeout))
 
     def drain(self) -> None:
         """From now on new calls raise DrainingError; those admitted go on."""

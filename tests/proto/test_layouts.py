@@ -54,6 +54,7 @@ def test_what_has_no_elements_needs_no_memory_however_large_its_other_extents_ar
     layout = Layout.of_spec(TensorSpec(FLOAT, shape))
     assert layout.over(b"").shape == shape
     assert layout.flat().over(b"").shape == (0,)
+    assert Layout.of_spec(TensorSpec(FLOAT, shape, (2**62, 1))).over(b"").shape == shape
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

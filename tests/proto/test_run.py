@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -179,6 +180,29 @@ def test_helpers_do_not_change_a_bit_of_a_sum(
     alone = evaluate.run(call, storages)
     for _ in range(5):
         assert evaluate.run(call, storages, helpers=helpers) == alone
+
+
+def test_blocks_are_computed_by_helpers_at_the_same_time(helpers: Helpers) -> None:
+    together = threading.Barrier(4, timeout=20)
+
+    def formula(whole: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
+        together.wait()
+        return grad_output
+
+    size = 4 * evaluate.BLOCK
+    call = call_of(replace(L1, formula=formula), (size,), (size,), (size,))
+    storages = storages_of(call)
+    assert evaluate.run(call, storages, helpers=helpers) == [storages["grad_output"]]
+
+
+def test_terms_are_rounded_to_float16_before_they_are_summed() -> None:
+    call = call_of(KL, (2,), (1,), (2,), dtype=FLOAT16, reduction=0)
+    grad_output = np.array([1 + 2**-10, 1], np.float16)
+    target = np.array([1 + 2**-10, -(1 + 2**-9)], np.float16)
+    # The first product is 1 + 2**-9 + 2**-20; in FLOAT16 it is the second one's opposite.
+    sent = {"grad_output": grad_output.tobytes(), "self": bytes(2), "target": target.tobytes()}
+    (answer,) = evaluate.run(call, sent)
+    assert np.frombuffer(bytes(answer), np.float16).tolist() == [0]
 
 
 def test_helpers_write_every_element_of_an_output(helpers: Helpers) -> None:

@@ -113,9 +113,10 @@ def test_a_block_is_complete_rows_side_by_side_as_many_as_the_limit_has_room_for
     assert sum(x.size for x, _ in recorder.seen) == 60
 
 
-def test_rows_come_to_the_formula_contiguous_and_widened() -> None:
+@pytest.mark.parametrize("dtype", [HALF, np.float32])
+def test_rows_come_to_the_formula_contiguous_and_widened(dtype: Any) -> None:
     recorder = Recorder()
-    computed(row_operator(recorder), {"x": numbers((4, 5), HALF).T}, 8, dim=1)
+    computed(row_operator(recorder), {"x": numbers((4, 5), dtype).T}, 8, dim=1)
     assert all(x.flags.c_contiguous and x.dtype == np.float32 for x, _ in recorder.seen)
 
 

@@ -96,6 +96,20 @@ def test_calls_that_come_are_told_before_they_count(held: Held) -> None:
     assert held.executor.calls_in_flight == 1
 
 
+def test_calls_that_come_are_told_so_though_the_queue_is_full() -> None:
+    """A full queue is for now, and another retry delay."""
+
+    def run(turn: Turn) -> None:
+        with turn():
+            subject.lose(lost)
+            with pytest.raises(DeviceLostError):
+                subject.run(CALL, {}, ScriptedCaller())
+
+    subject = executor(ScriptedDevice(run), queue_length=0)
+    subject.run(CALL, {}, ScriptedCaller())
+    assert is_at_rest(subject)
+
+
 def test_a_running_call_that_asks_whether_it_should_go_on_is_told() -> None:
     def run(turn: Turn) -> None:
         with turn():

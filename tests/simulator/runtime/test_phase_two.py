@@ -163,6 +163,14 @@ def test_a_thread_without_context_answers_107002(cann: Cann, simulator: Simulato
     assert "aclOpExecutor" not in simulator.live_objects()
 
 
+def test_a_device_that_failed_for_good_answers_361001(cann: Cann, simulator: Simulator) -> None:
+    executor, _ = planned_relu(cann)
+    simulator.fail("aclrtSynchronizeStream", status=507010, what="sticky")
+    cann.aclrtSynchronizeStream(None)
+    assert cann.aclnnRelu(None, 0, executor, None) == 361001
+    assert cann.aclrtPeekAtLastError(0) == 507010
+
+
 def test_nothing_is_launched_for_empty_outputs(cann: Cann, simulator: Simulator) -> None:
     tensors = [cann.tensor(None, [0]), cann.tensor(None, [0])]
     executor = cann.planned("aclnnRelu", *tensors).executor

@@ -100,6 +100,13 @@ def test_a_wrong_index_of_a_single_kernel_answers_161002(cann: Cann) -> None:
     assert cann.aclSetTensorAddr(executor, 1, tensors[0], 512) == 161002
 
 
+def test_an_address_is_set_for_a_descriptor(cann: Cann) -> None:
+    *_, source, target = cann.relu()
+    executor = cann.planned("aclnnRelu", source, target).executor
+    cann.ok(cann.aclSetAclOpExecutorRepeatable(executor))
+    assert cann.aclSetTensorAddr(executor, 0, None, 512) == 561103
+
+
 def test_an_executor_that_is_not_repeatable_keeps_its_addresses(cann: Cann) -> None:
     *_, source, target = cann.relu()
     executor = cann.planned("aclnnRelu", source, target).executor

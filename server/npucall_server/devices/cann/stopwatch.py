@@ -30,7 +30,10 @@ class Stopwatch:
     ) -> None:
         self._acl, self._stream, self._note = acl, stream, note
         self._events: list[int] = []
-        self._times = self._tolerating(self._create, marks)
+        with Cleanup() as opening:
+            opening.callback(self.close)
+            self._times = self._tolerating(self._create, marks)
+            opening.pop_all()
 
     def mark(self, index: int) -> None:
         """The time when the stream has passed what is queued so far."""

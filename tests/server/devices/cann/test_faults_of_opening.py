@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,11 +75,10 @@ def calls_of_closing(open_device: Open) -> dict[str, int]:
 
 
 def used(open_device: Open) -> Opened:
-    """A device whose lanes keep memory and descriptors."""
+    """A device both of whose lanes keep memory and descriptors."""
     opened = open_device(**SETTINGS)
-    for ask in (l1, add):
-        for _ in range(opened.device.lanes):
-            assert opened.serves(ask(opened.device))
+    for asked in (l1(opened.device), add(opened.device)):
+        assert opened.runs_around(asked, partial(opened.run, asked))
     return opened
 
 
