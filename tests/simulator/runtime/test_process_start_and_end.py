@@ -165,8 +165,8 @@ def test_a_device_lives_until_the_last_reset(cann: Cann) -> None:
 
 
 def test_a_reset_too_many_is_a_violation(cann: Cann, simulator: Simulator) -> None:
-    cann.aclrtResetDevice(0)
-    cann.aclrtResetDevice(0)
+    cann.ok(cann.aclrtResetDevice(0))
+    assert cann.aclrtResetDevice(0) == 107001
     assert simulator.violations() == ["aclrtResetDevice: device 0 was reset more often than set"]
 
 

@@ -98,6 +98,16 @@ def test_a_strided_output_whose_storage_is_not_sent_comes_back_dense(staging: Op
     assert staging.serves(asked)
 
 
+def test_a_dense_output_before_one_between_sentinels(staging: Opened) -> None:
+    x, zero = [numbers(5), numbers(2, 3)], Scalar(DOUBLE, 0.0)
+    target = strided(np.zeros((2, 3), np.float32), *COLUMNS)
+    asked = installed(
+        staging.device, "aclnnForeachAddScalarList", x[0], written(target, x[1]), x=x,
+        scalars=(zero, zero), out=[like(x[0]), target],
+    )  # fmt: skip
+    assert staging.serves(asked)
+
+
 def test_a_tensor_is_read_and_written_in_place_between_sentinels(staging: Opened) -> None:
     values = numbers(2, 3, start=-3)
     target = strided(values, *COLUMNS)
