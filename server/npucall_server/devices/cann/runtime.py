@@ -97,7 +97,8 @@ class DeviceContext:
     def facts(self) -> DeviceFacts:
         """What device and software say of themselves now; what they do not tell is left out."""
         acl = self.libraries.acl
-        self.bind()
+        if not _told(self.bind):
+            return DeviceFacts(healthy=False)
         free, total = c_size_t(), c_size_t()
         status = c_int()
         usage = c.UtilizationInfo()

@@ -109,3 +109,12 @@ def test_an_error_of_the_block_counts_before_those_of_closing(
     with pytest.raises(KeyError), opened(libraries):
         fail()
     assert simulator.live_objects() == {}
+
+
+def test_a_device_that_cannot_be_asked_is_not_called_healthy(
+    libraries: Libraries, simulator: Simulator
+) -> None:
+    with DeviceContext(libraries, 0, deterministic=False) as context:
+        simulator.fail("aclrtSetCurrentContext", status=507899)
+        facts = context.facts()
+    assert (facts.healthy, facts.memory_total_bytes, facts.cann_version) == (False, 0, "")
