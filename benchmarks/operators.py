@@ -72,7 +72,7 @@ class Work:
         self.factor = self.dtype.type(np.float32(1 / self.elements))
         self.prepared = self._prepared()
         self.storages = {n: memoryview(a.view(np.uint8)) for n, a in self.arrays.items()}
-        self.out = np.zeros(size, np.uint8)
+        self.out = np.full(size, 0, np.uint8)
 
     def _prepared(self) -> Prepared:
         spec = TensorSpec(BY_NUMPY[self.dtype], (self.elements,))

@@ -51,10 +51,10 @@ def run(
 ) -> list[Buffer]:
     """Computes a call from its storages; answers one storage for each output, in their order.
 
-    ``targets`` are writable storages, for some outputs, to compute into; they share no memory with
-    ``storages``. A storage that the call sent for an output is copied (received bytes cannot be
-    written) and written through its view, so that its gaps come back as they were. ``helpers``
-    compute blocks at the same time, as far as ``turn`` has turns to spare.
+    ``targets`` are writable storages to compute outputs into, which share no memory with inputs; an
+    error leaves anything in them. A storage that the call sent for an output is copied (received
+    bytes cannot be written) and written through its view, so that its gaps come back as they were.
+    ``helpers`` compute blocks at the same time, as far as ``turn`` has turns to spare.
     """
     plan = _plan(call)
     answers = [
