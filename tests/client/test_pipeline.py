@@ -405,7 +405,7 @@ def test_a_server_without_streams_answers_one_call_after_the_other(script: Strea
 
 def test_without_a_server_a_call_is_computed_at_once() -> None:
     with npucall_client.connect("local:") as client, client.pipeline() as pipeline:
-        call = pipeline.submit(l1_loss_backward, ONE, ONE * 2, ONE)
+        call = pipeline.submit(l1_loss_backward, ONE, np.full((), 2, np.float32), ONE)
         assert call.done()
         assert call.result() == 1.0
         bad = pipeline.submit(l1_loss_backward, ONE, np.ones(2, np.float32), np.ones(3, np.float32))

@@ -43,7 +43,7 @@ def test_memory_of_client_and_server_stays_what_it_was(
     counters = json.loads(report.read_text())["counters"]
     assert counters["launches"] == WARM_UP + CALLS
     assert counters["device_allocations"] <= 2 * 2  # two lanes: memory and workspace
-    assert counters["pinned_allocations"] <= 2
+    assert counters["pinned_allocations"] <= 2 * 2  # each grows once, to the largest call
 
 
 def run(client: Client, calls: int) -> None:
