@@ -85,6 +85,9 @@ class Work(ABC):
     devices of their own run those that have none.
     """
 
+    block = 1 << 17
+    """Elements of a block: a few arrays of float32 of this length stay near the core, and threads
+    that compute them seldom meet at the interpreter's lock."""
     space: Shape
     """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
 
@@ -122,8 +125,9 @@ class Work(ABC):
     def _arrange(self) -> None:
         """Finds the space, and the layouts in which its blocks are cut from inputs and outputs."""
 
-    def cuts(self, limit: int) -> Sequence[Index]:
-        """The blocks, of about ``limit`` elements."""
+    def cuts(self, limit: int | None = None) -> Sequence[Index]:
+        """The blocks, of about ``limit`` elements; of as many as there should be if left out."""
+        limit = limit or self.block
         return _ALL if 0 < prod(self.space) <= limit else cut(self.space, limit)
 
     def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
@@ -185,6 +189,8 @@ class _SummedWork(_ElementwiseWork):
     The bits of a sum depend on the edges of blocks and on their order alone.
     """
 
+    block = 1 << 16
+
     def _arrange(self) -> None:
         super()._arrange()
         self._extents = self.outputs[0].of_rank(len(self.space)).shape
@@ -223,8 +229,8 @@ class _RowsWork(Work):
         layouts = [*self.outputs, *self.inputs.values()]
         self._longest = max(1, *(layout.shape[-1] for layout in layouts))
 
-    def cuts(self, limit: int) -> Sequence[Index]:
-        return super().cuts(max(limit // self._longest, 1))
+    def cuts(self, limit: int | None = None) -> Sequence[Index]:
+        return super().cuts(max((limit or self.block) // self._longest, 1))
 
 
 class _AtOnceWork(Work):

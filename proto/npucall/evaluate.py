@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from npucall.sharing import Helpers, Turn
     from npucall.tensors import Buffer
 
-BLOCK = 1 << 16
-"""Elements of a block: a few arrays of float32 of this length stay in a core's cache."""
-
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
 _UNLIMITED = Unlimited()
@@ -69,7 +66,7 @@ def run(
     outputs = [
         layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
     ]
-    _compute(plan.work, inputs, outputs, plan.work.cuts(BLOCK), turn, helpers)
+    _compute(plan.work, inputs, outputs, plan.work.cuts(), turn, helpers)
     return answers
 
 
@@ -95,7 +92,7 @@ def evaluate(
     inputs: Mapping[str, AnyArray],
     outputs: Mapping[str, AnyArray],
     *,
-    block: int = BLOCK,
+    block: int | None = None,
     exact: bool = False,
 ) -> None:
     """Computes a call into ``outputs``, arrays of the shapes and dtypes that it resolved to.

@@ -90,7 +90,8 @@ class SharedBlocks(Generic[B, R]):
         try:
             while (number := self._claim()) is not None:
                 with turn():
-                    self._call_for_help(turn, helpers)
+                    if number:  # a call of few blocks is done before a helper is awake
+                        self._call_for_help(turn, helpers)
                     self._do(number)
         finally:
             self._stop()

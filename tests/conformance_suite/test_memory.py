@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npucall import evaluate
+from npucall.blocks import Work, _SummedWork
 from npucall.calls import PreparedCalls, encode
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
@@ -77,7 +78,8 @@ def test_what_was_in_new_memory_does_not_show(title: str, monkeypatch: pytest.Mo
 def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
     title: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluate, "BLOCK", 37)
+    for work in Work, _SummedWork:
+        monkeypatch.setattr(work, "block", 37)
     helpers = Helpers(2)
     for call, storages in calls(title):
         expected = answer_of(call, storages)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from npucall.dtypes import BY_NUMPY
-from npucall.evaluate import BLOCK, evaluate
+from npucall.evaluate import evaluate
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
@@ -64,7 +64,7 @@ def run(
     operator: Operator[..., Any],
     tensors: Tensors,
     outputs: Mapping[str, Any] | None = None,
-    block: int = BLOCK,
+    block: int | None = None,
     **attributes: Any,
 ) -> NDArray[Any]:
     """The only output of a call, computed over memory that held something else."""

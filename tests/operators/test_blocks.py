@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.blocks import cut
-from npucall.evaluate import BLOCK, compute
+from npucall.blocks import Work, cut
+from npucall.evaluate import compute
 
 from .running import (
     BUILTIN,
@@ -25,7 +25,8 @@ from .running import (
 )
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
-SIZES = [255, 256, 257, 4095, 4096, 65535, 65536, 65537, 1_000_003]
+SIZES = [255, 256, 257, 4095, 4096, 65536, 131_071, 131_072, 131_073, 1_000_003]
+BLOCK = Work.block
 THREADS = 8
 
 # Sums are taken in float64 over terms of at most 24 bits: however they are cut, what differs lies

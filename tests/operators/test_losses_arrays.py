@@ -125,7 +125,7 @@ def test_short_floats_are_computed_as_float32_and_rounded_once(operator: Any, dt
 @each
 @pytest.mark.parametrize("name", ["block", "and a bit"])
 def test_a_mean_counts_all_elements_and_not_those_of_a_block(operator: Any, name: str) -> None:
-    count = 1 << 16 if name == "block" else (1 << 16) + 3  # evaluate.BLOCK
+    count = Work.block if name == "block" else Work.block + 3
     tensors = drawn(operator, (count,), np.float32)
     found = run(operator, tensors)
     few = run(operator, {n: a[:8] for n, a in tensors.items()})

@@ -152,7 +152,7 @@ class Counted:
         return self()
 
 
-@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (65_536, 1), (65_537, 2), (200_000, 4)])
+@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (131_072, 1), (131_073, 2), (500_000, 4)])
 def test_a_turn_is_taken_for_each_block(elements: int, turns: int) -> None:
     call, turn = call_of(L1, (elements,), (elements,), (elements,)), Counted()
     evaluate.run(call, storages_of(call), turn)
@@ -189,7 +189,7 @@ def test_blocks_are_computed_by_helpers_at_the_same_time(helpers: Helpers) -> No
         together.wait()
         return grad_output
 
-    size = 4 * evaluate.BLOCK
+    size = 5 * Work.block
     call = call_of(replace(L1, formula=formula), (size,), (size,), (size,))
     storages = storages_of(call)
     assert evaluate.run(call, storages, helpers=helpers) == [storages["grad_output"]]
