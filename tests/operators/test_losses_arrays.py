@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from npucall.blocks import Work
 from npucall.dtypes import DTYPES, FLOAT
 from npucall.errors import DTypeError
 from npucall.operators import CATALOGUE

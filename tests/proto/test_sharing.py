@@ -81,9 +81,9 @@ def test_a_block_that_is_ready_early_is_added_behind_those_before_it(helpers: He
     third = threading.Event()
 
     def compute(block: int) -> int:
-        if block == 2:
+        if block == 3:
             third.set()
-        elif block < 2:
+        elif block in (1, 2):
             assert third.wait(PATIENCE)
         return block
 
@@ -94,12 +94,30 @@ def test_helpers_and_the_caller_compute_at_the_same_time(helpers: Helpers) -> No
     together = threading.Barrier(4, timeout=PATIENCE)
     names = set()
 
-    def compute(_: int) -> None:
-        together.wait()
+    def compute(block: int) -> None:
+        if block:
+            together.wait()
         names.add(threading.current_thread().name)
 
-    shared(compute, Unlimited(), helpers, 4)
+    shared(compute, Unlimited(), helpers, 5)
     assert len(names) == 4
+
+
+@pytest.mark.parametrize(("count", "asked"), [(1, []), (2, []), (3, [1]), (5, [1, 2, 3])])
+def test_help_is_wanted_behind_the_first_block_while_there_are_more(
+    helpers: Helpers, count: int, asked: list[int]
+) -> None:
+    """The numbers are those of the blocks that were done when a spare turn was asked for."""
+
+    class Asked(Turns):
+        def spare(self) -> Any:
+            found.append(len(done))
+            return None
+
+    done: list[int] = []
+    found: list[int] = []
+    shared(done.append, Asked(spare=0), helpers, count)
+    assert found == asked
 
 
 def test_without_a_spare_turn_the_caller_computes_alone(helpers: Helpers) -> None:
@@ -150,7 +168,7 @@ def test_a_helper_goes_on_while_there_are_blocks_and_turns(helpers: Helpers) -> 
 
     def compute(block: int) -> None:
         if threading.get_ident() == caller:
-            assert enough.wait(PATIENCE)
+            assert not block or enough.wait(PATIENCE)
             return
         helped.append(block)
         if len(helped) == 5:
@@ -211,14 +229,15 @@ def test_after_an_error_no_further_block_is_begun(helpers: Helpers) -> None:
 
 def test_a_turn_that_is_refused_ends_the_call_once_the_helpers_have_left(helpers: Helpers) -> None:
     caller, helping, refused = threading.get_ident(), threading.Event(), threading.Event()
+    own: list[int] = []
     begun: list[int] = []
     ended: list[int] = []
 
     class Ending(Turns):
-        """The caller's second turn is refused, while a helper is at work."""
+        """The caller's third turn is refused, while a helper is at work."""
 
         def __call__(self) -> Any:
-            if threading.get_ident() == caller and begun:
+            if threading.get_ident() == caller and 1 in own:
                 assert helping.wait(PATIENCE)
                 refused.set()
                 raise TimeoutError("the end")
@@ -226,7 +245,9 @@ def test_a_turn_that_is_refused_ends_the_call_once_the_helpers_have_left(helpers
 
     def compute(block: int) -> None:
         begun.append(block)
-        if threading.get_ident() != caller:
+        if threading.get_ident() == caller:
+            own.append(block)
+        else:
             helping.set()
             assert refused.wait(PATIENCE)
         ended.append(block)
