@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WORTH_IT = 1 << 10
 """Elements from which on a few passes cost less than 60 ns for each."""
-_PIECE = 1 << 17
+_PIECE = 1 << 16
 """Most elements that are converted at a time, so that what is needed beside them stays in cache."""
 _BEYOND = 1 << 16
 """What is as large, or larger, is infinite as a float16, and has no addend."""
