@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from npucall import evaluate
 from npucall.calls import PreparedCalls, encode
@@ -204,7 +204,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="measurements of each way, in turn")
     options = parser.parse_args()
-    table = Table("evaluator beside", "times as fast", "spread", "must", "aim", "took", box=None)
+    name = Column("times as fast as", no_wrap=True)
+    table = Table(name, "ratio", "spread", "must", "aim", "took", box=None)
     for figure in measure(options.rounds):
         bounds = ("" if bound is None else f">= {bound}" for bound in (figure.must, figure.aim))
         table.add_row(
