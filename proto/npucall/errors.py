@@ -151,6 +151,12 @@ class AttributeValueError(ArgumentError):
     reason = "ATTRIBUTE_INVALID"
 
 
+class SharedMemoryError(NpucallError):
+    """The server shares no such memory, or none at all. Send the bytes."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "SHARED_MEMORY"
+
+
 class TooLargeError(NpucallError):
     """More than a limit of the server will ever allow. Split the call, or raise the setting."""
 

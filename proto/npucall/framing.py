@@ -10,30 +10,52 @@ class refuses is refused here too.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
+from npucall.shapes import Shapes
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
 from npucall.wire_format import Malformed, fields, header
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from npucall.shapes import Span
     from npucall.tensors import Buffer
 
 ALIGNMENT = 16
 """Data starts at a multiple of this within a message. CPython's bytes objects start at one too."""
 
-_REQUEST_CALL, _REQUEST_STORAGE = 1, 2
+_REQUEST_CALL, _REQUEST_STORAGE, _REQUEST_PLACES = 1, 2, 3
 _RESPONSE_REPLY, _RESPONSE_TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
-_STORAGE_PADDING, _STORAGE_DATA = 1, 15
+_STORAGE_PADDING, _STORAGE_REGION, _STORAGE_DATA = 1, 2, 15
 _MAX_LENGTH = 2**31 - 1
 
 
+class Region(NamedTuple):
+    """A part of memory that client and server share."""
+
+    id: bytes
+    offset: int
+    length: int
+
+
+Place: TypeAlias = "Buffer | Region"
+"""Where a storage is: in the message, or in shared memory."""
+_REQUESTS, _RESPONSES = Shapes(), Shapes()
+_NOWHERE: Mapping[str, Region] = MappingProxyType({})
+
+
 class Request(NamedTuple):
-    """An ``ExecuteRequest``: the bytes of its call, and its storages."""
+    """An ``ExecuteRequest``: the bytes of its call, its storages, and places for its outputs."""
 
     call: bytes
-    storage: list[memoryview]
+    storage: list[memoryview | Region]
+    output_places: Mapping[str, Region] = _NOWHERE
 
 
 class Response(NamedTuple):
@@ -41,16 +63,25 @@ class Response(NamedTuple):
 
     reply: bytes
     timings: bytes
-    storage: list[memoryview]
+    storage: list[memoryview | Region]
 
 
-def join_request(call: bytes, storage: Sequence[Buffer]) -> bytes:
+def join_request(
+    call: bytes, storage: Sequence[Place], output_places: Mapping[str, Region] = _NOWHERE
+) -> bytes:
     """The bytes of an ``ExecuteRequest``. Copies each storage once, into the message."""
     parts: list[Buffer] = [header(_REQUEST_CALL, len(call)), call]
-    return _join(parts, _REQUEST_STORAGE, storage)
+    message = _join(parts, _REQUEST_STORAGE, storage)
+    if not output_places:
+        return message
+    places = [
+        pb.OutputPlace(output=name, region=_region(region))
+        for name, region in output_places.items()
+    ]
+    return message + pb.ExecuteRequest(output_places=places).SerializeToString()
 
 
-def join_response(reply: bytes, timings: bytes, storage: Sequence[Buffer]) -> bytes:
+def join_response(reply: bytes, timings: bytes, storage: Sequence[Place]) -> bytes:
     """The bytes of an ``ExecuteResponse``. Copies each storage once, into the message."""
     parts: list[Buffer] = [
         header(_RESPONSE_REPLY, len(reply)),
@@ -64,23 +95,47 @@ def join_response(reply: bytes, timings: bytes, storage: Sequence[Buffer]) -> by
 def split_request(message: bytes) -> Request:
     """Finds call and storages in an ``ExecuteRequest``; the storages are views of it.
 
-    Raises MessageError where the protobuf class would refuse the message, and where a storage has
-    no data.
+    Raises MessageError where the protobuf class would refuse the message, where a storage has no
+    place, and where an output has two.
     """
-    small, storage = _split(message, "ExecuteRequest", _REQUEST_STORAGE)
-    return Request(small.get(_REQUEST_CALL, b""), storage)
+    known = _REQUESTS.of(message)
+    if known is not None:
+        view = memoryview(message)
+        return Request(known.kept, [view[start:end] for start, end in known.free])
+    parts = _split(message, "ExecuteRequest", _REQUEST_STORAGE, _REQUEST_PLACES)
+    call = _merged(parts, "ExecuteRequest", _REQUEST_CALL)
+    if places := parts.of(_REQUEST_PLACES):
+        return Request(call, parts.storages, _output_places(places))
+    if parts.once(_REQUEST_CALL):
+        _REQUESTS.learn(message, call, parts.data)
+    return Request(call, parts.storages)
 
 
 def split_response(message: bytes) -> Response:
     """Finds reply, timings and storages in an ``ExecuteResponse``; see ``split_request``."""
-    small, storage = _split(message, "ExecuteResponse", _RESPONSE_STORAGE)
-    reply, timings = small.get(_RESPONSE_REPLY, b""), small.get(_RESPONSE_TIMINGS, b"")
-    return Response(reply, timings, storage)
+    known = _RESPONSES.of(message)
+    if known is not None:
+        view = memoryview(message)
+        (start, end), *data = known.free
+        return Response(known.kept, message[start:end], [view[a:b] for a, b in data])
+    parts = _split(message, "ExecuteResponse", _RESPONSE_STORAGE, _RESPONSE_STORAGE)
+    reply = _merged(parts, "ExecuteResponse", _RESPONSE_REPLY)
+    timings = _merged(parts, "ExecuteResponse", _RESPONSE_TIMINGS)
+    if parts.once(_RESPONSE_REPLY, _RESPONSE_TIMINGS):
+        free = [*parts.spans[_RESPONSE_TIMINGS], *parts.data]
+        if free == sorted(free):  # else timings stand behind a storage
+            _RESPONSES.learn(message, reply, free)
+    return Response(reply, timings, parts.storages)
 
 
-def _join(parts: list[Buffer], field: int, storage: Sequence[Buffer]) -> bytes:
+def _join(parts: list[Buffer], field: int, storage: Sequence[Place]) -> bytes:
     position = sum(map(len, parts))
     for data in storage:
+        if isinstance(data, Region):
+            place = tensor_pb2.Storage(region=_region(data)).SerializeToString()
+            parts += (header(field, len(place)), place)
+            position += len(parts[-2]) + len(place)
+            continue
         before = _storage_header(field, len(data), position % ALIGNMENT)
         parts += (before, data)
         position += len(before) + len(data)
@@ -100,40 +155,99 @@ def _storage_header(field: int, length: int, position: int) -> bytes:
         padding += short  # once more if a length now takes one byte more
 
 
-def _split(
-    message: bytes, name: str, storage_field: int
-) -> tuple[dict[int, bytes], list[memoryview]]:
-    """The fields before storage, merged as protobuf merges messages; and the storages."""
+class _Parts:
+    """The fields of a message."""
+
+    def __init__(self, message: bytes) -> None:
+        self._message, self._view = message, memoryview(message)
+        self.spans: dict[int, list[Span]] = {}
+        """Where the small fields are, by number."""
+        self.storages: list[memoryview | Region] = []
+        self.data: list[Span] = []
+        """Where the storages are that are bytes of the message."""
+
+    def add_storage(self, start: int, end: int) -> None:
+        """A storage that the message has there. Raises Malformed."""
+        data = None
+        for field, inner_start, inner_end in fields(self._message, start, end, depth=1):
+            if field == _STORAGE_REGION:  # small, or spelled so that the class shall judge
+                self.storages.append(_place(_parsed(tensor_pb2.Storage, self._message[start:end])))
+                return
+            if field == _STORAGE_DATA:
+                data = inner_start, inner_end
+        if data is None:
+            raise Malformed("a storage without a place")
+        self.data.append(data)
+        self.storages.append(self._view[data[0] : data[1]])
+
+    def once(self, *small: int) -> bool:
+        """Whether it has each of these fields once, and all storages in it."""
+        single = all(len(self.spans.get(field, ())) == 1 for field in small)
+        return single and len(self.data) == len(self.storages)
+
+    def of(self, field: int) -> list[bytes]:
+        """The bytes of a small field, as often as the message has it."""
+        return [self._message[start:end] for start, end in self.spans.get(field, ())]
+
+    def merged(self, field: int) -> bytes:
+        """The bytes of a small field that is a message, parts merged as protobuf merges them.
+
+        Each part must be a message, or bytes of two could make one field. Raises Malformed.
+        """
+        parts = self.of(field)
+        if len(parts) > 1:
+            for part in parts:
+                for _ in fields(part, 0, len(part), depth=1):
+                    pass
+        return b"".join(parts)
+
+
+def _place(storage: tensor_pb2.Storage) -> memoryview | Region:
+    if storage.WhichOneof("place") == "data":
+        return memoryview(storage.data)
+    return _region_of(storage.region)
+
+
+def _split(message: bytes, name: str, storage_field: int, last_field: int) -> _Parts:
     if len(message) > _MAX_LENGTH:
         raise MessageError(f"{name}: expected less than 2 GiB, found {len(message)} bytes")
-    view = memoryview(message)
-    parts: dict[int, list[bytes]] = {}
-    storage = []
+    parts = _Parts(message)
     try:
         for field, start, end in fields(message, 0, len(message)):
             if field == storage_field:
-                storage.append(_storage(message, view, start, end))
-            elif field < storage_field:
-                parts.setdefault(field, []).append(message[start:end])
-        return {field: _merged(data) for field, data in parts.items()}, storage
+                parts.add_storage(start, end)
+            elif field <= last_field:
+                parts.spans.setdefault(field, []).append((start, end))
+    except Malformed as fault:
+        raise MessageError(f"{name}: expected a protobuf message, found {fault}") from None
+    return parts
+
+
+def _merged(parts: _Parts, name: str, field: int) -> bytes:
+    try:
+        return parts.merged(field)
     except Malformed as fault:
         raise MessageError(f"{name}: expected a protobuf message, found {fault}") from None
 
 
-def _merged(parts: list[bytes]) -> bytes:
-    """A message from its parts. Each must be a message, or bytes of two could make one field."""
-    if len(parts) > 1:
-        for part in parts:
-            for _ in fields(part, 0, len(part), depth=1):
-                pass
-    return b"".join(parts)
+def _output_places(parts: list[bytes]) -> Mapping[str, Region]:
+    places = [_parsed(pb.OutputPlace, part) for part in parts]
+    by_output = {place.output: _region_of(place.region) for place in places}
+    if len(by_output) < len(places):
+        raise MessageError(f"output_places: expected each output once, found {len(places)} places")
+    return by_output
 
 
-def _storage(message: bytes, view: memoryview, start: int, end: int) -> memoryview:
-    data = None
-    for field, inner_start, inner_end in fields(message, start, end, depth=1):
-        if field == _STORAGE_DATA:
-            data = view[inner_start:inner_end]
-    if data is None:
-        raise Malformed("a storage without data")
-    return data
+def _region(region: Region) -> tensor_pb2.Region:
+    return tensor_pb2.Region(id=region.id, offset=region.offset, length=region.length)
+
+
+def _region_of(message: tensor_pb2.Region) -> Region:
+    return Region(message.id, message.offset, message.length)
+
+
+def _parsed(kind: Any, data: bytes) -> Any:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise MessageError(f"expected a serialised {kind.DESCRIPTOR.name}") from error

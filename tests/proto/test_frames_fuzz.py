@@ -17,7 +17,6 @@ from npucall.frames import (
     split_request_frame,
     split_response_frame,
 )
-from npucall.framing import split_request, split_response
 from npucall.v1 import operator_service_pb2 as pb
 
 from .test_framing_fuzz import (
@@ -28,6 +27,10 @@ from .test_framing_fuzz import (
     messages,
     mutated,
     number,
+    request_of,
+    request_of_class,
+    response_of,
+    response_of_class,
     tagged,
 )
 
@@ -91,10 +94,7 @@ def ours(message: bytes) -> Verdict:
     try:
         call_id, frame = split_request_frame(message)
         if isinstance(frame, Begin):
-            split = split_request(frame.request)
-            call = pb.Call.FromString(split.call)
-            storage = list(map(bytes, split.storage))
-            return (call_id, "begin", call, storage, *frame[1:])
+            return (call_id, "begin", *request_of(frame.request), *frame[1:])
         if isinstance(frame, Chunk):
             return call_id, "chunk", frame.storage, frame.offset, bytes(frame.data)
     except (MessageError, DecodeError) as error:
@@ -113,11 +113,9 @@ def of_the_class(message: bytes) -> Verdict:
         return None
     if kind == "begin":
         begin = read.begin
-        if not all(storage.HasField("data") for storage in begin.request.storage):
-            return None  # a storage without data: refused by framing
-        storage = [storage.data for storage in begin.request.storage]
+        request = request_of_class(begin.request)
         rest = (begin.chunked, begin.timeout_ns, begin.request_id)
-        return (read.call_id, "begin", begin.request.call, storage, *rest)
+        return request and (read.call_id, "begin", *request, *rest)
     if kind == "chunk":
         return read.call_id, "chunk", read.chunk.storage, read.chunk.offset, read.chunk.data
     return read.call_id, kind
@@ -127,9 +125,7 @@ def ours_of_response(message: bytes) -> Verdict:
     try:
         call_id, frame = split_response_frame(message)
         if isinstance(frame, Reply):
-            reply, timings, storage = split_response(frame.response)
-            parsed = pb.Reply.FromString(reply), pb.Timings.FromString(timings)
-            return (call_id, "reply", *parsed, list(map(bytes, storage)))
+            return (call_id, "reply", *response_of(frame.response))
         if isinstance(frame, Chunk):
             return call_id, "chunk", frame.storage, frame.offset, bytes(frame.data)
         if isinstance(frame, Error):
@@ -149,10 +145,8 @@ def class_of_response(message: bytes) -> Verdict:
     if kind is None:
         return None
     if kind == "reply":
-        if not all(storage.HasField("data") for storage in read.reply.storage):
-            return None
-        storage = [storage.data for storage in read.reply.storage]
-        return read.call_id, "reply", read.reply.reply, read.reply.timings, storage
+        response = response_of_class(read.reply)
+        return response and (read.call_id, "reply", *response)
     if kind == "chunk":
         return read.call_id, "chunk", read.chunk.storage, read.chunk.offset, read.chunk.data
     return (read.call_id, "error", read.error) if kind == "error" else (read.call_id, "end")

@@ -9,13 +9,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.framing import join_request, join_response, split_request, split_response
+from npucall.framing import (
+    Region,
+    join_request,
+    join_response,
+    split_request,
+    split_response,
+)
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
 ALIGNMENT = 16  # the proto promises it to senders that pad
 
+regions = st.builds(
+    Region, st.binary(max_size=20), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)
+)
 storages = st.lists(st.binary(max_size=300), max_size=4)
+places = st.lists(st.one_of(st.binary(max_size=300), regions), max_size=4)
 calls = st.builds(
     pb.Call,
     operator=st.text(max_size=20),
@@ -94,13 +104,13 @@ def test_storage_may_be_any_buffer() -> None:
 
 
 def test_a_request_without_a_call_has_an_empty_one() -> None:
-    assert split_request(b"") == (b"", [])
+    assert split_request(b"") == (b"", [], {})
 
 
 @pytest.mark.parametrize("storage", [b"\x12\x00", b"\x12\x02\x0a\x00", b"\x12\x02\x78\x01"])
-def test_a_storage_without_data_is_refused_though_the_class_takes_it(storage: bytes) -> None:
+def test_a_storage_without_a_place_is_refused_though_the_class_takes_it(storage: bytes) -> None:
     pb.ExecuteRequest.FromString(storage)
-    with pytest.raises(MessageError, match=r"ExecuteRequest: .* a storage without data"):
+    with pytest.raises(MessageError, match=r"ExecuteRequest: .* a storage without a place"):
         split_request(storage)
 
 
@@ -173,3 +183,84 @@ def _accepts(message: bytes) -> bool:
 def test_more_fields_than_any_call_has_are_refused(message: bytes) -> None:
     with pytest.raises(MessageError):
         split_request(message)
+
+
+def test_timings_may_stand_behind_a_storage() -> None:
+    timings = pb.Timings(run_ns=5).SerializeToString()
+    message = (
+        join_response(b"", b"", [b"abc"])
+        + pb.ExecuteResponse(timings=pb.Timings(run_ns=5)).SerializeToString()
+    )
+    message = message[message.index(b"\x1a") :]  # without the empty reply and timings
+    message = b"\x0a\x00" + message
+    for _ in range(2):
+        assert split_response(message) == (b"", timings, [b"abc"])
+
+
+def place_in(storage: tensor_pb2.Storage) -> bytes | Region:
+    """Where a storage of the class is, as we say it."""
+    region = storage.region
+    if storage.WhichOneof("place") == "data":
+        return storage.data
+    return Region(region.id, region.offset, region.length)
+
+
+@given(calls, places, st.dictionaries(st.text(max_size=5), regions))
+def test_the_class_reads_the_regions_that_we_join(
+    call: pb.Call, storage: list[bytes | Region], outputs: dict[str, Region]
+) -> None:
+    request = pb.ExecuteRequest.FromString(join_request(call.SerializeToString(), storage, outputs))
+    assert request.call == call
+    assert list(map(place_in, request.storage)) == storage
+    written = {place.output: Region(*_fields(place.region)) for place in request.output_places}
+    assert written == outputs
+
+
+@given(calls, places, st.dictionaries(st.text(max_size=5), regions))
+def test_we_split_the_regions_that_the_class_writes(
+    call: pb.Call, storage: list[bytes | Region], outputs: dict[str, Region]
+) -> None:
+    request = pb.ExecuteRequest(
+        call=call,
+        storage=[
+            tensor_pb2.Storage(region=tensor_pb2.Region(**place._asdict()))
+            if isinstance(place, Region)
+            else tensor_pb2.Storage(data=place)
+            for place in storage
+        ],
+        output_places=[
+            pb.OutputPlace(output=name, region=tensor_pb2.Region(**region._asdict()))
+            for name, region in outputs.items()
+        ],
+    )
+    split = split_request(request.SerializeToString())
+    assert (split.storage, split.output_places) == (storage, outputs)
+
+
+@given(places)
+def test_regions_of_a_response_come_back(storage: list[bytes | Region]) -> None:
+    assert split_response(join_response(b"", b"", storage)).storage == storage
+
+
+def test_data_behind_a_region_stays_aligned() -> None:
+    message = join_request(b"call", [Region(b"x" * 16, 1, 2), b"abc"])
+    assert message.index(b"abc") % ALIGNMENT == 0
+
+
+def test_the_last_place_of_a_storage_counts() -> None:
+    both = tensor_pb2.Storage(data=b"abc").SerializeToString()
+    both += tensor_pb2.Storage(region=tensor_pb2.Region(length=3)).SerializeToString()
+    both += tensor_pb2.Storage(data=b"xyz").SerializeToString()
+    message = bytes([0x12, len(both)]) + both
+    assert split_request(message).storage == [b"xyz"]
+
+
+def test_an_output_with_two_places_is_refused() -> None:
+    place = pb.OutputPlace(output="out")
+    message = pb.ExecuteRequest(output_places=[place, place]).SerializeToString()
+    with pytest.raises(MessageError, match="output_places: expected each output once"):
+        split_request(message)
+
+
+def _fields(region: tensor_pb2.Region) -> tuple[bytes, int, int]:
+    return region.id, region.offset, region.length

@@ -10,8 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.framing import split_request, split_response
+from npucall.framing import (
+    Region,
+    join_request,
+    join_response,
+    split_request,
+    split_response,
+)
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,10 +67,15 @@ call_parts = st.builds(
     lambda kwargs: pb.Call(**kwargs).SerializeToString(),
     st.fixed_dictionaries({}, optional={"operator": st.text(max_size=3), "variant": st.text()}),
 )
+regions = st.builds(
+    lambda kwargs: tensor_pb2.Region(**kwargs).SerializeToString(),
+    st.fixed_dictionaries({}, optional={"id": st.binary(max_size=3), "length": st.integers(0, 9)}),
+)
 storages = st.lists(
     st.one_of(
         st.binary(max_size=8).map(lambda data: delimited(15, data)),
         st.binary(max_size=8).map(lambda data: delimited(1, data)),
+        regions.map(lambda region: delimited(2, region)),
         anything,
     ),
     max_size=3,
@@ -72,16 +84,59 @@ messages = st.lists(
     st.one_of(
         call_parts.map(lambda call: delimited(1, call)),
         storages.map(lambda storage: delimited(2, storage)),
+        st.tuples(st.text(max_size=2), regions).map(
+            lambda place: delimited(3, delimited(1, place[0].encode()) + delimited(2, place[1]))
+        ),
         anything,
     ),
     max_size=5,
 ).map(b"".join)
 
 
-def ours(message: bytes) -> Verdict:
+def request_of(message: bytes) -> tuple[Any, ...]:
+    """What ``framing`` finds in an ``ExecuteRequest``; raises what it raises."""
+    split = split_request(message)
+    places = {name: tuple(region) for name, region in split.output_places.items()}
+    return pb.Call.FromString(split.call), list(map(_seen, split.storage)), places
+
+
+def request_of_class(parsed: pb.ExecuteRequest) -> Verdict:
+    """The same of the class, and None where we refuse and it does not."""
+    places = {p.output: _fields(p.region) for p in parsed.output_places}
+    unplaced = not all(storage.WhichOneof("place") for storage in parsed.storage)
+    if unplaced or len(places) < len(parsed.output_places):
+        return None
+    return parsed.call, list(map(_place, parsed.storage)), places
+
+
+def response_of(message: bytes) -> tuple[Any, ...]:
+    """What ``framing`` finds in an ``ExecuteResponse``; raises what it raises."""
+    reply, timings, storage = split_response(message)
+    return pb.Reply.FromString(reply), pb.Timings.FromString(timings), list(map(_seen, storage))
+
+
+def response_of_class(parsed: pb.ExecuteResponse) -> Verdict:
+    """The same of the class, and None where we refuse and it does not."""
+    if not all(storage.WhichOneof("place") for storage in parsed.storage):
+        return None
+    return parsed.reply, parsed.timings, list(map(_place, parsed.storage))
+
+
+def _seen(place: memoryview | Region) -> object:
+    return tuple(place) if isinstance(place, Region) else bytes(place)
+
+
+def _place(storage: tensor_pb2.Storage) -> object:
+    return storage.data if storage.WhichOneof("place") == "data" else _fields(storage.region)
+
+
+def _fields(region: tensor_pb2.Region) -> tuple[bytes, int, int]:
+    return region.id, region.offset, region.length
+
+
+def ours(message: bytes, read: Callable[[bytes], Verdict] = request_of) -> Verdict:
     try:
-        split = split_request(message)
-        return pb.Call.FromString(split.call), list(map(bytes, split.storage))
+        return read(message)
     except (MessageError, DecodeError) as error:
         assume("field number 0" not in str(error))
         return None
@@ -89,35 +144,20 @@ def ours(message: bytes) -> Verdict:
 
 def of_the_class(message: bytes) -> Verdict:
     try:
-        parsed = pb.ExecuteRequest.FromString(message)
+        return request_of_class(pb.ExecuteRequest.FromString(message))
     except DecodeError:
         return None
-    if not all(storage.HasField("data") for storage in parsed.storage):
-        return None  # the one thing that we refuse and the class does not
-    return parsed.call, [storage.data for storage in parsed.storage]
 
 
 def ours_of_response(message: bytes) -> Verdict:
-    try:
-        reply, timings, storage = split_response(message)
-        return (
-            pb.Reply.FromString(reply),
-            pb.Timings.FromString(timings),
-            list(map(bytes, storage)),
-        )
-    except (MessageError, DecodeError) as error:
-        assume("field number 0" not in str(error))
-        return None
+    return ours(message, response_of)
 
 
 def class_of_response(message: bytes) -> Verdict:
     try:
-        parsed = pb.ExecuteResponse.FromString(message)
+        return response_of_class(pb.ExecuteResponse.FromString(message))
     except DecodeError:
         return None
-    if not all(storage.HasField("data") for storage in parsed.storage):
-        return None
-    return parsed.reply, parsed.timings, [storage.data for storage in parsed.storage]
 
 
 def mutated(message: bytes, draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
@@ -138,9 +178,37 @@ def test_fields_of_any_kind_in_any_order_mean_what_they_mean_to_the_class(messag
 def test_a_damaged_message_gets_the_verdict_of_the_class(
     message: bytes, data: st.DataObject
 ) -> None:
+    ours(message)  # what it has in common with others is known from here on
     damaged = mutated(mutated(message, data.draw), data.draw)
     assume(not LONG_NUMBER.search(damaged))
     assert ours(damaged) == of_the_class(damaged)
+
+
+@given(call_parts, st.lists(st.binary(max_size=20), max_size=3), st.data())
+@settings(max_examples=300)
+def test_a_message_that_almost_equals_one_before_gets_the_verdict_of_the_class(
+    call: bytes, storage: list[bytes], data: st.DataObject
+) -> None:
+    message = join_request(call, storage)
+    assert ours(message) == ours(message) == of_the_class(message)
+    at = data.draw(st.integers(0, len(message) - 1))
+    almost = message[:at] + data.draw(st.binary(min_size=1, max_size=1)) + message[at + 1 :]
+    assume(not LONG_NUMBER.search(almost))
+    assert ours(almost) == of_the_class(almost)
+
+
+@given(st.lists(st.binary(max_size=20), max_size=3), st.data())
+@settings(max_examples=300)
+def test_a_response_that_almost_equals_one_before_gets_the_verdict_of_the_class(
+    storage: list[bytes], data: st.DataObject
+) -> None:
+    reply = pb.Reply(variant="v").SerializeToString()
+    message = join_response(reply, pb.Timings(run_ns=1).SerializeToString(), storage)
+    assert ours_of_response(message) == ours_of_response(message) == class_of_response(message)
+    at = data.draw(st.integers(0, len(message) - 1))
+    almost = message[:at] + data.draw(st.binary(min_size=1, max_size=1)) + message[at + 1 :]
+    assume(not LONG_NUMBER.search(almost))
+    assert ours_of_response(almost) == class_of_response(almost)
 
 
 @given(st.binary(max_size=40))

@@ -88,6 +88,7 @@ class ExecuteRequest(google.protobuf.message.Message):
 
     CALL_FIELD_NUMBER: builtins.int
     STORAGE_FIELD_NUMBER: builtins.int
+    OUTPUT_PLACES_FIELD_NUMBER: builtins.int
     @property
     def call(self) -> global___Call:
         """What is asked."""
@@ -100,16 +101,54 @@ class ExecuteRequest(google.protobuf.message.Message):
         counted, gives MESSAGE_MALFORMED.
         """
 
+    @property
+    def output_places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OutputPlace]:
+        """Where outputs are to be written, in shared memory; those not named come back in the response.
+        Not for Plan, and not for a call of a stream whose storages follow in chunks: MESSAGE_MALFORMED.
+        """
+
     def __init__(
         self,
         *,
         call: global___Call | None = ...,
         storage: collections.abc.Iterable[npucall.v1.tensor_pb2.Storage] | None = ...,
+        output_places: collections.abc.Iterable[global___OutputPlace] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["call", b"call"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["call", b"call", "storage", b"storage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call", b"call", "output_places", b"output_places", "storage", b"storage"]) -> None: ...
 
 global___ExecuteRequest = ExecuteRequest
+
+@typing.final
+class OutputPlace(google.protobuf.message.Message):
+    """Where an output of a call is to be written."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OUTPUT_FIELD_NUMBER: builtins.int
+    REGION_FIELD_NUMBER: builtins.int
+    output: builtins.str
+    """Name of an entry of `Reply.outputs`, each at most once, else INVALID_ARGUMENT, reason
+    MESSAGE_MALFORMED.
+    """
+    @property
+    def region(self) -> npucall.v1.tensor_pb2.Region:
+        """The memory, exactly as long as the output's storage, else INVALID_ARGUMENT, reason
+        TENSOR_LAYOUT. The same error where it shares bytes with another output's place or with a
+        storage of the call, other than this output's own, with which it may be the same. After an
+        error anything may stand in it.
+        """
+
+    def __init__(
+        self,
+        *,
+        output: builtins.str = ...,
+        region: npucall.v1.tensor_pb2.Region | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["region", b"region"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["output", b"output", "region", b"region"]) -> None: ...
+
+global___OutputPlace = OutputPlace
 
 @typing.final
 class ExecuteResponse(google.protobuf.message.Message):
@@ -131,7 +170,7 @@ class ExecuteResponse(google.protobuf.message.Message):
     @property
     def storage(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[npucall.v1.tensor_pb2.Storage]:
         """The bytes of the outputs: one storage for each entry of `reply.outputs` with `stored`, in that
-        order.
+        order. For an output that had a place in shared memory its region, where the bytes now are.
         """
 
     def __init__(
@@ -1103,6 +1142,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     BYTES_IN_FLIGHT_FIELD_NUMBER: builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: builtins.int
     DEVICE_FIELD_NUMBER: builtins.int
+    SHARED_MEMORY_SOCKET_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -1117,6 +1157,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     """Bytes of requests and responses that wait or run now."""
     uptime_seconds: builtins.float
     """Seconds since the server started."""
+    shared_memory_socket: builtins.str
+    """Path of the Unix socket that hands out shared memory (`shared_memory.proto`), as the server
+    sees it; empty: it hands out none.
+    """
     @property
     def server(self) -> global___ServerIdentity:
         """This process."""
@@ -1141,9 +1185,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         bytes_in_flight: builtins.int = ...,
         uptime_seconds: builtins.float = ...,
         device: global___DeviceInfo | None = ...,
+        shared_memory_socket: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["device", b"device", "limits", b"limits", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 

@@ -117,6 +117,8 @@ class OperatorServiceServicer(object):
         aclnn status 161002 or as the rule says: a rule of the operator is broken.
         * INVALID_ARGUMENT, ARGUMENT_INVALID, the aclnn status that the device gives: its first phase
         refuses the call. `driver_message` says why.
+        * FAILED_PRECONDITION, SHARED_MEMORY: the server has no shared memory of that id; it may have
+        been started again. Send the bytes.
         * RESOURCE_EXHAUSTED, TOO_LARGE: the call is larger than a limit of this server will ever
         allow. Split it, or raise the setting that the message names.
         * RESOURCE_EXHAUSTED, QUEUE_FULL: the server is busy. Wait for RetryInfo's delay, then repeat.

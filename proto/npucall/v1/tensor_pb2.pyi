@@ -276,6 +276,7 @@ class Storage(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PADDING_FIELD_NUMBER: builtins.int
+    REGION_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
     padding: builtins.bytes
     """Ignored. A sender that wants its data to be read without a copy makes this so long that the
@@ -285,14 +286,47 @@ class Storage(google.protobuf.message.Message):
     """All bytes of the storage: product of the storage's extents times the size of an element,
     neither more nor less, else INVALID_ARGUMENT, reason TENSOR_LAYOUT.
     """
+    @property
+    def region(self) -> global___Region:
+        """In memory that caller and server share (`shared_memory.proto`), as many as for `data`."""
+
     def __init__(
         self,
         *,
         padding: builtins.bytes = ...,
+        region: global___Region | None = ...,
         data: builtins.bytes = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["data", b"data", "place", b"place"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["data", b"data", "padding", b"padding", "place", b"place"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["place", b"place"]) -> typing.Literal["data"] | None: ...
+    def HasField(self, field_name: typing.Literal["data", b"data", "place", b"place", "region", b"region"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "padding", b"padding", "place", b"place", "region", b"region"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["place", b"place"]) -> typing.Literal["region", "data"] | None: ...
 
 global___Storage = Storage
+
+@typing.final
+class Region(google.protobuf.message.Message):
+    """A part of memory that caller and server share."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    LENGTH_FIELD_NUMBER: builtins.int
+    id: builtins.bytes
+    """The id that the server gave with the memory, 16 bytes."""
+    offset: builtins.int
+    """Where the part begins, in bytes. A multiple of 64 is best."""
+    length: builtins.int
+    """How many bytes it has. A part that is not inside the memory gives INVALID_ARGUMENT, reason
+    TENSOR_LAYOUT.
+    """
+    def __init__(
+        self,
+        *,
+        id: builtins.bytes = ...,
+        offset: builtins.int = ...,
+        length: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "length", b"length", "offset", b"offset"]) -> None: ...
+
+global___Region = Region
