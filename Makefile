@@ -15,7 +15,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers test test-oldest test-long coverage bench bench-cann abi proto proto-check docs docs-check clean
+	containers test test-oldest test-long coverage bench bench-full bench-cann abi proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -118,8 +118,11 @@ abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tes
 coverage: .venv/.dev  ## which lines and branches the tests miss
 	$(BIN)/python -m pytest --cov --cov-report=term
 
-bench: .venv/.dev  ## measures; prints ratios to a yardstick of the same run
+bench: .venv/.dev  ## two minutes: the goals, as ratios to a yardstick; writes build/bench.html and .json
 	$(BIN)/python benchmarks/run.py
+
+bench-full: .venv/.dev  ## a quarter of an hour: every size, way, number of callers, dtype
+	$(BIN)/python benchmarks/run.py --full
 
 bench-cann: .venv/.dev  ## measures the NPU's side on the simulator; writes build/bench-cann.json
 	$(BIN)/python benchmarks/cann.py

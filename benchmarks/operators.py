@@ -8,19 +8,16 @@ computes from storages into an output that is there already, as PyTorch does.
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import sys
 import timeit
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
-from rich.console import Console
-from rich.table import Column, Table
+from figures import KIB, MIB, Figure, Series, compared, size_text
 
 from npucall import evaluate
 from npucall.calls import PreparedCalls, encode
@@ -32,47 +29,24 @@ from npucall.sharing import Helpers
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from npucall.operators.prepare import Prepared
 
 INPUTS = ("grad_output", "self", "target")
-KIB, MIB = 1 << 10, 1 << 20
-
-
-@dataclass(frozen=True)
-class Figure:
-    """How many times as fast as something else: the median over rounds, and how far they differ."""
-
-    name: str
-    ratio: float
-    spread: float
-    must: float | None
-    aim: float | None
-    absolute: float
-    unit: str = "ms"
-    better: str = "higher"
-
-    @property
-    def reached(self) -> bool:
-        """Whether what must be is."""
-        return self.must is None or self.ratio >= self.must
+OURS, NUMPY, TORCH, NEW, FORMULA = "ours", "NumPy", "torch", "into new memory", "formula"
 
 
 class Work:
-    """The same numbers for everyone: three tensors of ``size`` bytes each, and an output."""
+    """The same numbers for everyone: three tensors, and an output."""
 
-    def __init__(self, dtype: type[Any], size: int) -> None:
-        self.dtype, self.size = np.dtype(dtype), size
-        self.elements = size // self.dtype.itemsize
-        random = np.random.default_rng(1)
-        self.arrays = {
-            name: random.random(self.elements, np.float32).astype(self.dtype) for name in INPUTS
-        }
+    def __init__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+        self.arrays = dict(zip(INPUTS, arrays, strict=True))
+        self.dtype, self.elements = arrays[0].dtype, arrays[0].size
         self.factor = self.dtype.type(np.float32(1 / self.elements))
         self.prepared = self._prepared()
         self.storages = {n: memoryview(a.view(np.uint8)) for n, a in self.arrays.items()}
-        self.out = np.full(size, 0, np.uint8)
+        self.out = np.full(arrays[0].nbytes, 0, np.uint8)
 
     def _prepared(self) -> Prepared:
         spec = TensorSpec(BY_NUMPY[self.dtype], (self.elements,))
@@ -115,48 +89,70 @@ class Work:
         return run
 
 
-def measure(rounds: int) -> list[Figure]:
-    """The figures of operators in process, with 1 thread and with 2."""
-    single, short = Work(np.float32, 64 * MIB), Work(ml_dtypes.bfloat16, 64 * MIB)
-    tiny = Work(np.float16, MIB)  # the mean of so many is below the normal float16
-    return [
-        *large("float32, 64 MiB", single, rounds, {1: 1.5, 2: 2.0}, aim=1.0),
-        *large("bfloat16, 64 MiB", short, rounds, {1: 3.5, 2: None}, aim=0.5),
-        *large("float16 with underflow, 1 MiB", tiny, rounds, {1: 10.0, 2: None}, aim=0.5),
-        small(Work(np.float32, KIB), rounds),
+@dataclass(frozen=True)
+class OperatorCase:
+    """The evaluator on so many threads, and what it is compared with."""
+
+    work: str
+    dtype: type[Any]
+    size: int
+    threads: int
+    others: tuple[str, ...] = (NUMPY, TORCH, NEW)
+    rounds: int = 7
+    calls: int = 1
+
+    def text(self) -> str:
+        """How the names of its series begin."""
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        return f"in process, {self.work}, {size_text(self.size)}, {threads}"
+
+    def series(self) -> list[Series]:
+        """A series for each that it is compared with: times as fast as that."""
+        return [
+            Series(f"{self.text()} / {other}", "higher", "ms", "in process", self.size, way=other)
+            for other in self.others
+        ]
+
+    def figures(self) -> Iterator[Figure]:
+        """Measures: NumPy has one thread, PyTorch as many as we."""
+        count, random = self.size // np.dtype(self.dtype).itemsize, np.random.default_rng(1)
+        arrays = [random.random(count, np.float32).astype(self.dtype) for _ in INPUTS]
+        with _threads(self.threads) as helpers:
+            seconds = _in_turn(self._runs(Work(arrays), helpers), self.rounds, self.calls)
+        for other, series in zip(self.others, self.series(), strict=True):
+            if other in seconds:
+                # Times as fast: theirs over ours. What is told in milliseconds is ours.
+                figure = compared(series, seconds[other], seconds[OURS])
+                yield replace(figure, absolute=median(seconds[OURS]) * 1e3)
+            else:
+                yield Figure(series)
+
+    def _runs(self, work: Work, helpers: Helpers | None) -> dict[str, Callable[[], object]]:
+        ways = {
+            OURS: lambda: work.into_given_memory(helpers),
+            NUMPY: work.naive,
+            NEW: work.into_new_memory,
+            FORMULA: work.formula,
+        }
+        if find_spec("torch") and TORCH in self.others:
+            ways[TORCH] = work.torch()
+        return {name: run for name, run in ways.items() if name == OURS or name in self.others}
+
+
+def operator_cases(rounds: int) -> list[OperatorCase]:
+    """Those of the goals, and what the evaluator adds to the formula of a small call."""
+    # The mean of so many float16 is below its normal numbers.
+    underflow = "float16 with underflow", np.float16, MIB
+    cases = [
+        OperatorCase(*work, threads, rounds=rounds)
+        for work in (
+            ("float32", np.float32, 64 * MIB),
+            ("bfloat16", ml_dtypes.bfloat16, 64 * MIB),
+            underflow,
+        )
+        for threads in (1, 2)
     ]
-
-
-def large(
-    name: str, work: Work, rounds: int, musts: dict[int, float | None], aim: float
-) -> list[Figure]:
-    """The evaluator beside NumPy on one thread, and beside PyTorch on as many as it has itself."""
-    figures = []
-    for threads, must in musts.items():
-        with _threads(threads) as helpers:
-            ways = {
-                "naive": work.naive,
-                "new": work.into_new_memory,
-                "ours": lambda helpers=helpers: work.into_given_memory(helpers),
-            }
-            if find_spec("torch"):
-                ways["torch"] = work.torch()
-            seconds = _in_turn(ways, rounds)
-        title = f"{name}, {threads} thread{'s' * (threads > 1)}"
-        figures.append(_figure(f"{title}: naive", seconds, "naive", must, None))
-        if "torch" in ways:
-            figures.append(_figure(f"{title}: torch with out=", seconds, "torch", None, aim))
-        if threads == 1:
-            figures.append(_figure(f"{title}: into new memory", seconds, "new", None, None))
-    return figures
-
-
-def small(work: Work, rounds: int) -> Figure:
-    """The evaluator beside the bare formula, on arrays that are there: what its own part costs."""
-    ways = {"ours": work.into_new_memory, "formula": work.formula}
-    seconds = _in_turn(ways, rounds, calls=500)
-    figure = _figure("float32, 1 KiB: formula", seconds, "formula", None, None)
-    return Figure(**{**vars(figure), "absolute": figure.absolute * 1e3, "unit": "us"})
+    return [*cases, OperatorCase("float32", np.float32, KIB, 1, (FORMULA,), rounds, calls=500)]
 
 
 @contextmanager
@@ -172,49 +168,14 @@ def _threads(count: int) -> Iterator[Helpers | None]:
 
 
 def _in_turn(
-    ways: dict[str, Callable[[], object]], rounds: int, calls: int = 1
+    ways: dict[str, Callable[[], object]], rounds: int, calls: int
 ) -> dict[str, list[float]]:
     """Seconds of a call, for each way and round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     with np.errstate(all="ignore"):
         for run in ways.values():
             run()
-        for _ in range(rounds):
-            for name, run in ways.items():
-                seconds[name].append(timeit.timeit(run, number=calls) / calls)
+        for index in range(rounds):
+            for name in list(ways)[:: -1 if index % 2 else 1]:
+                seconds[name].append(timeit.timeit(ways[name], number=calls) / calls)
     return seconds
-
-
-def _figure(
-    name: str, seconds: dict[str, list[float]], other: str, must: float | None, aim: float | None
-) -> Figure:
-    ratios = [them / us for us, them in zip(seconds["ours"], seconds[other], strict=True)]
-    return Figure(
-        name,
-        statistics.median(ratios),
-        max(ratios) - min(ratios),
-        must,
-        aim,
-        statistics.median(seconds["ours"]) * 1e3,
-    )
-
-
-def main() -> int:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="measurements of each way, in turn")
-    options = parser.parse_args()
-    name = Column("times as fast as", no_wrap=True)
-    table = Table(name, "ratio", "spread", "must", "aim", "took", box=None)
-    for figure in measure(options.rounds):
-        bounds = ("" if bound is None else f">= {bound}" for bound in (figure.must, figure.aim))
-        table.add_row(
-            figure.name, f"{figure.ratio:.2f}", f"{figure.spread:.2f}", *bounds,
-            f"{figure.absolute:.4g} {figure.unit}",
-        )  # fmt: skip
-    Console().print(table)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,14 @@
-"""What a small call is made of: every stage on its own, in one process, in microseconds."""
+"""What a call is made of: every stage on its own, in one process, in microseconds."""
 
 from __future__ import annotations
 
 import io
+import threading
 import timeit
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from figures import KIB, MIB, Figure, Series, size_text
 
 from npucall import evaluate, framing, replies
 from npucall.calls import PreparedCalls
@@ -18,9 +20,13 @@ from npucall_server.executor import Turns, _Turn
 from npucall_server.log import Log, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+SIZES = (KIB, 64 * KIB, MIB)
 _IDENTITY = replies.ServerIdentity("0123456789ab", "cpu", "Ascend910B1")
+_REPEAT = 7
+_SECONDS = 0.02
+"""How long a stage is repeated, at least, for one measurement."""
 
 
 class _NoCaller:
@@ -36,13 +42,22 @@ class _NoCaller:
         return callback is not None
 
 
-def stages(size: int) -> dict[str, float]:
-    """Microseconds of each stage of a call with three float32 tensors of ``size`` bytes."""
+def stage_figures(size: int) -> Iterator[Figure]:
+    """Each stage of a call with three float32 tensors of ``size`` bytes."""
+    for name, stage in stages(size).items():
+        yield Figure(_series(size, name), absolute=_microseconds(stage))
+    yield Figure(_series(size, "server: queue hop"), absolute=queue_hop())
+
+
+def stages(size: int) -> dict[str, Callable[[], Any]]:
+    """The stages by name, in the order in which a call goes through them."""
     g, s, t = np.random.default_rng(1).random((3, size // 4), np.float32)
     calls = PreparedCalls(CATALOGUE, A2, "documented")
 
     def bind() -> arguments.Request:
-        return arguments.bind(kl_div_backward, "", (g, s, t), {}, {}, keep_layout=False)
+        return arguments.bind(
+            kl_div_backward, "", (g, s, t), {}, {}, keep_layout=False, send_unread=True
+        )
 
     request = bind()
     storage = list(request.storage.values())
@@ -50,7 +65,7 @@ def stages(size: int) -> dict[str, float]:
     split = framing.split_request(message)
     prepared = calls.of(split.call)
     storages = prepared.storages(split.storage)
-    turns = Turns(2)
+    turns = Turns(1)
     outputs = evaluate.run(prepared, storages)
     reply = replies.encode_reply(prepared, _IDENTITY)
     timings = replies.encode_timings(replies.Timings())
@@ -62,23 +77,58 @@ def stages(size: int) -> dict[str, float]:
     def decode() -> object:
         return arguments.unpack(request, arguments.decode_reply(response.reply), response.storage)
 
-    measured: dict[str, Callable[[], Any]] = {
+    return {
         "client: arguments -> call": bind,
-        "client: join": lambda: framing.join_request(request.call, storage),
-        "server: split": lambda: framing.split_request(message),
-        "server: prepared call (cached)": lambda: calls.of(split.call),
+        "client: encode": lambda: framing.join_request(request.call, storage),
+        "server: decode": lambda: framing.split_request(message),
+        "server: checks (cached)": lambda: calls.of(split.call),
+        "server: checks (first time)": lambda: PreparedCalls(CATALOGUE, A2, "").of(split.call),
         "server: run": lambda: evaluate.run(
             prepared, storages, _Turn(turns, _NoCaller(), call_timeout=60.0)
         ),
-        "server: join": lambda: framing.join_response(reply, timings, outputs),
+        "server: encode": lambda: framing.join_response(reply, timings, outputs),
         "server: log line": lambda: log.call(record),
-        "client: split": lambda: framing.split_response(answer),
+        "client: decode": lambda: framing.split_response(answer),
         "client: reply -> array": decode,
-        "(first time: check the call)": lambda: PreparedCalls(CATALOGUE, A2, "").of(split.call),
     }
-    return {name: _microseconds(stage) for name, stage in measured.items()}
+
+
+def queue_hop(hops: int = 2000) -> float:
+    """Microseconds from a turn being given back to the one who waits for it having it.
+
+    Two threads wait for each other's turn again and again.
+    """
+    here, there = Turns(0), Turns(0)
+
+    def pass_on(mine: Turns, other: Turns) -> None:
+        for _ in range(hops):
+            _Turn(mine, _NoCaller(), call_timeout=60.0).__enter__()  # not given back
+            other.give_back()
+
+    thread = threading.Thread(target=pass_on, args=(there, here))
+    thread.start()
+    there.give_back()
+    seconds = timeit.timeit(lambda: pass_on(here, there), number=1)
+    thread.join()
+    return seconds / (2 * hops) * 1e6
+
+
+def stages_text(size: int) -> str:
+    """How the names of the stages of a call of this size begin."""
+    return f"stage, {size_text(size)}"
+
+
+def stage_series(size: int) -> list[Series]:
+    """The series of all stages."""
+    return [_series(size, name) for name in (*stages(size), "server: queue hop")]
+
+
+def _series(size: int, name: str) -> Series:
+    return Series(f"{stages_text(size)}, {name}", "lower", "us", "stage", size, way=name)
 
 
 def _microseconds(stage: Callable[[], Any]) -> float:
-    number = 200
-    return min(timeit.repeat(stage, number=number, repeat=7)) / number * 1e6
+    timer = timeit.Timer(stage)
+    once = min(timer.repeat(3, 1))
+    number = max(1, min(1000, round(_SECONDS / once)))
+    return min(timer.repeat(_REPEAT, number)) / number * 1e6

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
+import ml_dtypes  # noqa: F401  # makes bfloat16 a name that NumPy knows
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -63,7 +64,7 @@ def decode(message: Any) -> np.ndarray[Any, Any]:
 def kl_div_backward(request: Any, _: grpc.ServicerContext) -> Any:
     """Mean reduction, target not logarithmic."""
     g, s, t = (np.frombuffer(m.data, m.dtype).reshape(m.shape) for m in request.tensors)
-    return encode(-(t * g) * np.float32(1 / s.size))
+    return encode(-(t * g) * s.dtype.type(1 / s.size))
 
 
 class YardstickClient:
@@ -93,16 +94,16 @@ class YardstickClient:
 
 
 @contextmanager
-def running_yardstick() -> Iterator[str]:
-    """The address of a yardstick server in a process of its own."""
-    process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
-    try:
-        if process.stdout is None:
-            raise RuntimeError("the yardstick has no output")
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
+def running_yardstick() -> Iterator[tuple[str, int]]:
+    """A yardstick server in a process of its own: its address, its process id."""
+    command = [sys.executable, __file__]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout is None:
+                raise RuntimeError("the yardstick has no output")
+            yield process.stdout.readline().strip(), process.pid
+        finally:
+            process.kill()
 
 
 def main() -> None:

@@ -165,6 +165,8 @@ def _type_of(field: FieldInfo) -> str:
     kind = field.annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
+    if get_origin(kind) is tuple:
+        return "integers, a comma between them; in TOML and environment `[1, 2]`"
     words = {str: "text", int: "integer", float: "number", bool: "true or false"}
     words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path | None: "path"}
     return ", ".join((words[kind], *_bounds(field)))
@@ -179,7 +181,7 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
 
 
 def _default(value: object) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", ()):
         return "not set"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

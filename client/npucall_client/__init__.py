@@ -12,5 +12,6 @@
 """
 
 from npucall_client.client import Client, Plan, Result, connect
+from npucall_client.shared_memory import SharedMemory
 
-__all__ = ["Client", "Plan", "Result", "connect"]
+__all__ = ["Client", "Plan", "Result", "SharedMemory", "connect"]

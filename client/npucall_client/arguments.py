@@ -6,11 +6,12 @@ from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from npucall import calls, replies
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
+from npucall.framing import Region
 from npucall.operators.attributes import attribute_value
 from npucall.operators.spec import Attribute, Input, Output, element
 from npucall.tensors import TensorSpec
@@ -22,9 +23,19 @@ if TYPE_CHECKING:
     import numpy as np
 
     from npucall.dtypes import AnyArray
+    from npucall.framing import Place
     from npucall.operators.spec import Argument, Operator, Parameter
     from npucall.replies import Reply
     from npucall.tensors import Buffer, Shape
+
+
+class Shared(NamedTuple):
+    """What of a call lies in memory that the server sees too, and so does not travel."""
+
+    storage: Mapping[str, Region]
+    """By argument, as ``Request.storage``."""
+    outputs: Mapping[str, Region]
+    """Where outputs are to be written, by name."""
 
 
 @dataclass
@@ -39,6 +50,9 @@ class Request:
     """The caller's own arrays, by output; those of a list one by one."""
     lists: list[str] = field(default_factory=list)
     """The outputs that are lists of tensors."""
+    updated: tuple[str, ...] = ()
+    """The outputs whose values the operator may read."""
+    shared: Shared | None = None
     keep_layout: bool = False
     send_unread: bool = False
     progress: Callable[[int, int, int], object] | None = None
@@ -87,11 +101,14 @@ def bind(  # noqa: PLR0913  # all that makes a call
     return request
 
 
-def unpack(request: Request, reply: Reply, storage: Sequence[Buffer]) -> dict[str, Any]:
+def unpack(request: Request, reply: Reply, places: Sequence[Place]) -> dict[str, Any]:
     """The outputs of an answer by name, each in memory of its own or in the caller's array.
 
     A list of tensors is a list of arrays.
     """
+    storage: Sequence[Any] = places
+    if Region in map(type, places):
+        storage = _found(request, reply, places)
     expected = [reply.outputs[name].storage_bytes for name in reply.stored]
     if list(map(len, storage)) != expected:
         raise InternalError(
@@ -107,6 +124,24 @@ def unpack(request: Request, reply: Reply, storage: Sequence[Buffer]) -> dict[st
     for name in request.lists:
         outputs.setdefault(name, [])  # one without tensors is not in the reply
     return outputs
+
+
+def memory_of(request: Request, name: str) -> Buffer:
+    """The bytes of the caller's own array for an output that was given a place."""
+    sent = request.storage.get(name)
+    return arrays.memory(request.targets[name]) if sent is None else sent
+
+
+def _found(request: Request, reply: Reply, places: Sequence[Place]) -> Sequence[Place]:
+    """The outputs' bytes, some of which the server wrote in shared memory."""
+    given = request.shared.outputs if request.shared else {}
+    storage: list[Place] = list(places)
+    for index, (name, place) in enumerate(zip(reply.stored, places, strict=False)):
+        if isinstance(place, Region):
+            if given.get(name) != place:
+                raise InternalError(f"response: expected the bytes of {name}, found {place}")
+            storage[index] = memory_of(request, name)
+    return storage
 
 
 def _receive(request: Request, name: str, spec: TensorSpec, data: Buffer) -> AnyArray:
@@ -172,8 +207,10 @@ def _outputs(
     request: Request, name: str, parameter: Parameter | None, value: Any, *, read: bool
 ) -> _Item:
     """Arrays that are written to, and sent too where the operator may read them."""
-    in_place = isinstance(parameter, Output) and parameter.in_place
-    stored = read or in_place or request.keep_layout
+    updated = read or (isinstance(parameter, Output) and parameter.in_place)
+    stored = updated or request.keep_layout
+    if updated:
+        request.updated += (name,)
     if parameter is None or isinstance(parameter, Attribute) or not parameter.many:
         return name, None, "", (_target(request, name, value, stored),), False, stored
     request.lists.append(name)

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import grpc
 
-from npucall.errors import CancelledError, DeadlineError, NpucallError, ServerUnreachableError
+from npucall.errors import (
+    CancelledError,
+    DeadlineError,
+    NpucallError,
+    ServerUnreachableError,
+    SharedMemoryError,
+)
 from npucall.frames import join_cancel, split_response_frame
 from npucall.framing import Response
-from npucall_client.transfer import Incoming, outgoing
+from npucall_client.transfer import Incoming, is_chunked, outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +43,12 @@ class Connection(Protocol):
 
     def lateness(self, timeout: float) -> NpucallError:
         """What a call that got no answer in time raises."""
+
+    def place(self, request: Request) -> None:
+        """Has what lies in shared memory stay there."""
+
+    def withdraw(self, request: Request) -> bool:
+        """Has everything travel, where the server does not know the memory; else False."""
 
 
 class SentCall:
@@ -106,6 +118,9 @@ class CallStream:
 
     def send(self, request: Request, timeout: float, request_id: str, done: Done) -> SentCall:
         """Sends a call once the window has room. Raises DeadlineError if it has none in time."""
+        self._connection.place(request)
+        if is_chunked(request, self._chunk_bytes):
+            request.shared = None
         call = SentCall(request, timeout, request_id, done)
         with self._lock:
             self._start_threads()
@@ -114,11 +129,7 @@ class CallStream:
                     f"pipeline: expected one of {self._window} calls to be answered within the "
                     f"timeout of {timeout:g} s, found none"
                 )
-            self._last_id += 1
-            call.id = self._last_id
-            self._open[call.id] = call
-            self._unsent.append(call)
-            self._work.notify_all()
+            self._enqueue(call)
             if call.ends < self._watched:
                 self._sooner.notify()
         return call
@@ -142,6 +153,14 @@ class CallStream:
                 thread = threading.Thread(target=run, name="npucall-pipeline", daemon=True)
                 thread.start()
                 self._threads.append(thread)
+
+    def _enqueue(self, call: SentCall) -> None:
+        """Under an id of its own. To be called with the lock."""
+        self._last_id += 1
+        call.id = self._last_id
+        self._open[call.id] = call
+        self._unsent.append(call)
+        self._work.notify_all()
 
     def _finish(self, call: SentCall, outcome: Response | Exception) -> None:
         with self._lock:
@@ -221,6 +240,8 @@ class CallStream:
             return  # cancelled, or late
         try:
             response = call.incoming.take(frame)
+        except SharedMemoryError as error:
+            self._send_whole(call, error)
         except NpucallError as error:
             if error.code is grpc.StatusCode.UNAVAILABLE and call.attempts <= len(PAUSES):
                 call.waits_for_another_server = session.goes_down = True
@@ -232,6 +253,19 @@ class CallStream:
                 self._finish(call, response)
         if session.goes_down:
             self._leave_when_answered(session)
+
+    def _send_whole(self, call: SentCall, error: SharedMemoryError) -> None:
+        """Sends a call once more, since the server does not know the memory that it named."""
+        try:
+            if not self._connection.withdraw(call.request):
+                raise error
+        except (SharedMemoryError, Warning) as failure:  # warnings may be made errors
+            self._finish(call, failure)
+            return
+        with self._lock:
+            if self._open.pop(call.id, None) is not None:
+                call.incoming = Incoming(call.request)
+                self._enqueue(call)
 
     def _leave_when_answered(self, session: _Session) -> None:
         """The server goes down: its stream is left once it owes no answer."""

@@ -14,19 +14,23 @@ from npucall.errors import (
     DeadlineError,
     NpucallError,
     ServerUnreachableError,
+    SharedMemoryError,
     TooLargeError,
 )
+from npucall.frames import CHUNK_BYTES
 from npucall.framing import Response, join_request, split_response
 from npucall.status import REQUEST_ID, TRAILER, from_status
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.call_stream import PAUSES, AtOnce, CallStream
+from npucall_client.shared_memory import SharedMemories
 from npucall_client.streaming import LargeCall
-from npucall_client.transfer import CHUNK_BYTES, size_of
+from npucall_client.transfer import is_chunked, message_of, size_of, travelling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall_client.arguments import Request
+    from npucall_client.shared_memory import SharedMemory
 
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
 _GRPC_MAX = 2**31 - 1
@@ -85,6 +89,7 @@ class ChannelTransport:
         self._channel = grpc.insecure_channel(target, options=_OPTIONS)
         self._streams = grpc.insecure_channel(target, options=_STREAM_OPTIONS)
         self._closed = threading.Event()
+        self._memories = SharedMemories()
         self._execute = self._method("Execute")
         self._plan = self._method("Plan")
         self._list_operators = self._method("ListOperators")
@@ -101,13 +106,30 @@ class ChannelTransport:
 
     def execute(self, request: Request, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
-        storage = list(request.storage.values())
+        if not self._memories.leases:
+            return self._run(request, timeout, request_id)
+        end = time.monotonic() + timeout
+        self._memories.place(request)
+        try:
+            return self._run(request, timeout, request_id)
+        except SharedMemoryError:
+            if not self._memories.withdraw(request):
+                raise
+        return self._run(request, max(0.0, end - time.monotonic()), request_id)
+
+    def _run(self, request: Request, timeout: float, request_id: str) -> Response:
         if self._travels_in_chunks(request):
             return self._execute_in_chunks(request, timeout, request_id)
-        message = join_request(request.call, storage)
+        message = message_of(request)
         if len(message) >= _CHECKED_FROM:
             self._check_size(request, len(message))
-        return split_response(self._send(self._execute, message, timeout, request_id))
+        end = time.monotonic() + timeout
+        try:
+            return split_response(self._send(self._execute, message, timeout, request_id))
+        except TooLargeError as error:  # only the server can know how long its answer is
+            if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
+                raise
+        return self._execute_in_chunks(request, end - time.monotonic(), request_id)
 
     def plan(self, request: Request, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
@@ -130,9 +152,28 @@ class ChannelTransport:
         data = self._send(self._get_server_info, b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
 
+    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+        """Memory of the server's; ``socket``: where, unless it is where the server says."""
+        path = self.server_info(timeout).shared_memory_socket
+        if not path:
+            raise SharedMemoryError(
+                f"shared memory: expected a server that shares some, found none at {self._target}; "
+                "its setting shared_memory (--shared-memory PATH) turns it on"
+            )
+        return self._memories.open(socket or path, nbytes, timeout)
+
+    def place(self, request: Request) -> None:
+        """Has what lies in shared memory stay there."""
+        self._memories.place(request)
+
+    def withdraw(self, request: Request) -> bool:
+        """Has everything travel, where the server does not know the memory; else False."""
+        return self._memories.withdraw(request)
+
     def close(self) -> None:
         """Closes the channel; calls under way are cancelled."""
         self._closed.set()
+        self._memories.close()
         self._streams.close()
         self._channel.close()
 
@@ -154,10 +195,24 @@ class ChannelTransport:
         return min(CHUNK_BYTES, max(1, most - _FRAME_BYTES))
 
     def _travels_in_chunks(self, request: Request) -> bool:
-        limits, size = self._limits, size_of(request)
+        """Whether a call gets a stream of its own.
+
+        Its request does not travel in chunks where only its answer could be too long for a message.
+        """
+        if not self._limits.stream_window:
+            return False
+        size = size_of(request)
+        if size >= self._stream_from or self._is_too_long(request, size):
+            request.shared = None  # no part of it can be named in chunks
+            return True
+        if request.shared is None or is_chunked(request, self._chunk_bytes()):
+            return False
+        return self._is_too_long(request, sum(map(len, request.storage.values())))
+
+    def _is_too_long(self, request: Request, size: int) -> bool:
+        """Whether a call of so many bytes of storage has no room in a message."""
         message = size + len(request.call) + _FRAME_BYTES * (1 + len(request.storage))
-        too_long = message > (limits.max_message_bytes or _GRPC_MAX)
-        return bool(limits.stream_window) and (too_long or size >= self._stream_from)
+        return message > (self._limits.max_message_bytes or _GRPC_MAX)
 
     def _execute_in_chunks(self, request: Request, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own, begun anew where the stream breaks."""
@@ -242,7 +297,7 @@ def _closed() -> CancelledError:
 
 
 def _too_large(request: Request, size: int, limit: int, setting: str) -> TooLargeError:
-    name, data = max(request.storage.items(), key=lambda item: len(item[1]))
+    name, data = max(travelling(request).items(), key=lambda item: len(item[1]))
     return TooLargeError(
         f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
         f"the largest tensor is {name} with {len(data)}",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from npucall.tensors import TensorSpec
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.pipeline import Calls
+    from npucall_client.shared_memory import SharedMemory
 
 _KEPT = 2**30
 """Bytes that ``keep_memory=True`` keeps."""
@@ -45,6 +46,7 @@ def connect(  # noqa: PLR0913  # one a setting
     stream_from: int | None = None,
     keep_memory: bool | int | None = None,
     send_unread: bool | None = None,
+    shared_memory_socket: str | None = None,
     variant: str | None = None,
     soc: str | None = None,
 ) -> Client:
@@ -62,6 +64,8 @@ def connect(  # noqa: PLR0913  # one a setting
         process, and needs Linux with glibc (NPUCALL_KEEP_MEMORY, 0).
     send_unread: send also the values of inputs that an operator never reads (``self`` of
         ``kl_div_backward``), not only their shape and dtype (NPUCALL_SEND_UNREAD, False).
+    shared_memory_socket: the path here of the server's socket for ``Client.shared``, where it is
+        another than in the server's file system (NPUCALL_SHARED_MEMORY_SOCKET, the server's own).
     variant: the variant of operators called by name that have several (NPUCALL_VARIANT, else the
         server's own default).
     soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
@@ -76,6 +80,7 @@ def connect(  # noqa: PLR0913  # one a setting
         stream_from=stream_from,
         keep_memory=_KEPT if keep_memory is True else keep_memory,
         send_unread=send_unread,
+        shared_memory_socket=shared_memory_socket,
         variant=variant,
         soc=soc,
     )
@@ -155,6 +160,9 @@ class Transport(Protocol):
 
     def calls(self) -> Calls:
         """Where a pipeline sends its calls."""
+
+    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+        """Memory that it shares; ``socket``: where, unless it is where the server says."""
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Lists the operators."""
@@ -284,6 +292,23 @@ class Client:
         ``with client.pipeline() as p: futures = [p.submit(operator, ...) for ...]``
         """
         return Pipeline(self._transport.calls(), self._call, _result)
+
+    def shared(self, nbytes: int) -> SharedMemory:
+        """Memory that a server on this host sees too, so that what lies in it does not travel.
+
+        ``with client.shared(2**30) as memory: x = memory.array(x)``, then calls as ever; with
+        ``options(outputs={"out": memory.empty(...)})`` outputs are written there, nothing copied.
+        The arrays of a call must not change until it has ended. With ``local:`` it is ordinary
+        memory. Where the server is restarted its arrays travel from then on, and a RuntimeWarning
+        says so.
+
+        Raises SharedMemoryError where the server shares none, or not with this process; what the
+        server refuses it for, such as TooLargeError and QueueFullError; DeadlineError.
+        """
+        settings = self._settings
+        return self._transport.shared(
+            nbytes, settings.shared_memory_socket, settings.connect_timeout
+        )
 
     def options(  # noqa: PLR0913  # one an option
         self,

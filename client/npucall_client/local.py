@@ -6,7 +6,7 @@ import secrets
 import time
 from functools import lru_cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall import evaluate
 from npucall.calls import PreparedCalls
@@ -25,6 +25,7 @@ from npucall.replies import (
 from npucall.tensors import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.call_stream import AtOnce
+from npucall_client.shared_memory import ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_client.arguments import Request
+    from npucall_client.shared_memory import SharedMemory
 
 
 class LocalTransport:
@@ -53,7 +55,7 @@ class LocalTransport:
         checked = time.perf_counter_ns()
         outputs = _run(prepared, storages)
         timings = Timings(check_ns=checked - start, run_ns=time.perf_counter_ns() - checked)
-        views = [memoryview(output) for output in outputs]
+        views: list[Any] = [memoryview(output) for output in outputs]
         return Response(self._reply(prepared), encode_timings(timings), views)
 
     def plan(self, request: Request, timeout: float, request_id: str) -> pb.PlanResponse:
@@ -86,6 +88,11 @@ class LocalTransport:
             limits=pb.Limits(max_rank=MAX_RANK),
             uptime_seconds=time.monotonic() - self._started,
         )
+
+    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+        """Memory of this process: nothing travels."""
+        del socket, timeout
+        return ordinary(nbytes)
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -36,6 +36,9 @@ class ClientSettings:
     send_unread: bool = False
     """Send also the values of inputs that an operator never reads, not only their shape and dtype.
     NPUCALL_SEND_UNREAD."""
+    shared_memory_socket: str = ""
+    """Path here of the server's socket for shared memory, where it is mounted elsewhere than in the
+    server's file system. NPUCALL_SHARED_MEMORY_SOCKET."""
     variant: str = ""
     """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""
     soc: str = DEFAULT_SOC

@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.errors import InternalError
 from npucall.frames import (
+    CHUNK_BYTES,
     INLINE_BYTES,
     Begin,
     Chunk,
@@ -18,25 +19,43 @@ from npucall.frames import (
     join_chunk,
     join_end,
 )
-from npucall.framing import Response, join_request, split_response
+from npucall.framing import Region, Response, join_request, split_response
 from npucall.status import from_bytes
 from npucall_client import arrays
-from npucall_client.arguments import decode_reply
+from npucall_client.arguments import decode_reply, memory_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from npucall.frames import ResponseFrame
     from npucall.tensors import Buffer, TensorSpec
     from npucall_client.arguments import Request
 
-CHUNK_BYTES = 2**20
-"""Data of one chunk."""
-
 
 def size_of(request: Request) -> int:
-    """Bytes of all storages of a call."""
-    return sum(map(len, request.storage.values()))
+    """Bytes of the storages of a call that travel."""
+    return sum(map(len, travelling(request).values()))
+
+
+def travelling(request: Request) -> Mapping[str, Buffer]:
+    """The storages of a call that travel, by name: those that do not lie in shared memory."""
+    shared = request.shared
+    if shared is None:
+        return request.storage
+    return {name: data for name, data in request.storage.items() if name not in shared.storage}
+
+
+def is_chunked(request: Request, chunk_bytes: int) -> bool:
+    """Whether the storages of a call have no room in its first frame."""
+    return size_of(request) > min(INLINE_BYTES, chunk_bytes)
+
+
+def message_of(request: Request) -> bytes:
+    """A call in one message."""
+    if request.shared is None:
+        return join_request(request.call, list(request.storage.values()))
+    storage = [request.shared.storage.get(name, data) for name, data in request.storage.items()]
+    return join_request(request.call, storage, request.shared.outputs)
 
 
 def outgoing(
@@ -46,10 +65,13 @@ def outgoing(
     chunk_bytes: int = CHUNK_BYTES,
     timeout_ns: int = 0,
 ) -> Iterator[bytes]:
-    """The frames that send a call. Arrays are read as they are sent, never copied as a whole."""
+    """The frames that send a call. Arrays are read as they are sent, never copied as a whole.
+
+    All of a call in chunks travels, whatever lies in shared memory: there they cannot be named.
+    """
     storages = list(request.storage.values())
-    chunked = size_of(request) > min(INLINE_BYTES, chunk_bytes)
-    message = join_request(request.call, () if chunked else storages)
+    chunked = is_chunked(request, chunk_bytes)
+    message = join_request(request.call, ()) if chunked else message_of(request)
     yield join_begin(call_id, Begin(message, chunked, timeout_ns, request_id))
     if not chunked:
         return
@@ -94,7 +116,7 @@ class Incoming:
         response = split_response(frame.response)
         reply = decode_reply(response.reply)
         if response.storage or not reply.stored:
-            size = sum(map(len, response.storage))
+            size = sum(len(data) for data in response.storage if not isinstance(data, Region))
             self._received(size, size)
             return response
         specs = [(name, reply.outputs[name]) for name in reply.stored]
@@ -102,11 +124,18 @@ class Incoming:
             return response._replace(storage=[memoryview(b"") for _ in specs])
         self._response = response
         self._outputs = [self._memory(name, spec) for name, spec in specs]
-        self._ends = [0] * len(specs)
+        self._ends = [spec.storage_bytes if self._has_place(name) else 0 for name, spec in specs]
         return None
+
+    def _has_place(self, name: str) -> bool:
+        """Whether an output is written in shared memory, so that no chunk of it comes."""
+        shared = self._request.shared
+        return shared is not None and name in shared.outputs
 
     def _memory(self, name: str, spec: TensorSpec) -> memoryview:
         """Where an output is received: in the caller's own array where that can be."""
+        if self._has_place(name):
+            return memoryview(memory_of(self._request, name))
         target = self._request.targets.get(name)
         # A target that is an input too must stay as it is: a broken stream is begun once more.
         if target is not None and arrays.is_dense(target, spec) and self._is_apart(target):
@@ -135,7 +164,7 @@ class Incoming:
             raise InternalError(
                 f"stream: expected outputs of {sizes} bytes, found {self._ends} of them"
             )
-        return response._replace(storage=self._outputs)
+        return response._replace(storage=list(self._outputs))
 
 
 def _copy(target: memoryview, data: Buffer) -> None:

@@ -86,8 +86,10 @@ class Work(ABC):
     """
 
     block = 1 << 17
-    """Elements of a block: a few arrays of float32 of this length stay near the core, and threads
-    that compute them seldom meet at the interpreter's lock."""
+    """Elements of a block: a few arrays of float32 of this length stay near the core."""
+    shared_block = block
+    """The same where several threads compute: each meets the others at the interpreter's lock less
+    often. It may differ where results do not depend on the edges of blocks."""
     space: Shape
     """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
 
@@ -170,6 +172,8 @@ class Work(ABC):
 class _ElementwiseWork(Work):
     """Blocks of a shape to which all inputs broadcast."""
 
+    shared_block = 1 << 18
+
     def _arrange(self) -> None:
         self.space = self.call.whole.shapes[self.call.operator.over.space]  # type: ignore[union-attr]
         (output,) = self.outputs
@@ -189,7 +193,7 @@ class _SummedWork(_ElementwiseWork):
     The bits of a sum depend on the edges of blocks and on their order alone.
     """
 
-    block = 1 << 16
+    block = shared_block = 1 << 16
 
     def _arrange(self) -> None:
         super()._arrange()

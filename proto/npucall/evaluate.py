@@ -8,6 +8,7 @@ depend on shapes alone and sums are taken in the order of blocks.
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
+_NOWHERE: Mapping[str, Buffer] = MappingProxyType({})
+_SMALL = 1 << 14
+"""Bytes below which cleared memory costs less than an array that is not cleared."""
 _UNLIMITED = Unlimited()
 
 
@@ -43,7 +47,7 @@ def run(
     call: Prepared,
     storages: Mapping[str, Buffer],
     turn: Turn = _UNLIMITED,
-    targets: Mapping[str, Buffer] | None = None,
+    targets: Mapping[str, Buffer] = _NOWHERE,
     helpers: Helpers | None = None,
 ) -> list[Buffer]:
     """Computes a call from its storages; answers one storage for each output, in their order.
@@ -55,7 +59,7 @@ def run(
     """
     plan = _plan(call)
     answers = [
-        answer.storage(storages.get(answer.name), (targets or {}).get(answer.name))
+        answer.storage(storages.get(answer.name), targets.get(answer.name))
         for answer in plan.answers
     ]
     if plan.work is None:
@@ -66,7 +70,8 @@ def run(
     outputs = [
         layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
     ]
-    _compute(plan.work, inputs, outputs, plan.work.cuts(), turn, helpers)
+    cuts = plan.work.cuts(plan.work.block if helpers is None else plan.work.shared_block)
+    _compute(plan.work, inputs, outputs, cuts, turn, helpers)
     return answers
 
 
@@ -157,10 +162,14 @@ class _Answer(NamedTuple):
 
     def storage(self, sent: Buffer | None, target: Buffer | None) -> Buffer:
         """The memory that it is computed into, of anything but for gaps that were sent."""
-        storage = np.empty(self.size, np.uint8).data if target is None else target
+        storage = _memory(self.size) if target is None else target
         if not self.covered:
             memoryview(storage)[:] = bytes(self.size) if sent is None else sent
         return storage
+
+
+def _memory(size: int) -> Buffer:
+    return bytearray(size) if size < _SMALL else np.empty(size, np.uint8).data
 
 
 class _Plan(NamedTuple):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_CHUNK_BYTES = 16 * 2**20
 """Most data of one chunk."""
+CHUNK_BYTES = 2**21
+"""Data of the chunks that we send: half as long ones take an eighth more CPU time, longer ones only
+more memory."""
 INLINE_BYTES = 2**20
 """Most bytes of storage that stand in the frame of their call or reply; more follow in chunks."""
 

@@ -19,7 +19,7 @@ from npucall.errors import MessageError
 from npucall.shapes import Shapes
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire_format import Malformed, fields, header
+from npucall.wire_format import Malformed, fields, header, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +33,7 @@ ALIGNMENT = 16
 _REQUEST_CALL, _REQUEST_STORAGE, _REQUEST_PLACES = 1, 2, 3
 _RESPONSE_REPLY, _RESPONSE_TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
 _STORAGE_PADDING, _STORAGE_REGION, _STORAGE_DATA = 1, 2, 15
+_PLACE_OUTPUT, _PLACE_REGION = 1, 2
 _MAX_LENGTH = 2**31 - 1
 
 
@@ -75,10 +76,12 @@ def join_request(
     if not output_places:
         return message
     places = [
-        pb.OutputPlace(output=name, region=_region(region))
+        _field(
+            _REQUEST_PLACES, _field(_PLACE_OUTPUT, name.encode()) + _region(_PLACE_REGION, region)
+        )
         for name, region in output_places.items()
     ]
-    return message + pb.ExecuteRequest(output_places=places).SerializeToString()
+    return b"".join((message, *places))
 
 
 def join_response(reply: bytes, timings: bytes, storage: Sequence[Place]) -> bytes:
@@ -132,9 +135,9 @@ def _join(parts: list[Buffer], field: int, storage: Sequence[Place]) -> bytes:
     position = sum(map(len, parts))
     for data in storage:
         if isinstance(data, Region):
-            place = tensor_pb2.Storage(region=_region(data)).SerializeToString()
-            parts += (header(field, len(place)), place)
-            position += len(parts[-2]) + len(place)
+            place = _field(field, _region(_STORAGE_REGION, data))
+            parts.append(place)
+            position += len(place)
             continue
         before = _storage_header(field, len(data), position % ALIGNMENT)
         parts += (before, data)
@@ -238,8 +241,13 @@ def _output_places(parts: list[bytes]) -> Mapping[str, Region]:
     return by_output
 
 
-def _region(region: Region) -> tensor_pb2.Region:
-    return tensor_pb2.Region(id=region.id, offset=region.offset, length=region.length)
+def _field(field: int, content: bytes) -> bytes:
+    return header(field, len(content)) + content
+
+
+def _region(field: int, region: Region) -> bytes:
+    numbers = b"\x10%b\x18%b" % (number(region.offset), number(region.length))
+    return _field(field, _field(1, region.id) + numbers)
 
 
 def _region_of(message: tensor_pb2.Region) -> Region:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.calls import decode_tensor, encode_tensor
 from npucall.dtypes import BY_WIRE
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from npucall.tensors import TensorSpec
 
 
-@dataclass(frozen=True)
-class Timings:
+class Timings(NamedTuple):
     """Where a server's time went, in nanoseconds."""
 
     decode_ns: int = 0
@@ -109,21 +109,20 @@ def decode_identity(message: pb.ServerIdentity) -> ServerIdentity:
 
 
 _TIMINGS = struct.Struct("<" + "BQ" * 8)
+_TAGS = (0x09, 0x11, 0x19, 0x21, 0x29, 0x31, 0x39, 0x41)
+"""Of fixed64 fields numbered as ``Timings`` has them."""
 
 
 def encode_timings(timings: Timings) -> bytes:
     """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each behind its tag."""
-    return _TIMINGS.pack(
-        0x09, timings.decode_ns, 0x11, timings.check_ns, 0x19, timings.queue_ns,
-        0x21, timings.run_ns, 0x29, timings.encode_ns, 0x31, timings.copy_in_ns,
-        0x39, timings.plan_ns, 0x41, timings.copy_out_ns,
-    )  # fmt: skip
+    return _TIMINGS.pack(*chain.from_iterable(zip(_TAGS, timings, strict=True)))
 
 
 def decode_timings(data: bytes) -> Timings:
     """The timings in their bytes."""
+    if len(data) == _TIMINGS.size:
+        values = _TIMINGS.unpack(data)
+        if values[::2] == _TAGS:  # as we write them
+            return Timings(*values[1::2])
     message = pb.Timings.FromString(data)
-    return Timings(
-        message.decode_ns, message.check_ns, message.queue_ns, message.run_ns, message.encode_ns,
-        message.copy_in_ns, message.plan_ns, message.copy_out_ns,
-    )  # fmt: skip
+    return Timings(*(getattr(message, name) for name in Timings._fields))

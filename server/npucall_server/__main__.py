@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -75,6 +76,7 @@ def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
         memory.keep(settings.keep_memory)
     server = Server(settings, device, log)
     asked_to_stop = _stop_signals()
+    gc.freeze()  # what there is by now stays: no collection during a call has to look at it
     try:
         server.start()
     except OSError as error:

@@ -20,7 +20,9 @@ from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
 from npucall_server.idle import IdleMemory
 from npucall_server.services import operators
+from npucall_server.services.side_socket import SideSocket
 from npucall_server.services.stream import StreamService
+from npucall_server.shared_memory import Regions
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
@@ -52,12 +54,14 @@ class Server:
         self._executor = Executor(device, limits)
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         self._health = health.HealthServicer(experimental_non_blocking=True)
-        self._operators = operators.OperatorService(self._executor, settings, identity)
+        regions = Regions(settings.shared_memory_limit)
+        self._operators = operators.OperatorService(self._executor, settings, identity, regions)
         self._streams = StreamService(self._executor, self._operators, settings)
         self._grpc = self._build(device, identity)
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
         self.address = self._bind()
+        self._side = self._open_side(regions)
         device.watch(self._lose)
 
     def start(self) -> None:
@@ -88,6 +92,8 @@ class Server:
         self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
         self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
+        if self._side is not None:
+            self._side.close()
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
         if self._idle is not None:
@@ -112,6 +118,8 @@ class Server:
         # What hangs is cut too: not every call has a thread that could still answer.
         self._grpc.stop(_LAST_ANSWERS_SECONDS).wait(_LAST_ANSWERS_SECONDS + 1.0)
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
+        if self._side is not None:
+            self._side.remove()
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
         self._log.flush()
@@ -148,6 +156,18 @@ class Server:
         if listen.startswith("unix:"):
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
+
+    def _open_side(self, regions: Regions) -> SideSocket | None:
+        path = self._settings.shared_memory
+        if path is None:
+            return None
+        try:
+            users = self._settings.shared_memory_users
+            return SideSocket(path.absolute(), users, regions, self._log)
+        except OSError as error:
+            raise BindError(
+                f"shared_memory: expected a path for a socket, {path}: {error}"
+            ) from error
 
 
 def _device_lost() -> NpucallError:

@@ -15,7 +15,7 @@ from npucall.errors import (
     QueueFullError,
     TooLargeError,
 )
-from npucall_server.devices.base import Phases
+from npucall_server.devices.base import NO_TARGETS, Phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,19 +69,28 @@ class Executor:
         self.bytes_in_flight = 0
         self.calls_admitted = 0
         self._turns = Turns(device.lanes)
-        self._idle = threading.Condition()
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
         self._refusal: Callable[[], NpucallError] | None = None
         self._usual_seconds = 0.0
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], caller: Caller) -> Result:
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        caller: Caller,
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Result:
         """Runs a call in the calling thread, once the device has a turn for it.
+
+        ``targets`` are memory for outputs, by name.
 
         Raises TooLargeError, QueueFullError, DrainingError, DeadlineError, CancelledError, and what
         the device raises.
         """
         self.admit(call)
         try:
-            return self.run_admitted(call, storages, caller)
+            return self.run_admitted(call, storages, caller, targets)
         finally:
             self.dismiss(call)
 
@@ -98,12 +107,16 @@ class Executor:
         self._dismiss(call.bytes_in_flight)
 
     def run_admitted(
-        self, call: Prepared, storages: Mapping[str, Buffer], caller: Caller
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        caller: Caller,
+        targets: Mapping[str, Buffer] = NO_TARGETS,
     ) -> Result:
         """``run`` for a call that has been admitted."""
         turn = _Turn(self._turns, caller, self.limits.call_timeout)
         start = time.perf_counter_ns()
-        outputs, phases = self.device.run(call, storages, turn)
+        outputs, phases = self.device.run(call, storages, turn, targets)
         spent = time.perf_counter_ns() - start
         ran = spent - turn.waited_ns
         self._usual_seconds += (ran / 1e9 - self._usual_seconds) / 16
@@ -142,14 +155,14 @@ class Executor:
             )
 
     def _admit(self, size: int) -> None:
-        with self._idle:
+        with self._lock:
             self._check_room(size)
             self.calls_in_flight += 1
             self.calls_admitted += 1
             self.bytes_in_flight += size
 
     def _dismiss(self, size: int) -> None:
-        with self._idle:
+        with self._lock:
             self.calls_in_flight -= 1
             self.bytes_in_flight -= size
             if not self.calls_in_flight:
@@ -245,7 +258,7 @@ class _Turn:
         self._end = time.monotonic() + self._seconds
         self._turns = turns
         self._caller = caller
-        self._wake = threading.Event()
+        self._wake: threading.Event  # set once it has to wait: most calls never do
         self._granted = False
         self._told = False
         self.waited_ns = 0
@@ -255,6 +268,9 @@ class _Turn:
 
     def __enter__(self) -> None:
         self.check()
+        if self._turns.take_spare():
+            return
+        self._wake = threading.Event()
         if not self._turns.take(self):
             self._wait()
 
@@ -283,7 +299,7 @@ class _Turn:
         start = time.perf_counter_ns()
         if not self._told:
             self._told = True
-            self._caller.add_callback(self._wake.set)
+            self._caller.add_callback(self.wake)
         try:
             while not self._granted:
                 self.check()

@@ -9,6 +9,7 @@ import ipaddress
 import json
 import os
 import re
+import socket
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -26,6 +27,7 @@ from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
 _LONGEST_SECONDS = 1e9
 """Thirty years; a lock cannot wait for infinity."""
 
@@ -36,6 +38,11 @@ def half_of_memory() -> ByteSize:
     if _CGROUP_LIMIT.exists() and (limit := _CGROUP_LIMIT.read_text().strip()).isdecimal():
         total = min(total, int(limit))
     return ByteSize(total // 2)
+
+
+def quarter_of_memory() -> ByteSize:
+    """Half of that."""
+    return ByteSize(half_of_memory() // 2)
 
 
 def _known_soc(soc: str) -> str:
@@ -50,6 +57,9 @@ def _known_variant(variant: str) -> str:
     if variant not in CATALOGUE.variants():
         raise ValueError(f"expected one of {', '.join(CATALOGUE.variants())}")
     return variant
+
+
+_UserId = Annotated[int, Field(ge=0, lt=2**32 - 1)]
 
 
 class ServerSettings(BaseSettings):
@@ -120,6 +130,23 @@ class ServerSettings(BaseSettings):
         gt=0,
         le=2**31 - 1,
         description="Largest request in bytes, for example 64MiB; gRPC's own limit is 2 GiB.",
+    )
+    shared_memory: Path | None = Field(
+        None,
+        description="Path of a Unix socket to make, that hands out memory to processes of the same "
+        "user on this host, so that tensors need not travel. Linux alone.",
+    )
+    shared_memory_limit: ByteSize = Field(
+        default_factory=quarter_of_memory,
+        gt=0,
+        description="Bytes of shared memory that may be in use at a time, for example 8GiB. What a "
+        "call has in it counts towards --memory-limit all the same. Default: a quarter of the "
+        "memory.",
+    )
+    shared_memory_users: tuple[_UserId, ...] = Field(
+        (),
+        description="Numbers of the users who get shared memory besides the server's own, for "
+        "example 1000,1001.",
     )
     max_streams: int = Field(
         64, ge=0, le=1000, description="Streams that may be open; more are refused."
@@ -211,6 +238,15 @@ class ServerSettings(BaseSettings):
             raise ValueError(
                 f"listen: expected a loopback address, found {self.listen}; nothing is encrypted, "
                 "so another one needs insecure_bind (--insecure-bind)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _share_memory_where_it_can_be_sealed(self) -> ServerSettings:
+        if self.shared_memory is not None and not _CAN_SHARE_MEMORY:
+            raise ValueError(
+                "shared_memory: expected Linux, which has sealed memory files and tells who "
+                "connects to a socket; found another system"
             )
         return self
 

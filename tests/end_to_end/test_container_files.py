@@ -23,6 +23,8 @@ from npucall_server.settings import ServerSettings
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
 COMPOSE_FILES = ["docker-compose.yml", "deploy/compose.host8.yml"]
+SHARING = "deploy/compose.shared-memory.yml"
+"""Added to the first of them."""
 PORT = "50051"
 SERVERS = ["cpu", "npu"]
 
@@ -104,7 +106,7 @@ def test_hadolint_finds_nothing() -> None:
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("file", COMPOSE_FILES)
+@pytest.mark.parametrize("file", [*COMPOSE_FILES, SHARING])
 def test_a_compose_file_satisfies_the_schema(file: str) -> None:
     schema = ["--builtin-schema", "vendor.compose-spec"]
     result = run(sys.executable, "-m", "check_jsonschema", *schema, ROOT / file)
@@ -117,6 +119,19 @@ def test_compose_accepts_its_file(file: str) -> None:
         pytest.skip("docker compose is not installed")
     result = run("docker", "compose", "-f", file, "--profile", "*", "config", "--quiet", cwd=ROOT)
     assert result.returncode == 0, result.stderr
+
+
+def test_the_socket_for_shared_memory_is_in_a_volume_of_the_images_user() -> None:
+    services = read_services(SHARING)
+    name, folder = services["cpu"]["volumes"][0].split(":")
+    assert services["test"]["volumes"] == [f"{name}:{folder}"]
+    assert Path(services["cpu"]["environment"]["NPUCALL_SHARED_MEMORY"]).parent == Path(folder)
+    options = YAML(typ="safe").load(ROOT / SHARING)["volumes"][name]["driver_opts"]["o"]
+    user, group = values("cpu", "USER")[-1].split(":")
+    assert (values("test", "USER")[-1], options) == (
+        f"{user}:{group}",
+        f"size=1m,uid={user},gid={group},mode=0700",
+    )
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")

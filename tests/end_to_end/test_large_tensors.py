@@ -7,6 +7,7 @@ import pytest
 
 import npucall_client
 from npucall.errors import TooLargeError
+from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.testing import running_server
 
@@ -19,6 +20,17 @@ def test_a_gibibyte_goes_there_and_back() -> None:
     with running_server() as server, npucall_client.connect(server.target) as client:
         out = client.run(l1_loss_backward, ONE, array, np.float32(2**27), reduction=2)
     assert np.array_equal(out, np.sign(array - np.float32(2**27)))
+
+
+@pytest.mark.long
+def test_a_small_request_may_have_an_answer_of_more_than_a_message_holds() -> None:
+    unread = np.broadcast_to(np.float32(0), (2**29 + 2**20,))  # only its shape is sent
+    with (
+        running_server("--memory-limit=8GiB") as server,
+        npucall_client.connect(server.target, timeout=300) as client,
+    ):
+        out = client.run(kl_div_backward, ONE, unread, ONE, reduction=2)
+    assert (out.nbytes, out.min(), out.max()) == (2**31 + 2**22, -1, -1)
 
 
 @pytest.mark.long

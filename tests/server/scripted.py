@@ -10,7 +10,7 @@ from npucall.dtypes import FLOAT
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
-from npucall_server.devices.base import Ran
+from npucall_server.devices.base import NO_TARGETS, Ran
 from npucall_server.executor import Executor, Limits
 
 if TYPE_CHECKING:
@@ -61,7 +61,13 @@ class ScriptedDevice:
         self._run(turn)
         return 512
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        turn: Turn,
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
         self._run(turn)
         return Ran([self.result], self._phases)
 

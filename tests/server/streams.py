@@ -26,6 +26,7 @@ from npucall_server.log import Log
 from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.stream import StreamService
 from npucall_server.settings import ServerSettings
+from npucall_server.shared_memory import Regions
 
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, until
 
@@ -50,7 +51,8 @@ class Served:
         given = ServerSettings(**settings)
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
         self.executor = Executor(device, limits)
-        operators = OperatorService(self.executor, given, IDENTITY)
+        self.regions = Regions(given.shared_memory_limit)
+        operators = OperatorService(self.executor, given, IDENTITY, self.regions)
         self.streams = StreamService(self.executor, operators, given)
         self._log = io.StringIO()
         handling = Handling(IDENTITY, Log(stream=self._log))

@@ -19,6 +19,7 @@ from npucall_server.devices.base import Phases
 from npucall_server.log import Log, Record
 from npucall_server.services.operators import OperatorService
 from npucall_server.settings import ServerSettings
+from npucall_server.shared_memory import Regions
 
 from .scripted import ScriptedCaller, ScriptedDevice, executor, prepared
 
@@ -30,7 +31,7 @@ def execute(device: ScriptedDevice) -> tuple[pb.Timings, Record]:
     """The timings of a response, and the record of its call."""
     device.result = ONE
     identity = ServerIdentity("0123456789ab", device.name, device.soc)
-    service = OperatorService(executor(device), ServerSettings(), identity)
+    service = OperatorService(executor(device), ServerSettings(), identity, Regions(1))
     inputs = ("grad_output", "self", "target")
     call = encode("aclnnL1LossBackward", "", dict.fromkeys(inputs, TensorSpec(FLOAT, (1,))), inputs)
     record, caller = Record("Execute", "id", "peer"), ScriptedCaller()

@@ -96,6 +96,9 @@ OTHERS: dict[str, Any] = {
     "drain_timeout": 0.0,
     "log_calls": "errors",
     "slow_call": 1e9,
+    "shared_memory": "/run/npucall/side.sock",
+    "shared_memory_limit": 77777,
+    "shared_memory_users": (1000, 1001),
     "max_streams": 3,
     "stream_window": 5,
     "lanes": 5,
@@ -155,3 +158,4 @@ def test_the_memory_limit_is_half_of_what_machine_and_control_group_allow(
         machine.write_text(limit)
     assert half_of_memory() == half
     assert read().memory_limit == ByteSize(half)
+    assert read().shared_memory_limit == ByteSize(half // 2)

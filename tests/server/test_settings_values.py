@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic_settings import CliApp
 
 from npucall_server.__main__ import serve
 from npucall_server.exits import ExitCode
@@ -53,6 +54,11 @@ def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
         ("--kept-calls=0", "kept_calls: "),
         ("--phase-one-cache=0", "phase_one_cache: "),  # CANN takes 1 to 10,000,000
         ("--phase-one-cache=10000001", "phase_one_cache: "),
+        ("--shared-memory-limit=0", "shared_memory_limit: "),
+        ("--shared-memory-limit=many", "shared_memory_limit: "),
+        ("--shared-memory-users=-1", "shared_memory_users.0: "),
+        ("--shared-memory-users=4294967295", "shared_memory_users.0: "),  # chown(2): nobody's
+        ("--shared-memory-users=root", "shared_memory_users"),
         ("--device=gpu", "device: "),
         ("--device=cann:", "device: "),
         ("--soc=Ascend1", "soc: expected the name of an Ascend SoC"),
@@ -148,6 +154,31 @@ def test_any_other_address_needs_insecure_bind(
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "", "unix-abstract:npucall", "a:b"])
 def test_an_address_has_a_port_or_a_path(capsys: pytest.CaptureFixture[str], address: str) -> None:
     assert refusal(capsys, "--listen", address).startswith("listen: expected HOST:PORT")
+
+
+@pytest.mark.parametrize("missing", ["os.memfd_create", "socket.SO_PEERCRED"])
+def test_shared_memory_is_refused_in_a_sentence_where_the_system_has_none(missing: str) -> None:
+    """In a process of its own, since settings look when they are imported."""
+    module, name = missing.split(".")
+    program = f"""
+import {module}
+del {module}.{name}
+from npucall_server.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", program]
+    for flags, code in ([], 0), (["--shared-memory=side.sock"], 2):
+        ended = subprocess.run(
+            [*command, *flags, "--print-settings"], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == code
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("npucall-server: shared_memory: expected Linux, ")
+
+
+def test_users_are_numbers_one_behind_the_other() -> None:
+    settings = CliApp.run(ServerSettings, cli_args=["--shared-memory-users=1000,1001"])
+    assert settings.shared_memory_users == (1000, 1001)
 
 
 @pytest.mark.parametrize(("name", "field"), ServerSettings.model_fields.items())

@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+import npucall_client
 from npucall.errors import DeviceLostError
+from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_server.services import operators
 
 from .scripted import PATIENCE, ScriptedDevice, until, waiting
 from .streams import IDENTITY, INPUTS, call_of, info_of, serving, stream
@@ -59,7 +63,7 @@ def test_a_call_in_chunks_reaches_the_device_as_it_was_sent() -> None:
     sent: dict[str, bytes] = {}
 
     class Device(ScriptedDevice):
-        def run(self, call: Any, storages: Any, turn: Any) -> Any:
+        def run(self, call: Any, storages: Any, turn: Any, targets: Any) -> Any:
             sent.update({name: bytes(storage) for name, storage in storages.items()})
             return super().run(call, storages, turn)
 
@@ -96,8 +100,8 @@ def test_a_larger_answer_comes_in_chunks() -> None:
         frame = peer.receive()
         assert frame.WhichOneof("frame") == "reply"
         assert len(frame.reply.storage) == 0
-        chunks = [peer.receive().chunk for _ in range(4)]
-        assert [chunk.offset for chunk in chunks] == [0, MIB, 2 * MIB, 3 * MIB]
+        chunks = [peer.receive().chunk for _ in range(2)]
+        assert [chunk.offset for chunk in chunks] == [0, 2 * MIB]
         assert b"".join(chunk.data for chunk in chunks) == device.result
         assert peer.receive().WhichOneof("frame") == "end"
 
@@ -363,3 +367,16 @@ def test_a_server_that_drains_ends_idle_streams_and_opens_none() -> None:
         assert peer.end_of_stream() == "DRAINING"
         with stream(served) as other:
             assert other.end_of_stream() == "DRAINING"
+
+
+def test_an_answer_that_no_message_holds_is_fetched_in_a_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(operators, "MAX_ANSWER_BYTES", 4095)
+    device, array = device_that_answers(4096), np.ones(1024, np.float32)
+    with serving(device) as served, npucall_client.connect(served.target) as client:
+        out = client.run(l1_loss_backward, array, array, array)
+        lines = [line for line in served.lines() if line["method"].startswith("Execute")]
+    assert out.tobytes() == device.result
+    outcomes = [(line["method"], line["reason"]) for line in lines]
+    assert outcomes == [("Execute", "TOO_LARGE"), ("ExecuteStream", "OK")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall import calls
 from npucall.replies import decode_timings
@@ -45,7 +45,8 @@ def send(  # noqa: PLR0913  # all that makes a call
     response = client._transport.execute(request, timeout, "")  # noqa: SLF001  # what Client hides
     total = perf_counter_ns() - start
     reply = decode_reply(response.reply)
-    sent = {n: bytes(s) for n, s in zip(reply.stored, response.storage, strict=True)}
+    storage: list[Any] = response.storage  # none in shared memory, since none was asked to be
+    sent = {n: bytes(s) for n, s in zip(reply.stored, storage, strict=True)}
     return Answer(
         reply.outputs, sent, reply.variant, decode_timings(response.timings).run_ns, total
     )

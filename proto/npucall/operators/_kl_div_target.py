@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def community_checks(*last: rules.Rule) -> tuple[rules.Rule, ...]:
 
 
 def masked_gradient(
-    grad_output: Array, self: Array, target: Array, factor: np.generic, *, log_target: bool
+    grad_output: Array, self: Array, target: Array, factor: np.floating[Any], *, log_target: bool
 ) -> AnyArray:
     """The community formula, in its order of operations, each of which rounds.
 

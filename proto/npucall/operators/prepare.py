@@ -78,10 +78,14 @@ class Prepared:
         return tuple(specs[name].storage_bytes for name in self.stored)
 
     @cached_property
+    def replied_bytes(self) -> int:
+        """Bytes of the storages that go with the reply."""
+        return sum(spec.storage_bytes for spec in self.outputs.values())
+
+    @cached_property
     def bytes_in_flight(self) -> int:
         """Bytes of the storages that come with the call and go with its reply."""
-        replied = sum(spec.storage_bytes for spec in self.outputs.values())
-        return sum(self.stored_bytes) + replied
+        return sum(self.stored_bytes) + self.replied_bytes
 
     @cached_property
     def largest(self) -> tuple[str, int]:

@@ -197,7 +197,7 @@ class Whole:
         """First extent of a shape; 1 for rank 0."""
         return next(iter(self.shapes[name]), 1)
 
-    def reciprocal(self, divisor: int) -> np.generic:
+    def reciprocal(self, divisor: int) -> np.floating[Any]:
         """``1 / divisor`` in double, rounded to float32, then to the formula's dtype.
 
         For a divisor of 0, which only a call without elements has, 1.

@@ -14,7 +14,7 @@ class OperatorServiceStub(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `function` and `device_status` (the C function that failed, and what it or the
+    changes it), `method` (the one that takes what is too large for this one), `function` and `device_status` (the C function that failed, and what it or the
     runtime behind it answered), and `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
@@ -78,7 +78,7 @@ class OperatorServiceServicer(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `function` and `device_status` (the C function that failed, and what it or the
+    changes it), `method` (the one that takes what is too large for this one), `function` and `device_status` (the C function that failed, and what it or the
     runtime behind it answered), and `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
@@ -120,7 +120,8 @@ class OperatorServiceServicer(object):
         * FAILED_PRECONDITION, SHARED_MEMORY: the server has no shared memory of that id; it may have
         been started again. Send the bytes.
         * RESOURCE_EXHAUSTED, TOO_LARGE: the call is larger than a limit of this server will ever
-        allow. Split it, or raise the setting that the message names.
+        allow. Split it, or raise the setting that the message names. Where its outputs are too many
+        bytes for one message, `method` is "ExecuteStream": call that.
         * RESOURCE_EXHAUSTED, QUEUE_FULL: the server is busy. Wait for RetryInfo's delay, then repeat.
         * RESOURCE_EXHAUSTED, DEVICE_MEMORY: the device has no memory for it now.
         * DEADLINE_EXCEEDED, DEADLINE: the deadline ended first.
@@ -235,7 +236,7 @@ class OperatorService(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `function` and `device_status` (the C function that failed, and what it or the
+    changes it), `method` (the one that takes what is too large for this one), `function` and `device_status` (the C function that failed, and what it or the
     runtime behind it answered), and `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from npucall import sharing
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from npucall.operators.spec import Operator
     from npucall.products import Product
     from npucall.tensors import Buffer
+
+
+NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
+"""Every output gets memory of its own."""
 
 
 class Turn(sharing.Turn, Protocol):
@@ -91,8 +96,19 @@ class Device(Protocol):
     def plan(self, call: Prepared, turn: Turn) -> int:
         """Bytes of workspace that the call needs."""
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
-        """Computes the call. Occupies the device only while it holds a turn."""
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        turn: Turn,
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
+        """Computes the call. Occupies the device only while it holds a turn.
+
+        ``targets`` is writable memory for outputs, by name, as long as their storage. It shares
+        none with other storages; it may be the one that was sent for the output itself. An error
+        leaves anything in it.
+        """
 
     def facts(self) -> DeviceFacts | None:
         """What it says of itself now; None for a device that is no hardware."""

@@ -9,7 +9,7 @@ from npucall import evaluate
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
 from npucall.sharing import Helpers
-from npucall_server.devices.base import Ran
+from npucall_server.devices.base import NO_TARGETS, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,9 +48,15 @@ class CpuDevice:
         del call, turn
         return 0
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        turn: Turn,
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
         """Computes a turn a block, in the calling thread and, while turns are free, in others."""
-        return Ran(evaluate.run(call, storages, turn, helpers=self._helpers))
+        return Ran(evaluate.run(call, storages, turn, targets, helpers=self._helpers))
 
     def facts(self) -> None:
         """It is no hardware."""

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from npucall.calls import PreparedCalls
-from npucall.errors import MessageError
+from npucall.errors import MessageError, TooLargeError
 from npucall.framing import join_response, split_request
 from npucall.listing import describe
 from npucall.replies import Timings, encode_identity, encode_reply, encode_timings
 from npucall.tensors import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_server.services.places import PlacedCall, is_placed
 
 if TYPE_CHECKING:
     import grpc
 
+    from npucall.framing import Request
     from npucall.operators.prepare import Prepared
     from npucall.operators.spec import Operator
     from npucall.replies import ServerIdentity
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
     from npucall_server.handling import Method
     from npucall_server.log import Record
     from npucall_server.settings import ServerSettings
+    from npucall_server.shared_memory import Regions
 
 NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
 _KEPT_REPLIES = 1024
+MAX_ANSWER_BYTES = 2**31 - 2**20
+"""Of outputs in one message: gRPC sends less than 2 GiB, of which some is for the rest."""
 
 M = TypeVar("M", bound=Message)
 
@@ -43,11 +48,13 @@ class OperatorService:
         executor: Executor,
         settings: ServerSettings,
         identity: ServerIdentity,
+        regions: Regions,
     ) -> None:
         self._executor = executor
         self._device = device = executor.device
         self._settings = settings
         self._identity = identity
+        self._regions = regions
         self._started = time.monotonic()
         self._calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
         self._reply = lru_cache(_KEPT_REPLIES)(lambda call: encode_reply(call, identity))
@@ -65,20 +72,43 @@ class OperatorService:
     def execute(self, request: bytes, record: Record, context: grpc.ServicerContext) -> bytes:
         """Runs one call."""
         start = time.perf_counter_ns()
-        call, storage = split_request(request)
+        asked = split_request(request)
         decoded = time.perf_counter_ns()
         record.decode_ns = decoded - start
-        prepared = self.prepared(call, record)
-        storages = prepared.storages(storage)
+        prepared = self.prepared(asked.call, record)
+        if is_placed(asked):
+            return self._execute_placed(prepared, asked, record, context)
+        storages = prepared.storages(asked.storage)  # type: ignore[arg-type]  # no regions
+        _check_answer(prepared.replied_bytes)
         record.check_ns = time.perf_counter_ns() - decoded
         result = self._executor.run(prepared, storages, context)
         reply, timings = self.reply(prepared, result, record)
         return join_response(reply, timings, result.outputs)
 
+    def _execute_placed(
+        self, prepared: Prepared, asked: Request, record: Record, context: grpc.ServicerContext
+    ) -> bytes:
+        """Runs one call of which something is in shared memory."""
+        start = time.perf_counter_ns()
+        placed = self.placed(prepared, asked)
+        _check_answer(prepared.replied_bytes - sum(map(len, placed.targets.values())))
+        record.check_ns = time.perf_counter_ns() - start
+        self._executor.admit(prepared)
+        try:
+            storages, targets = placed.storages(), placed.targets
+            result = self._executor.run_admitted(prepared, storages, context, targets)
+        finally:
+            self._executor.dismiss(prepared)
+        reply, timings = self.reply(prepared, result, record)
+        return join_response(reply, timings, placed.replied(result.outputs))
+
     def plan(self, request: bytes, record: Record, context: grpc.ServicerContext) -> bytes:
         """Checks one call without its data."""
         start = time.perf_counter_ns()
-        call = split_request(request).call  # its size is checked before the class parses it
+        asked = split_request(request)
+        if is_placed(asked):
+            raise MessageError("plan: expected a call alone, found places in shared memory")
+        call = asked.call  # its size is checked before the class parses it
         decoded = time.perf_counter_ns()
         prepared = self.prepared(call, record)
         record.decode_ns = decoded - start
@@ -108,7 +138,7 @@ class OperatorService:
         """What this server is and allows."""
         _parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
-        facts = device.facts()
+        facts, path = device.facts(), settings.shared_memory
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
             product=device.product.soc,
@@ -126,6 +156,7 @@ class OperatorService:
             bytes_in_flight=executor.bytes_in_flight,
             uptime_seconds=time.monotonic() - self._started,
             device=_device_info(facts) if facts else None,
+            shared_memory_socket=str(path.absolute()) if path else "",
         ).SerializeToString()
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
@@ -139,6 +170,10 @@ class OperatorService:
         record.variant = prepared.operator.variant
         return prepared
 
+    def placed(self, prepared: Prepared, asked: Request) -> PlacedCall:
+        """What of a call is in shared memory; raises what does not fit."""
+        return PlacedCall(prepared, asked, self._regions)
+
     def reply(self, prepared: Prepared, result: Result, record: Record) -> tuple[bytes, bytes]:
         """The bytes of the reply to a call that ran, and of its timings."""
         ran = time.perf_counter_ns()
@@ -147,6 +182,16 @@ class OperatorService:
         reply = self._reply(prepared)
         record.encode_ns = time.perf_counter_ns() - ran
         return reply, _timings(record)
+
+
+def _check_answer(size: int) -> None:
+    if size > MAX_ANSWER_BYTES:
+        raise TooLargeError(
+            f"response: expected at most {MAX_ANSWER_BYTES} bytes of outputs in one message, found "
+            f"{size}; ExecuteStream sends them in chunks",
+            limit=str(MAX_ANSWER_BYTES),
+            method="ExecuteStream",
+        )
 
 
 def _timings(record: Record) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, QueueFullError
 from npucall.frames import (
+    CHUNK_BYTES,
     INLINE_BYTES,
     Begin,
     Chunk,
@@ -16,24 +17,24 @@ from npucall.frames import (
     join_end,
     join_reply,
 )
-from npucall.framing import join_response, split_request
+from npucall.framing import Region, join_response, split_request
 from npucall_server.executor import going_down
 from npucall_server.services.one_stream import Stream
+from npucall_server.services.places import is_placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import grpc
 
-    from npucall.tensors import Buffer
-    from npucall_server.executor import Executor
+    from npucall.framing import Place, Request
+    from npucall.operators.prepare import Prepared
+    from npucall_server.executor import Executor, Result
     from npucall_server.handling import Handling, StreamMethod
     from npucall_server.services.operators import OperatorService
     from npucall_server.services.stream_call import StreamCall
     from npucall_server.settings import ServerSettings
 
-CHUNK_BYTES = 2**20
-"""Data of one chunk of an answer."""
 _RETRY_SECONDS = 1.0
 
 
@@ -82,23 +83,22 @@ class StreamService:
         """Checks a call and makes room for it, before its bytes come. Raises what Execute does."""
         start = time.perf_counter_ns()
         record = call.record
-        request, storage = split_request(begin.request)
+        asked = split_request(begin.request)
         decoded = time.perf_counter_ns()
         record.decode_ns = decoded - start
-        prepared = self._operators.prepared(request, record)
-        if not begin.chunked:
-            prepared.storages(storage)
-        elif storage:
-            raise MessageError(
-                f"begin: expected no storage where chunks follow, found {len(storage)}"
-            )
+        prepared = self._operators.prepared(asked.call, record)
+        if begin.chunked:
+            _check_nothing_but_the_call(asked)
+        elif is_placed(asked):
+            call.placed = self._operators.placed(prepared, asked)
+        else:
+            call.storages = list(asked.storage)  # type: ignore[arg-type]  # no regions
+            prepared.storages(call.storages)
         record.check_ns = time.perf_counter_ns() - decoded
         self._executor.admit(prepared)
         call.prepared = prepared
         if begin.chunked:
             call.make_room(prepared.stored_bytes)
-        else:
-            call.storages = list(storage)
 
     def start(self, stream: Stream, call: StreamCall) -> None:
         """Runs a call whose bytes have come, in a thread of its own."""
@@ -128,25 +128,42 @@ class StreamService:
         prepared = call.prepared
         try:
             assert prepared is not None  # noqa: S101  # admitted
-            storages = prepared.storages(call.storages)
-            result = self._executor.run_admitted(prepared, storages, call)
+            result = self._result(prepared, call)
+            outputs = call.placed.replied(result.outputs) if call.placed else result.outputs
             reply, timings = self._operators.reply(prepared, result, call.record)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             stream.refuse(call, error)
         else:
-            stream.answer(call, _frames(call.id, reply, timings, result.outputs))
+            stream.answer(call, _frames(call.id, reply, timings, outputs))
+
+    def _result(self, prepared: Prepared, call: StreamCall) -> Result:
+        if call.placed is None:
+            storages = prepared.storages(call.storages)
+            return self._executor.run_admitted(prepared, storages, call)
+        storages, targets = call.placed.storages(), call.placed.targets
+        return self._executor.run_admitted(prepared, storages, call, targets)
+
+
+def _check_nothing_but_the_call(asked: Request) -> None:
+    found = len(asked.storage) + len(asked.output_places)
+    if found:
+        raise MessageError(
+            f"begin: expected no storage and no place for an output where chunks follow, "
+            f"found {found}"
+        )
 
 
 def _frames(
-    call_id: int, reply: bytes, timings: bytes, outputs: Sequence[Buffer]
+    call_id: int, reply: bytes, timings: bytes, outputs: Sequence[Place]
 ) -> Iterator[bytes]:
-    if sum(map(len, outputs)) <= INLINE_BYTES:
+    data = {index: output for index, output in enumerate(outputs) if not isinstance(output, Region)}
+    if sum(map(len, data.values())) <= INLINE_BYTES:
         yield join_reply(call_id, join_response(reply, timings, outputs))
         return
     yield join_reply(call_id, join_response(reply, timings, ()))
-    for index, output in enumerate(outputs):
-        data = memoryview(output)
-        for start in range(0, len(data), CHUNK_BYTES):
-            chunk = Chunk(index, start, data[start : start + CHUNK_BYTES])
+    for index, output in data.items():  # an output in shared memory has no chunks
+        view = memoryview(output)
+        for start in range(0, len(view), CHUNK_BYTES):
+            chunk = Chunk(index, start, view[start : start + CHUNK_BYTES])
             yield join_chunk(call_id, chunk)
     yield join_end(call_id)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.log import Record
+    from npucall_server.services.places import PlacedCall
 
 _MOST_RUNS = 1 << 16
 """Of ids that do not follow each other: what bounds the memory that a stream's ids take."""
@@ -33,6 +34,8 @@ class StreamCall:
         self.prepared: Prepared | None = None
         """Set once the call has been admitted, so that its room is to be given back."""
         self.storages: list[Buffer] = []
+        self.placed: PlacedCall | None = None
+        """Its storages and outputs, where some are in shared memory."""
         self.frames: Iterator[bytes] = iter(())
         """The answer."""
         self.receiving = True
@@ -106,7 +109,7 @@ class StreamCall:
 
     def forget_storages(self) -> None:
         """Its inputs are not read any more."""
-        self.storages, self._arrays = [], []
+        self.storages, self._arrays, self.placed = [], [], None
 
 
 class Ids:

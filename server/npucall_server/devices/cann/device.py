@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.evaluate import check_values
 from npucall.products import product_of
+from npucall_server.devices.base import NO_TARGETS
 from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import Lane, LaneLimits
@@ -76,11 +77,17 @@ class CannDevice:
         with turn():
             return self._on_a_lane(lambda lane: lane.plan(call))
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], turn: Turn) -> Ran:
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        turn: Turn,
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
         """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
         check_values(call, storages)
         with turn():
-            ran = self._on_a_lane(lambda lane: lane.run(call, storages, turn.check))
+            ran = self._on_a_lane(lambda lane: lane.run(call, storages, turn.check, targets))
             turn.check()
             return ran
 

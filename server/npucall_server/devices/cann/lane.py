@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
-from npucall_server.devices.base import Phases, Ran
+from npucall_server.devices.base import NO_TARGETS, Phases, Ran
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
@@ -101,21 +101,36 @@ class Lane:
         with self._unbroken(), Descriptors(self._base, call, addresses) as descriptors:
             return workspace_of(function, descriptors.arguments, self._base)
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]) -> Ran:
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        check: Callable[[], None],
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
         """Runs a call; when it ends, however it ends, nothing of it is under way any more.
 
         ``check`` is called before the launch, which nothing can stop once it is made; what it
-        raises ends the call.
+        raises ends the call. Outputs go into ``targets``, and what has none into new memory.
         """
         with self._unbroken():
-            return self._run(call, storages, check)
+            return self._run(call, storages, check, targets)
 
     def _run(
-        self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        check: Callable[[], None],
+        targets: Mapping[str, Buffer],
     ) -> Ran:
         function, layout, transfer = self._function(call), self._layout(call), self._transfer
         mark, between = self._stopwatch.mark, self._stopwatch.between
-        outputs = {n: np.empty(spec.storage_bytes, np.uint8) for n, spec in call.outputs.items()}
+        outputs = {
+            name: np.frombuffer(targets[name], np.uint8)
+            if name in targets
+            else np.empty(spec.storage_bytes, np.uint8)
+            for name, spec in call.outputs.items()
+        }
 
         def ready(workspace_size: int) -> int | None:
             workspace = self._workspace.reserve(workspace_size)
@@ -174,6 +189,7 @@ class Lane:
     def _synchronise(self) -> None:
         milliseconds = max(round(self._limits.device_timeout * 1000), 1)  # 0 is no timeout
         self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
+        self._transfer.settle()
 
     def _create_stream(self) -> c_void_p:
         stream = c_void_p()

@@ -11,6 +11,7 @@ import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from npucall_server.devices.base import NO_TARGETS
 from npucall_server.devices.cann.lane import Lane
 
 if TYPE_CHECKING:
@@ -44,9 +45,15 @@ class LaneThread:
         self._thread.start()
         self._raise_outcome()
 
-    def run(self, call: Prepared, storages: Mapping[str, Buffer], check: Callable[[], None]) -> Ran:
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        check: Callable[[], None],
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
         """``Lane.run``; the calling thread waits."""
-        return self._do(lambda lane: lane.run(call, storages, check))
+        return self._do(lambda lane: lane.run(call, storages, check, targets))
 
     def plan(self, call: Prepared) -> int:
         """``Lane.plan``; the calling thread waits."""

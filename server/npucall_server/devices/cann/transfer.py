@@ -78,9 +78,12 @@ class Transfer:
         if length:
             self._copy_to_host(self._staging_address(first), first, length)
 
+    def settle(self) -> None:
+        """The stream has passed: what was copied need not live for it any more."""
+        self._sources.clear()
+
     def collect(self, layout: Layout, outputs: Mapping[str, AnyArray]) -> None:
         """Fills the outputs, once the stream has passed: staging belongs to the next call."""
-        self._sources.clear()
         for piece in layout.outputs if self._staged else ():
             np.copyto(outputs[piece.name], self._pinned(piece.start, piece.length))
 

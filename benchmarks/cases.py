@@ -1,0 +1,155 @@
+"""What is measured through the service: cases, each of which gives series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from figures import KIB, MIB, Series, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+AS_IT_COMES, KEPT, NOT_SENT = "as it comes", "kept memory", "self not sent"
+UNARY, CHUNKED, PIPELINE = "unary", "chunked", "pipeline"
+COPIED, IN_PLACE, IN_PROCESS = "shared memory copied", "shared memory in place", "in process"
+ALL_WAYS = (AS_IT_COMES, KEPT, NOT_SENT, UNARY, CHUNKED, PIPELINE, COPIED, IN_PLACE)
+
+TENSORS = 4
+"""Of a call: three inputs, one output. All are counted, though some way may not send them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Calls of one kind, made in each of these ways in turn, and by the yardstick."""
+
+    size: int
+    callers: int
+    ways: tuple[str, ...]
+    dtype: str = "float32"
+    rounds: int = 5
+    seconds: float = 0.3
+    """About how long a way is measured in a round; it is one call a caller at least."""
+
+    def text(self) -> str:
+        """How the names of its series begin."""
+        callers = f"{self.callers} caller{'s' * (self.callers > 1)}"
+        dtype = [self.dtype] if self.dtype != "float32" else []
+        return ", ".join([size_text(self.size), callers, *dtype])
+
+    def bytes(self, calls: int) -> int:
+        """Bytes of the tensors of so many calls."""
+        return TENSORS * self.size * calls
+
+
+class Sample(NamedTuple):
+    """What a way took in one round."""
+
+    calls: int
+    seconds: float
+    latencies: list[float]
+    client_cpu: float
+    server_cpu: float
+
+
+class Quantity(NamedTuple):
+    """What is read from a sample."""
+
+    name: str
+    better: str
+    unit: str
+    of: Callable[[Case, Sample], float]
+
+
+def _gigabytes(case: Case, sample: Sample) -> float:
+    return case.bytes(sample.calls) / 1e9
+
+
+P50 = Quantity("p50", "lower", "ms", lambda _, s: median(s.latencies) * 1e3)
+TIME = Quantity("time", "lower", "ms", lambda _, s: s.seconds / s.calls * 1e3)
+RATE = Quantity("calls a second", "higher", "1/s", lambda _, s: s.calls / s.seconds)
+THROUGHPUT = Quantity("throughput", "higher", "GB/s", lambda c, s: _gigabytes(c, s) / s.seconds)
+CPU = Quantity(
+    "CPU seconds a GB", "lower", "s/GB",
+    lambda c, s: (s.client_cpu + s.server_cpu) / _gigabytes(c, s),
+)  # fmt: skip
+CLIENT_CPU = Quantity(
+    "client CPU seconds a GB", "lower", "s/GB", lambda c, s: s.client_cpu / _gigabytes(c, s)
+)
+SERVER_CPU = Quantity(
+    "server CPU seconds a GB", "lower", "s/GB", lambda c, s: s.server_cpu / _gigabytes(c, s)
+)
+
+
+def quantities(case: Case) -> Iterator[Quantity]:
+    """What is read from the samples of a case."""
+    if case.size < 64 * KIB:
+        if case.callers == 1:
+            yield P50
+        yield RATE
+    else:
+        yield THROUGHPUT
+    if case.size == 16 * MIB:
+        yield from (CPU, CLIENT_CPU, SERVER_CPU)
+
+
+def series_of(case: Case, quantity: Quantity, way: str) -> Series:
+    """The series of a way; the client as it comes is not named."""
+    name = f"{case.text()}, {quantity.name}"
+    if way != AS_IT_COMES:
+        name += f", {way}"
+    return Series(
+        name, quantity.better, quantity.unit, quantity.name, case.size, case.callers, way,
+        case.dtype,
+    )  # fmt: skip
+
+
+def beside_in_process(case: Case) -> Series:
+    """The series of the time in place beside that of the operator in a process that has it."""
+    series = series_of(case, TIME, IN_PLACE)
+    return replace(series, name=f"{series.name} / {IN_PROCESS}", quantity=f"time / {IN_PROCESS}")
+
+
+def service_series(case: Case) -> Iterator[Series]:
+    """All series of a case."""
+    for quantity in quantities(case):
+        for way in (*case.ways, "yardstick"):
+            if way != IN_PROCESS:
+                yield series_of(case, quantity, way)
+    if IN_PROCESS in case.ways:
+        yield beside_in_process(case)
+
+
+def quick_cases() -> list[Case]:
+    """For the goals, in about a minute and a half."""
+    large = (AS_IT_COMES, KEPT, NOT_SENT, COPIED, IN_PLACE, IN_PROCESS)
+    return [
+        Case(KIB, 1, (AS_IT_COMES, PIPELINE), rounds=9),
+        Case(KIB, 8, (AS_IT_COMES,), rounds=9, seconds=0.4),
+        Case(KIB, 32, (AS_IT_COMES,), rounds=9, seconds=0.4),
+        Case(64 * KIB, 1, (AS_IT_COMES,), rounds=7),
+        Case(MIB, 1, (AS_IT_COMES,), rounds=7),
+        Case(MIB, 4, (AS_IT_COMES,), rounds=7, seconds=0.4),
+        Case(16 * MIB, 1, large),
+        Case(16 * MIB, 4, (AS_IT_COMES, KEPT), seconds=1.0),
+        Case(256 * MIB, 1, (AS_IT_COMES, KEPT), rounds=3),
+    ]
+
+
+def full_cases() -> list[Case]:
+    """Every way at every size and number of callers; three dtypes at 16 MiB.
+
+    256 MiB with one caller only: the yardstick holds a request several times, which for several
+    callers is more than a machine of 24 GiB has.
+    """
+    sizes = (KIB, 64 * KIB, MIB, 16 * MIB)
+    every = [
+        Case(size, callers, ALL_WAYS, rounds=5 if size == 16 * MIB else 9)
+        for size in sizes
+        for callers in (1, 4, 8, 32)
+    ]
+    every[len(every) - 4] = replace(every[-4], ways=(*ALL_WAYS, IN_PROCESS), rounds=9)
+    dtypes = (AS_IT_COMES, KEPT)
+    every += [Case(16 * MIB, 1, dtypes, dtype) for dtype in ("float16", "bfloat16")]
+    return [*every, Case(256 * MIB, 1, ALL_WAYS)]

@@ -1,0 +1,128 @@
+"""The goals: every row of the table of goals, by the name of the series that measures it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from figures import Figure, Series
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a ratio must be, and what it shall become; None where nothing is asked."""
+
+    name: str
+    better: str
+    must: float | None
+    aim: float | None
+    unit: str
+    kept: bool = False
+    """Holds for a client that keeps memory; the others for the client as it comes."""
+
+
+HIGHER, LOWER = "higher", "lower"
+GOALS = (
+    Goal("1 KiB, 1 caller, p50", LOWER, 1.15, 1.0, "ms"),
+    Goal("1 KiB, 1 caller, p50, pipeline", LOWER, None, 0.9, "ms"),
+    Goal("1 KiB, 8 callers, calls a second", HIGHER, 0.9, 1.2, "1/s"),
+    Goal("1 KiB, 32 callers, calls a second", HIGHER, 0.8, 1.2, "1/s"),
+    Goal("64 KiB, 1 caller, throughput", HIGHER, 1.2, 1.8, "GB/s"),
+    Goal("1 MiB, 1 caller, throughput", HIGHER, 1.5, 2.0, "GB/s"),
+    Goal("1 MiB, 4 callers, throughput", HIGHER, 1.5, 2.0, "GB/s"),
+    Goal("16 MiB, 1 caller, throughput", HIGHER, 5.0, None, "GB/s"),
+    Goal("16 MiB, 1 caller, throughput, kept memory", HIGHER, None, 9.0, "GB/s", kept=True),
+    Goal("16 MiB, 4 callers, throughput", HIGHER, 4.0, None, "GB/s"),
+    Goal("16 MiB, 4 callers, throughput, kept memory", HIGHER, None, 8.0, "GB/s", kept=True),
+    Goal("256 MiB, 1 caller, throughput, kept memory", HIGHER, 15.0, 20.0, "GB/s", kept=True),
+    Goal("16 MiB, 4 callers, client peak memory", LOWER, 0.4, None, "MiB"),
+    Goal("16 MiB, 4 callers, client peak memory, kept memory", LOWER, None, 0.22, "MiB", kept=True),
+    Goal("16 MiB, 1 caller, CPU seconds a GB", LOWER, 0.25, None, "s/GB"),
+    Goal("16 MiB, 1 caller, CPU seconds a GB, kept memory", LOWER, None, 0.17, "s/GB", kept=True),
+    Goal("16 MiB, 1 caller, throughput, shared memory copied", HIGHER, 30.0, 38.0, "GB/s"),
+    Goal("16 MiB, 1 caller, throughput, shared memory in place", HIGHER, 100.0, 130.0, "GB/s"),
+    Goal("16 MiB, 1 caller, time, shared memory in place / in process", LOWER, None, 1.5, "ms"),
+    Goal("in process, float32, 64 MiB, 1 thread / NumPy", HIGHER, 1.5, None, "ms"),
+    Goal("in process, float32, 64 MiB, 1 thread / torch", HIGHER, None, 1.0, "ms"),
+    Goal("in process, float32, 64 MiB, 2 threads / NumPy", HIGHER, 2.0, None, "ms"),
+    Goal("in process, float32, 64 MiB, 2 threads / torch", HIGHER, None, 1.0, "ms"),
+    Goal("in process, bfloat16, 64 MiB, 1 thread / NumPy", HIGHER, 3.5, None, "ms"),
+    Goal("in process, bfloat16, 64 MiB, 1 thread / torch", HIGHER, None, 0.5, "ms"),
+    Goal("in process, float16 with underflow, 1 MiB, 1 thread / NumPy", HIGHER, 10.0, None, "ms"),
+    Goal("in process, float16 with underflow, 1 MiB, 1 thread / torch", HIGHER, None, 0.5, "ms"),
+)
+
+
+class Row(NamedTuple):
+    """A figure beside its goal, if it has one."""
+
+    figure: Figure
+    goal: Goal | None
+
+    def reaches(self, bound: float | None) -> bool:
+        """Whether the ratio is at least as good as this; without a ratio it is not."""
+        ratio = self.figure.ratio
+        if bound is None:
+            return True
+        if ratio is None:
+            return False
+        return ratio <= bound if self.figure.series.better == LOWER else ratio >= bound
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two how the goal fared."""
+        if self.goal is None:
+            return ""
+        if self.figure.ratio is None:
+            return "not available"
+        if not self.reaches(self.goal.must):
+            return "missed"
+        if not self.reaches(self.goal.aim):
+            return "aim missed" if self.goal.must is None else "reached, aim missed"
+        return "reached" if self.goal.aim is None else "aim reached"
+
+    @property
+    def must_missed(self) -> bool:
+        """Whether what must be is not."""
+        return self.goal is not None and not self.reaches(self.goal.must)
+
+    def as_object(self) -> dict[str, object]:
+        """As it stands in the JSON file."""
+        figure, series = self.figure, self.figure.series
+        return {
+            "name": series.name,
+            "ratio": figure.ratio,
+            "better": series.better,
+            "must": self.goal and self.goal.must,
+            "aim": self.goal and self.goal.aim,
+            "absolute": figure.absolute,
+            "unit": series.unit,
+            "noise": figure.noise,
+        }
+
+
+def rows_of(figures: Iterable[Figure]) -> list[Row]:
+    """Figures with a goal, in the order of the goals; then the others."""
+    by_name = {figure.series.name: figure for figure in figures}
+    with_goal = [Row(by_name.pop(goal.name), goal) for goal in GOALS if goal.name in by_name]
+    return with_goal + [Row(figure, None) for figure in by_name.values()]
+
+
+def faults(planned: Sequence[Series]) -> list[str]:
+    """What is wrong with a plan: names twice, goals that nothing measures or that say otherwise."""
+    by_name = {series.name: series for series in planned}
+    found = [
+        f"{series.name}: measured twice" for series in planned if by_name[series.name] is not series
+    ]
+    for goal in GOALS:
+        series = by_name.get(goal.name)
+        if series is None:
+            found.append(f"{goal.name}: nothing measures it")
+        elif (series.better, series.unit) != (goal.better, goal.unit):
+            found.append(f"{goal.name}: measured in {series.unit}, {series.better} is better")
+        elif goal.kept != (series.way == "kept memory"):
+            found.append(f"{goal.name}: measured with another client")
+    return found

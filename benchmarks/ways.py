@@ -1,0 +1,124 @@
+"""The ways that a call can take: each gives one function a caller, which makes one call."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from yardstick import YardstickClient
+
+import npucall_client
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.sharing import Helpers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    Arrays = Sequence[np.ndarray[Any, Any]]
+    Runs = list[Callable[[], np.ndarray[Any, Any]]]
+    Way = Callable[[str, Arrays, int], AbstractContextManager[Runs]]
+
+DTYPES = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+_NEVER = 2**62
+_SLACK = 1 << 20
+"""Bytes of a region beside its tensors, for their alignment."""
+_TIMEOUT = 600.0
+
+
+def tensors(size: int, dtype: str) -> Arrays:
+    """Three tensors of that many bytes each, always the same."""
+    random = np.random.default_rng(1)
+    count = size // DTYPES[dtype].itemsize
+    return [random.random(count, np.float32).astype(DTYPES[dtype], copy=False) for _ in range(3)]
+
+
+@contextmanager
+def _yardstick(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
+    with YardstickClient(target) as client:
+        yield [partial(client.run, *arrays)] * callers
+
+
+@contextmanager
+def _calls(target: str, arrays: Arrays, callers: int, **settings: Any) -> Iterator[Runs]:
+    with npucall_client.connect(target, timeout=_TIMEOUT, **settings) as client:
+        yield [partial(client.run, kl_div_backward, *arrays)] * callers
+
+
+@contextmanager
+def _pipeline(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
+    with (
+        npucall_client.connect(target, timeout=_TIMEOUT, send_unread=True) as client,
+        client.pipeline() as pipeline,
+    ):
+        yield [lambda: pipeline.submit(kl_div_backward, *arrays).result()] * callers
+
+
+@contextmanager
+def _shared(target: str, arrays: Arrays, callers: int, *, copied: bool) -> Iterator[Runs]:
+    size = arrays[0].nbytes
+    with (
+        npucall_client.connect(target, timeout=_TIMEOUT, send_unread=True) as client,
+        client.shared(callers * (4 * size + _SLACK)) as memory,
+    ):
+
+        def caller() -> Callable[[], np.ndarray[Any, Any]]:
+            if copied:  # from zeros, so that a copy left out would show
+                inputs = [memory.zeros(array.shape, array.dtype) for array in arrays]
+            else:
+                inputs = [memory.array(array) for array in arrays]
+            out = memory.empty(arrays[0].shape, arrays[0].dtype)
+            into_region = client.options(outputs={"out": out})
+
+            def in_place() -> np.ndarray[Any, Any]:
+                return into_region.run(kl_div_backward, *inputs)
+
+            def copied_in_and_out() -> np.ndarray[Any, Any]:
+                for region, array in zip(inputs, arrays, strict=True):
+                    region[...] = array
+                in_place()
+                return np.array(out)
+
+            return copied_in_and_out if copied else in_place
+
+        yield [caller() for _ in range(callers)]
+
+
+@contextmanager
+def _in_process(_: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
+    """The evaluator alone, with as many threads as the server has, into an output that is there."""
+    from operators import Work  # noqa: PLC0415  # no other way needs it
+
+    work = Work(arrays)
+    helpers = Helpers(len(os.sched_getaffinity(0)) - 1)
+
+    def run() -> np.ndarray[Any, Any]:
+        work.into_given_memory(helpers)
+        return work.out.view(work.dtype)
+
+    yield [run] * callers
+    helpers.close()
+
+
+WAYS: dict[str, Way] = {
+    "yardstick": _yardstick,
+    "as it comes": partial(_calls, send_unread=True),
+    "kept memory": partial(_calls, send_unread=True, keep_memory=True),
+    "self not sent": _calls,
+    "unary": partial(_calls, send_unread=True, stream_from=_NEVER),
+    "chunked": partial(_calls, send_unread=True, stream_from=1),
+    "pipeline": _pipeline,
+    "shared memory copied": partial(_shared, copied=True),
+    "shared memory in place": partial(_shared, copied=False),
+    "in process": _in_process,
+}
+"""The first three with the three inputs sent, as the yardstick does; so do those below, but for
+``self not sent``, which is what a client does by default: ``self`` is never read."""

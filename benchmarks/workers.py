@@ -1,0 +1,99 @@
+"""The benchmark's side of the processes: servers, and a worker for each way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ways import WAYS
+from yardstick import running_yardstick
+
+from npucall_client import Client
+from npucall_client.testing import running_server
+from npucall_server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_WORKER = Path(__file__).with_name("worker.py")
+_SHARED = ("shared memory copied", "shared memory in place")
+
+
+class Server(NamedTuple):
+    """A server process."""
+
+    target: str
+    pid: int
+
+
+class Servers(NamedTuple):
+    """Ours and the yardstick's."""
+
+    ours: Server
+    yardstick: Server
+
+    def of(self, way: str) -> Server:
+        """The one that a way talks to."""
+        return self.yardstick if way == "yardstick" else self.ours
+
+
+class Worker:
+    """A process with a client of its own. Its methods are those of ``worker.Commands``."""
+
+    def __init__(self, way: str, target: str) -> None:
+        command = [sys.executable, str(_WORKER), way, target]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._process.kill()
+        self._process.communicate()
+
+    def ask(self, command: str, *arguments: Any) -> dict[str, Any]:
+        """Has it do something, and waits for its answer."""
+        requests, answers = self._process.stdin, self._process.stdout
+        if requests is None or answers is None:
+            raise RuntimeError("worker: expected pipes, found none")
+        requests.write(json.dumps([command, arguments]) + "\n")
+        requests.flush()
+        answer = answers.readline()
+        if not answer:
+            raise RuntimeError(f"worker: ended at {command}{arguments}; see what it said above")
+        return json.loads(answer)
+
+
+@contextmanager
+def running_servers() -> Iterator[Servers]:
+    """Both servers, ours with shared memory where it has that."""
+    with tempfile.TemporaryDirectory(prefix="npucall-bench-") as folder, running_yardstick() as it:
+        shared = ("--shared-memory", f"{folder}/shared") if shares_memory() else ()
+        with running_server("--queue-length", "64", *shared) as ours:
+            yield Servers(Server(ours.target, ours.process.pid), Server(*it))
+
+
+def shares_memory() -> bool:
+    """Whether client and server are of a version that has shared memory."""
+    return hasattr(Client, "shared") and "shared_memory" in ServerSettings.model_fields
+
+
+def available(way: str) -> bool:
+    """Whether this way can be taken here."""
+    if way not in WAYS:
+        raise ValueError(f"expected one of {', '.join(WAYS)}, found {way}")
+    return way not in _SHARED or shares_memory()

@@ -1,0 +1,80 @@
+"""``make bench``: what it writes, and its exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import run
+from figures import Figure
+from goals import GOALS
+from plan import Plan, quick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+GOAL = GOALS[0]
+MISSED, REACHED = 99.0, 0.1
+
+
+class Given(Plan):
+    """The quick plan, of which only the first goal is measured: with this ratio."""
+
+    def __init__(self, ratio: float) -> None:
+        super().__init__(**vars(quick()))
+        object.__setattr__(self, "ratio", ratio)
+
+    def shortened(self, rounds: int | None, seconds: float | None) -> Plan:
+        return self
+
+    def only(self, text: str) -> Plan:
+        return self
+
+    def figures(self, say: Callable[[str], object]) -> Iterator[Figure]:
+        first = next(series for series in self.series() if series.name == GOAL.name)
+        yield Figure(first, self.ratio, 0.1, 3.0)
+
+
+@pytest.fixture
+def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
+    """Runs it with a ratio and flags, in an empty folder."""
+
+    def of(ratio: float, *flags: str) -> int:
+        monkeypatch.setattr(run, "quick", lambda: Given(ratio))
+        return run.main(["--folder", str(tmp_path), *flags])
+
+    return of
+
+
+def test_a_missed_must_is_printed_and_is_no_failure(
+    exit_code: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(MISSED) == 0
+    assert f"missed: {GOAL.name}" in capsys.readouterr().out
+
+
+def test_with_check_a_missed_must_is_a_failure(exit_code: Callable[..., int]) -> None:
+    assert exit_code(MISSED, "--check") == 1
+
+
+def test_with_check_what_reaches_every_must_is_none(exit_code: Callable[..., int]) -> None:
+    assert exit_code(REACHED, "--check") == 0
+
+
+def test_it_writes_json_and_a_page(exit_code: Callable[..., int], tmp_path: Path) -> None:
+    exit_code(REACHED)
+    (written,) = json.loads((tmp_path / "bench.json").read_text())
+    assert (written["name"], written["ratio"]) == (GOAL.name, REACHED)
+    assert GOAL.name in (tmp_path / "bench.html").read_text()
+
+
+def test_a_goal_without_a_measurement_ends_it_before_it_measures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unmeasured = dataclasses.replace(quick(), operators=())
+    monkeypatch.setattr(run, "quick", lambda: unmeasured)
+    assert run.main(["--folder", str(tmp_path)]) == 2
+    assert "nothing measures it" in capsys.readouterr().out

@@ -1,0 +1,74 @@
+"""The benchmarks at sizes so small that their figures mean nothing: whether they run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import process
+import pytest
+from cases import ALL_WAYS, COPIED, IN_PLACE, IN_PROCESS, Case
+from figures import KIB, MIB
+from goals import rows_of
+from memory import MemoryCase
+from operators import TORCH, OperatorCase
+from page import page
+from plan import Plan
+from workers import shares_memory
+
+if TYPE_CHECKING:
+    from figures import Figure
+
+WAYS = (*ALL_WAYS, IN_PROCESS)
+TINY = Plan(
+    cases=(
+        Case(KIB, 2, WAYS, rounds=2, seconds=0.01),
+        Case(KIB, 1, WAYS, "bfloat16", rounds=1, seconds=0.01),
+    ),
+    memory=(MemoryCase(("as it comes",), rounds=1, size=MIB, callers=2, calls=1),),
+    operators=(OperatorCase("float32", np.float32, KIB, 1, rounds=1),),
+    stages=(KIB,),
+)
+
+
+@pytest.fixture(scope="module")
+def figures() -> list[Figure]:
+    return list(TINY.figures(print))
+
+
+def test_a_plan_gives_the_figures_that_it_says(figures: list[Figure]) -> None:
+    assert [figure.series for figure in figures] == list(TINY.series())
+
+
+def test_only_what_this_machine_lacks_has_no_figure(figures: list[Figure]) -> None:
+    lacking = {figure.series.way for figure in figures if figure.absolute is None}
+    assert lacking <= {TORCH} | (set() if shares_memory() else {COPIED, IN_PLACE})
+
+
+def test_the_yardstick_is_as_fast_as_itself(figures: list[Figure]) -> None:
+    assert {figure.ratio for figure in figures if figure.series.way == "yardstick"} == {1.0}
+
+
+def test_a_peak_is_that_of_two_calls_of_4_mib_without_the_process_itself(
+    figures: list[Figure],
+) -> None:
+    peaks = [figure for figure in figures if "peak memory" in figure.series.name]
+    assert len(peaks) == 4
+    assert all(1.0 < figure.absolute < 60.0 for figure in peaks)
+
+
+def test_a_page_has_a_picture_of_stages(figures: list[Figure]) -> None:
+    assert "each stage alone" in page(rows_of(figures))
+
+
+def test_cpu_time_of_a_process_is_that_which_it_had() -> None:
+    before = process.cpu_seconds(os.getpid())
+    assert before == pytest.approx(sum(os.times()[:2]), abs=0.05)
+
+
+def test_a_peak_that_is_forgotten_counts_anew() -> None:
+    np.ones(64 * MIB, np.uint8)
+    high = process.peak_bytes(os.getpid())
+    process.forget_peak(os.getpid())
+    assert process.peak_bytes(os.getpid()) <= high - 32 * MIB

@@ -1,0 +1,205 @@
+"""A server's side socket that follows a script, and a server whose calls name its memory.
+
+In the generated classes and nothing of npucall's own. Unless a test says otherwise it grants what
+is asked for, and answers a call with its first input times two, in its place where it has one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+
+import npucall_client
+from npucall.errors import SharedMemoryError
+from npucall.status import TRAILER, to_status
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import shared_memory_pb2, tensor_pb2
+
+from . import stream_script
+from .stream_script import PATIENCE, StreamScript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from npucall_client import Client
+
+    Behaviour = Callable[[socket.socket, bytes], None]
+
+ID = b"0123456789abcdef"
+
+
+class SideScript:
+    """What listens at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.behaviours: list[Behaviour] = []
+        """One for each connection, in order; the others grant."""
+        self.ended = threading.Semaphore(0)
+        """Released when a caller closes its connection."""
+        self.memories: dict[bytes, mmap.mmap] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.bind(self.path)
+        self._socket.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        count = 0
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            behaviour = self.behaviours[count] if count < len(self.behaviours) else self.grant
+            count += 1
+            threading.Thread(target=self._serve, args=(connection, behaviour), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, behaviour: Behaviour) -> None:
+        with connection:
+            behaviour(connection, connection.recv(65536))
+            if not connection.recv(1):
+                self.ended.release()
+
+    def grant(self, connection: socket.socket, request: bytes) -> None:
+        size = shared_memory_pb2.SharedMemoryRequest.FromString(request).bytes
+        region_id = ID if ID not in self.memories else os.urandom(16)
+        file = memory_file(size)
+        self.memories[region_id] = mmap.mmap(file, size)
+        send(connection, granted(region_id), file)
+
+
+def memory_file(size: int, *, seals: int = fcntl.F_SEAL_SHRINK) -> int:
+    file = os.memfd_create("memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, size)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+    return file
+
+
+def granted(region_id: bytes = ID) -> bytes:
+    return shared_memory_pb2.SharedMemoryResponse(id=region_id).SerializeToString()
+
+
+def send(connection: socket.socket, data: bytes, *files: int) -> None:
+    socket.send_fds(connection, [data], list(files))
+    for file in files:
+        os.close(file)
+
+
+def answering(data: bytes, *files: int) -> Behaviour:
+    """Answers once with these bytes and descriptors."""
+    return lambda connection, _: send(connection, data, *files)
+
+
+@contextmanager
+def side(path: Path) -> Iterator[SideScript]:
+    script = SideScript(path)
+    try:
+        yield script
+    finally:
+        script.close()
+
+
+class SharingScript(StreamScript):
+    """A server whose calls may name memory of a side script."""
+
+    def __init__(self, memory: SideScript) -> None:
+        super().__init__()
+        self.memory = memory
+        self.socket = memory.path
+        self.requests: list[pb.ExecuteRequest] = []
+        self.forgets = False
+        """Whether it knows none of the memory, as after a restart."""
+        self.answers: list[pb.ExecuteResponse] = []
+        """Of the next calls, instead of what they ask for."""
+        self.behaviours = [self._calls] * 9
+
+    def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
+        return pb.GetServerInfoResponse(
+            limits=self.limits, shared_memory_socket=self.socket
+        ).SerializeToString()
+
+    def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.unary += 1
+        try:
+            return self.answer(pb.ExecuteRequest.FromString(request)).SerializeToString()
+        except SharedMemoryError as error:
+            status = to_status(error).SerializeToString()
+            context.set_trailing_metadata(((TRAILER, status),))
+            context.abort(error.code, str(error))
+
+    def answer(self, request: pb.ExecuteRequest) -> pb.ExecuteResponse:
+        self.requests.append(request)
+        if self.answers:
+            return self.answers.pop(0)
+        data = [bytes(self._bytes(storage)) for storage in request.storage]
+        response = reply_of((np.frombuffer(data[0], np.float32) * 2).tobytes())
+        for place in request.output_places:
+            self._region(place.region)[:] = response.storage[0].data
+            response.storage[0].region.CopyFrom(place.region)
+        return response
+
+    def _calls(self, frames: Any, _: grpc.ServicerContext) -> Any:
+        """A stream whose calls do not travel in chunks."""
+        for frame in frames:
+            if frame.HasField("begin") and frame.begin.chunked:
+                yield from stream_script.echo(_again(frame, frames), _)
+            elif frame.HasField("begin"):
+                try:
+                    answer = {"reply": self.answer(frame.begin.request)}
+                except SharedMemoryError as error:
+                    answer = {"error": to_status(error).SerializeToString()}
+                yield stream_script.answer(frame.call_id, **answer)
+
+    def _bytes(self, storage: tensor_pb2.Storage) -> memoryview:
+        place = storage.WhichOneof("place")
+        return memoryview(storage.data) if place == "data" else self._region(storage.region)
+
+    def _region(self, region: tensor_pb2.Region) -> memoryview:
+        if self.forgets or region.id not in self.memory.memories:
+            raise SharedMemoryError("memory: unknown")
+        memory = memoryview(self.memory.memories[region.id])
+        return memory[region.offset : region.offset + region.length]
+
+
+def _again(frame: Any, frames: Any) -> Iterator[Any]:
+    yield frame
+    yield from frames
+
+
+def reply_of(data: bytes) -> pb.ExecuteResponse:
+    """A reply with the output of the operator that the tests call."""
+    response = stream_script.reply_of(data)
+    response.reply.outputs[0].name = "grad_input"
+    return response
+
+
+def regions_of(request: pb.ExecuteRequest) -> list[tuple[int, int] | None]:
+    """Offset and length of each storage, None for one that travels."""
+    regions = [s.region if s.HasField("region") else None for s in request.storage]
+    return [region and (region.offset, region.length) for region in regions]
+
+
+def places_of(request: pb.ExecuteRequest) -> dict[str, tuple[int, int]]:
+    return {p.output: (p.region.offset, p.region.length) for p in request.output_places}
+
+
+@contextmanager
+def connected(script: SharingScript, **settings: Any) -> Iterator[Client]:
+    with (
+        stream_script.serving(script) as target,
+        npucall_client.connect(target, timeout=PATIENCE, **settings) as client,
+    ):
+        yield client

@@ -1,0 +1,136 @@
+"""Results in shared memory have the bits of results that travel: every operator, dtype, layout."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from npucall.calls import PreparedCalls
+from npucall.framing import Region, Request
+from npucall.operators import CATALOGUE
+from npucall.sharing import Unlimited
+from npucall_client.client import Client
+from npucall_client.conformance.runner import Runner, judged
+from npucall_client.conformance.select import Selection, select
+from npucall_client.conformance.statements import statements
+from npucall_client.local import LocalTransport
+from npucall_client.settings import ClientSettings
+from npucall_server.devices.cpu import CpuDevice
+from npucall_server.services.places import PlacedCall
+from npucall_server.shared_memory import Regions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.framing import Response
+    from npucall.operators.prepare import Prepared
+    from npucall_client.arguments import Request as Asked
+
+FREE: Any = Unlimited()
+SOC, VARIANT = "Ascend910B1", "documented"
+TITLES = [statement.title for statement in statements()]
+POISON = b"\xa5"
+
+
+class Recording(LocalTransport):
+    """Keeps what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(SOC)
+        self.asked: list[tuple[bytes, list[bytes]]] = []
+
+    def execute(self, request: Asked, timeout: float, request_id: str) -> Response:
+        response = super().execute(request, timeout, request_id)
+        self.asked.append((request.call, [bytes(each) for each in request.storage.values()]))
+        return response
+
+
+@cache
+def calls_of(title: str) -> list[tuple[Prepared, list[bytes]]]:
+    """Calls that the conformance suite makes in a quick run, those that are not refused."""
+    transport = Recording()
+    subject = judged(Client(transport, ClientSettings(target="local:")), "local:")
+    for _ in Runner(subject, None).run(select(statements(), Selection((), (title,), quick=True))):
+        pass
+    prepared = PreparedCalls(CATALOGUE, CpuDevice(SOC, VARIANT, 1).product, VARIANT)
+    return [(prepared.of(call), storages) for call, storages in transport.asked]
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[CpuDevice]:
+    device = CpuDevice(SOC, VARIANT, 2)
+    yield device
+    device.close()
+
+
+class Shared:
+    """Memory of a client's, into which tensors go one behind the other."""
+
+    def __init__(self, size: int, alignment: int) -> None:
+        self.regions = Regions(1 << 30)
+        self.id, descriptor = self.regions.create(size)
+        os.close(descriptor)
+        self._alignment, self._end = alignment, 1 if alignment == 1 else 0
+
+    def put(self, data: bytes) -> Region:
+        region = Region(self.id, self._end, len(data))
+        self.bytes_of(region)[:] = data
+        self._end += -(-len(data) // self._alignment) * self._alignment
+        return region
+
+    def bytes_of(self, region: Region) -> memoryview:
+        return self.regions.view(region, "test")
+
+
+def travelled(device: CpuDevice, call: Prepared, sent: list[bytes]) -> list[bytes]:
+    outputs = device.run(call, call.storages(sent), FREE).outputs
+    return [bytes(output) for output in outputs]
+
+
+def in_place(
+    device: CpuDevice, call: Prepared, sent: list[bytes], alignment: int, *, over: bool = False
+) -> list[bytes]:
+    """The outputs found in shared memory; ``over``: those that were sent are written over."""
+    sizes = [*map(len, sent), *(spec.storage_bytes for spec in call.outputs.values())]
+    shared = Shared(sum(sizes) + 64 * len(sizes) + 1, alignment)
+    storages = dict(zip(call.stored, map(shared.put, sent), strict=True))
+    own = storages if over else {}
+    places = {
+        name: own[name] if name in own else shared.put(POISON * spec.storage_bytes)
+        for name, spec in call.outputs.items()
+    }
+    placed = PlacedCall(call, Request(b"", list(storages.values()), places), shared.regions)
+    outputs = device.run(call, placed.storages(), FREE, placed.targets).outputs
+    assert placed.replied(outputs) == list(places.values())
+    for (name, region), data in zip(storages.items(), sent, strict=True):
+        assert name in (own.keys() & places.keys()) or shared.bytes_of(region) == data
+    return [bytes(shared.bytes_of(place)) for place in places.values()]
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_outputs_in_place_have_the_bits_of_outputs_that_travel(
+    device: CpuDevice, title: str
+) -> None:
+    calls = calls_of(title)
+    assert calls
+    for call, sent in calls:
+        assert in_place(device, call, sent, 64) == travelled(device, call, sent)
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_tensors_at_any_byte_of_shared_memory_have_them_too(device: CpuDevice, title: str) -> None:
+    for call, sent in calls_of(title):
+        assert in_place(device, call, sent, 1) == travelled(device, call, sent)
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_outputs_written_over_the_storage_that_was_sent_for_them_have_them_too(
+    device: CpuDevice, title: str
+) -> None:
+    calls = [(call, sent) for call, sent in calls_of(title) if call.outputs.keys() & {*call.stored}]
+    assert calls
+    for call, sent in calls:
+        assert in_place(device, call, sent, 64, over=True) == travelled(device, call, sent)

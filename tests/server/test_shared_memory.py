@@ -1,0 +1,217 @@
+"""Regions: what clients cannot do to them, how long they stay, what they cost."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.errors import (
+    OutOfMemoryError,
+    QueueFullError,
+    SharedMemoryError,
+    TensorLayoutError,
+    TooLargeError,
+)
+from npucall.framing import Region
+from npucall_server.shared_memory import Regions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = mmap.PAGESIZE
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # linux/falloc.h: FALLOC_FL_*
+
+
+@contextmanager
+def created(regions: Regions, size: int) -> Iterator[tuple[bytes, int]]:
+    """A region's id, and the descriptor that a client has."""
+    name, descriptor = regions.create(size)
+    try:
+        yield name, descriptor
+    finally:
+        os.close(descriptor)
+
+
+def make(regions: Regions, size: int) -> bytes:
+    with created(regions, size) as (name, _):
+        return name
+
+
+def mappings() -> int:
+    return Path("/proc/self/maps").read_text().count("memfd:npucall")
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names alone
+
+
+def test_server_and_client_see_the_same_bytes() -> None:
+    regions = Regions(PAGE)
+    with created(regions, 100) as (name, descriptor):
+        theirs = mmap.mmap(descriptor, 100)
+        view = regions.view(Region(name, 10, 4), "self")
+        theirs[10:14] = b"abcd"
+        assert view == b"abcd"
+        view[1:3] = b"xy"
+        assert theirs[10:14] == b"axyd"
+
+
+def test_a_region_has_as_many_bytes_as_were_asked_for_and_they_are_zeros() -> None:
+    regions = Regions(1 << 20)
+    with created(regions, PAGE + 5) as (name, descriptor):
+        assert os.fstat(descriptor).st_size == PAGE + 5
+        assert regions.view(Region(name, 0, PAGE + 5), "self") == bytes(PAGE + 5)
+
+
+def test_its_pages_are_reserved_before_anybody_touches_them() -> None:
+    with created(Regions(1 << 20), 10 * PAGE) as (_, descriptor):
+        assert os.fstat(descriptor).st_blocks * 512 == 10 * PAGE
+
+
+@pytest.mark.parametrize("size", [0, 1, 2 * PAGE, 10 * PAGE])
+def test_a_client_cannot_change_its_length(size: int) -> None:
+    with created(Regions(1 << 20), 3 * PAGE) as (_, descriptor):
+        with pytest.raises(OSError, match="not permitted") as caught:
+            os.ftruncate(descriptor, size)
+        assert caught.value.errno == errno.EPERM
+
+
+def test_a_client_cannot_seal_it_further() -> None:
+    with (
+        created(Regions(PAGE), PAGE) as (_, descriptor),
+        pytest.raises(OSError, match="not permitted") as caught,
+    ):
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    assert caught.value.errno == errno.EPERM
+
+
+def test_pages_that_a_client_gives_back_are_zeros_for_the_server() -> None:
+    regions = Regions(1 << 20)
+    with created(regions, 4 * PAGE) as (name, descriptor):
+        view = regions.view(Region(name, 0, 4 * PAGE), "self")
+        view[:] = b"\x01" * (4 * PAGE)
+        fallocate = ctypes.CDLL(None).fallocate64
+        fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        assert fallocate(descriptor, KEEP_SIZE | PUNCH_HOLE, PAGE, 2 * PAGE) == 0
+        assert view == b"\x01" * PAGE + bytes(2 * PAGE) + b"\x01" * PAGE
+
+
+def test_ids_are_16_bytes_and_each_is_another() -> None:
+    regions = Regions(1 << 20)
+    names = {make(regions, 1) for _ in range(50)}
+    assert {len(name) for name in names} == {16}
+    assert len(names) == 50
+
+
+@given(
+    st.integers(1, 3 * PAGE),
+    st.integers(0, 2**64 - 1) | st.integers(0, 4 * PAGE),
+    st.integers(0, 2**64 - 1) | st.integers(0, 4 * PAGE),
+)
+def test_a_view_has_the_bytes_of_its_part_or_is_refused(
+    size: int, offset: int, length: int
+) -> None:
+    regions = Regions(1 << 20)
+    with created(regions, size) as (name, descriptor):
+        model = os.urandom(size)
+        os.pwrite(descriptor, model, 0)
+        region = Region(name, offset, length)
+        if offset + length <= size:
+            assert regions.view(region, "self") == model[offset : offset + length]
+        else:
+            with pytest.raises(TensorLayoutError) as caught:
+                regions.view(region, "self")
+            assert caught.value.parameter == "self"
+
+
+@pytest.mark.parametrize("name", [b"", b"x", b"x" * 16, b"x" * 1000])
+def test_an_unknown_id_is_refused_with_what_to_do(name: bytes) -> None:
+    with pytest.raises(SharedMemoryError, match="send the bytes") as caught:
+        Regions(PAGE).view(Region(name, 0, 0), "self")
+    assert caught.value.parameter == "self"
+
+
+def test_a_region_that_is_forgotten_is_not_viewed_any_more() -> None:
+    regions = Regions(PAGE)
+    name = make(regions, 8)
+    regions.forget(name)
+    with pytest.raises(SharedMemoryError):
+        regions.view(Region(name, 0, 8), "self")
+
+
+def test_a_view_outlives_its_region_and_the_mapping_goes_with_it() -> None:
+    before = mappings(), descriptors()
+    regions = Regions(PAGE)
+    name = make(regions, 8)
+    view = regions.view(Region(name, 2, 4), "self")
+    regions.forget(name)
+    view[:] = b"abcd"
+    assert view == b"abcd"
+    assert mappings() == before[0] + 1
+    del view
+    assert (mappings(), descriptors()) == before
+
+
+def test_bytes_count_in_whole_pages_until_the_last_view_has_gone() -> None:
+    regions = Regions(2 * PAGE)
+    name = make(regions, PAGE + 1)
+    view = regions.view(Region(name, 0, 0), "self")
+    assert regions.bytes_taken == 2 * PAGE
+    regions.forget(name)
+    with pytest.raises(QueueFullError) as caught:
+        regions.create(1)
+    assert caught.value.details == {"limit": str(2 * PAGE), "setting": "shared_memory_limit"}
+    assert caught.value.retry_after == 1.0
+    del view
+    assert regions.bytes_taken == 0
+    make(regions, 2 * PAGE)
+
+
+@pytest.mark.parametrize("size", [PAGE + 1, 2**63, 2**64 - 1])
+def test_more_than_the_limit_is_too_large_for_ever(size: int) -> None:
+    with pytest.raises(TooLargeError) as caught:
+        Regions(PAGE).create(size)
+    assert caught.value.details == {"limit": str(PAGE), "setting": "shared_memory_limit"}
+
+
+def test_at_most_256_regions_are_there_at_a_time() -> None:
+    regions = Regions(1 << 30)
+    names = [make(regions, 1) for _ in range(256)]
+    with pytest.raises(QueueFullError, match="256"):
+        regions.create(1)
+    regions.forget(names[0])
+    make(regions, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("memfd_create", OSError(errno.EMFILE, "Too many open files")),
+        ("ftruncate", OverflowError("too large")),
+        ("posix_fallocate", OSError(errno.ENOSPC, "No space left on device")),
+        ("posix_fallocate", OSError(errno.ENOMEM, "Cannot allocate memory")),
+    ],
+)
+def test_memory_that_the_host_does_not_have_is_refused_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, function: str, error: Exception
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    regions, before = Regions(PAGE), (mappings(), descriptors())
+    monkeypatch.setattr(os, function, fail)
+    with pytest.raises(OutOfMemoryError, match=str(error.args[-1])):
+        regions.create(PAGE)
+    assert (mappings(), descriptors()) == before
+    monkeypatch.undo()
+    make(regions, PAGE)

@@ -1,0 +1,332 @@
+"""The side socket: who gets memory, what breaks the protocol, what the path is."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import socket
+import stat
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.shared import Memory, Refused, Side
+
+from npucall.framing import Region
+from npucall_server.log import Log
+from npucall_server.services import side_socket
+from npucall_server.services.side_socket import SideSocket
+from npucall_server.shared_memory import Regions
+
+from .scripted import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KIB = 2**10
+US = os.geteuid()
+SOMEBODY = US + 1
+
+
+class Served(SideSocket):
+    """A side socket, its regions and its log."""
+
+    def __init__(self, path: Path, limit: int = 1 << 20, users: tuple[int, ...] = ()) -> None:
+        self.path, self.regions, self.text = path, Regions(limit), io.StringIO()
+        super().__init__(path, users, self.regions, Log(stream=self.text))
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text.getvalue().splitlines()]
+
+    def serves(self) -> bool:
+        with Memory(self.path, 1) as memory:
+            return memory.bytes[0] == 0
+
+
+@contextmanager
+def serving(path: Path, limit: int = 1 << 20, users: tuple[int, ...] = ()) -> Iterator[Served]:
+    """At its end nothing may be left."""
+    before = descriptors()
+    served = Served(path, limit, users)
+    try:
+        yield served
+        until(lambda: served.regions.bytes_taken == 0, "all memory is given back")
+    finally:
+        served.close()
+    assert not path.exists()
+    assert descriptors() == before
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "side.sock"
+
+
+@pytest.fixture
+def served(path: Path) -> Iterator[Served]:
+    with serving(path) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def _no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends a connection is not that its time is over."""
+    monkeypatch.setattr(side_socket, "REQUEST_SECONDS", 1000.0)
+
+
+def descriptors() -> list[str]:
+    """What the descriptors of this process are."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # names alone
+        with suppress(FileNotFoundError):  # that of the folder itself
+            found.append(os.readlink(f"/proc/self/fd/{name}").partition(":")[0])  # noqa: PTH115  # may be gone
+    return sorted(found)
+
+
+def reason(side: Side) -> str:
+    """Why it is refused; behind that the connection must end."""
+    try:
+        side.answer()
+    except Refused as refused:
+        assert side.is_closed()
+        return str(refused)
+    return "OK"
+
+
+def test_a_client_gets_memory_that_the_server_sees(served: Served) -> None:
+    with Memory(served.path, 100) as memory:
+        memory.bytes[4:8] = b"abcd"
+        assert served.regions.view(Region(memory.id, 4, 4), "self") == b"abcd"
+
+
+def test_the_memory_is_forgotten_when_the_client_closes_the_connection(served: Served) -> None:
+    with Memory(served.path, 100):
+        assert served.regions.bytes_taken == 4 * KIB
+    until(lambda: served.regions.bytes_taken == 0, "the memory is forgotten")
+
+
+def test_several_clients_have_memory_of_their_own(served: Served) -> None:
+    with Memory(served.path, 10) as first, Memory(served.path, 10) as second:
+        first.bytes[:1] = b"x"
+        assert second.bytes[:1] == b"\0"
+        assert first.id != second.id
+
+
+@pytest.mark.parametrize(
+    ("packet", "told"),
+    [
+        (b"\xff\xff", "MESSAGE_MALFORMED"),
+        (b"GET / HTTP/1.1\r\n", "MESSAGE_MALFORMED"),
+        (b"", "MESSAGE_MALFORMED"),  # none asked for
+        (b"\x08\x00", "MESSAGE_MALFORMED"),  # 0 bytes
+        (b"\x08\x01" + b"\x12\x80\x40" + bytes(8192), "MESSAGE_MALFORMED"),  # too long
+        (b"\x08\x01" + b"\x10\x00" * 4096, "MESSAGE_MALFORMED"),  # likewise
+        (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "TOO_LARGE"),  # 2**64 - 1
+        (b"\x08\x81\x80\x40", "TOO_LARGE"),  # 1 MiB + 1
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_and_the_connection_ends(
+    served: Served, packet: bytes, told: str
+) -> None:
+    with Side(served.path) as side:
+        side.socket.send(packet)
+        assert reason(side) == told
+    assert served.serves()
+    assert served.events() == []
+
+
+def test_fields_of_a_newer_client_are_passed_over(served: Served) -> None:
+    with Side(served.path) as side:
+        side.socket.send(b"\x08\x01\x12\x03abc")
+        name, descriptor = side.answer()
+        os.close(descriptor)
+        assert len(name) == 16
+
+
+def test_while_others_hold_too_much_a_client_is_asked_to_come_back(served: Served) -> None:
+    with Memory(served.path, 1 << 20), Side(served.path) as side:
+        side.ask(1)
+        assert reason(side) == "QUEUE_FULL"
+
+
+def test_a_second_packet_ends_the_lease(served: Served) -> None:
+    with Memory(served.path, 100) as memory:
+        memory.ask(100)
+        assert memory.is_closed()
+        until(lambda: served.regions.bytes_taken == 0, "the memory is forgotten")
+
+
+def test_descriptors_that_a_client_sends_along_are_thrown_away(served: Served) -> None:
+    expected = sorted([*descriptors(), "socket", "socket", "/memfd"])  # the server maps it
+    with Side(served.path) as side:
+        socket.send_fds(side.socket, [b"\x08\x01"], [0, 1, 2] * 20)
+        _, descriptor = side.answer()
+        os.close(descriptor)
+        until(lambda: descriptors() == expected, "only the connection and the memory are left")
+
+
+def test_a_client_that_says_nothing_is_cut_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_socket, "REQUEST_SECONDS", 0.01)
+    with serving(path) as served, Side(path) as side:
+        assert side.is_closed()
+        assert served.serves()
+
+
+def test_a_client_that_has_memory_may_be_silent_for_ever(served: Served) -> None:
+    with Memory(served.path, 1):
+        until(lambda: [each.expires for each in served._leases] == [math.inf], "no time is set")
+
+
+def test_a_client_that_goes_away_before_its_answer_leaves_nothing(served: Served) -> None:
+    for _ in range(50):
+        with Side(served.path) as side:
+            side.ask(1)
+    assert served.serves()
+
+
+def test_more_connections_than_there_may_be_are_closed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_socket, "MOST_CONNECTIONS", 2)
+    with serving(path), Memory(path, 1), Memory(path, 1), Side(path) as third:
+        assert third.is_closed()
+
+
+def test_without_a_descriptor_left_a_client_waits_until_there_is_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(path) as served:
+        monkeypatch.setattr(served, "_listener", Exhausted(served._listener, times=2))
+        monkeypatch.setattr(side_socket, "_PAUSE_SECONDS", 0.001)
+        assert served.serves()
+
+
+class Exhausted:
+    """A listening socket for which there is no descriptor a few times; equal to the real one."""
+
+    def __init__(self, listener: socket.socket, times: int) -> None:
+        self._listener, self._times = listener, times
+
+    def __eq__(self, other: object) -> bool:
+        return other is self._listener
+
+    def __hash__(self) -> int:
+        return hash(self._listener)
+
+    def accept(self) -> Any:
+        if self._times:
+            self._times -= 1
+            raise OSError(24, "Too many open files")
+        return self._listener.accept()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_a_bug_ends_one_connection_and_is_logged(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken, Side(served.path) as side:
+        broken.setattr(served.regions, "create", lambda _: 1 / 0)
+        side.ask(1)
+        assert side.is_closed()
+    (event,) = served.events()
+    assert event["event"] == "bug"
+    assert "ZeroDivisionError" in event["traceback"]
+    assert served.serves()
+
+
+def as_user(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
+    """The kernel tells the server that whoever connects is this user."""
+    credentials = side_socket._CREDENTIALS.pack(4711, user, 0)
+    monkeypatch.setattr(side_socket, "_credentials", lambda _: credentials)
+
+
+def test_another_user_is_closed_without_a_word_and_noted(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_user(monkeypatch, SOMEBODY)
+    with Side(served.path) as side:
+        assert side.is_closed()
+    (event,) = served.events()
+    del event["time"]
+    assert event == {"event": "shared memory refused", "user": SOMEBODY, "process": 4711}
+
+
+@pytest.mark.parametrize("user", [US, SOMEBODY, 2**32 - 2])
+def test_users_of_the_setting_get_memory_and_the_servers_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    as_user(monkeypatch, user)
+    with serving(path, users=(SOMEBODY, 2**32 - 2)) as served:
+        assert served.serves()
+
+
+def test_the_kernel_tells_who_connects() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        found = side_socket._CREDENTIALS.unpack(side_socket._credentials(ours))
+    assert found == (os.getpid(), US, os.getegid())
+
+
+@pytest.mark.parametrize(("users", "mode"), [((), 0o600), ((US,), 0o600), ((SOMEBODY,), 0o666)])
+def test_others_can_reach_the_socket_only_where_some_may(
+    path: Path, users: tuple[int, ...], mode: int
+) -> None:
+    with serving(path, users=users):
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_socket_that_a_killed_server_left_is_replaced(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+        left.bind(str(path))
+    assert path.exists()
+    with serving(path) as served:
+        assert served.serves()
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_STREAM])
+def test_a_socket_on_which_somebody_listens_is_not_replaced(
+    path: Path, kind: socket.SocketKind
+) -> None:
+    with socket.socket(socket.AF_UNIX, kind) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(FileExistsError, match="found a server that uses it"):
+            Served(path)
+    assert path.is_socket()
+
+
+def test_a_file_that_is_no_socket_is_not_replaced(path: Path) -> None:
+    path.write_text("precious")
+    with pytest.raises(FileExistsError, match="found a file that is no socket"):
+        Served(path)
+    assert path.read_text() == "precious"
+
+
+def test_a_path_that_is_too_long_or_in_no_folder_is_refused(tmp_path: Path) -> None:
+    before = descriptors()
+    for path in tmp_path / ("x" * 120), tmp_path / "nowhere" / "side.sock":
+        with pytest.raises(OSError, match=r"too long|No such file"):
+            Served(path)
+    assert descriptors() == before
+
+
+def test_a_file_that_is_there_by_now_is_left_alone(path: Path) -> None:
+    served = Served(path)
+    path.unlink()
+    path.write_text("another one")
+    served.close()
+    assert path.read_text() == "another one"
+
+
+def test_when_the_server_stops_leases_end(path: Path) -> None:
+    served = Served(path)
+    with Memory(path, 1) as memory:
+        served.close()
+        assert memory.is_closed()
+        assert served.regions.bytes_taken == 0
+        memory.bytes[:1] = b"x"  # what is mapped stays

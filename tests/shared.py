@@ -1,0 +1,100 @@
+"""A process that shares memory with a server, knowing the generated classes and sockets alone."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import shared_memory_pb2, tensor_pb2
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PATIENCE = 20.0
+
+
+class Refused(Exception):  # noqa: N818  # not a fault of the test
+    """The server gave no memory; the text is the reason."""
+
+
+class Side:
+    """A connection to the side socket."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(_PATIENCE)
+        self.socket.connect(str(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def ask(self, size: int) -> None:
+        self.socket.send(shared_memory_pb2.SharedMemoryRequest(bytes=size).SerializeToString())
+
+    def answer(self) -> tuple[bytes, int]:
+        """The id, and the descriptor; raises Refused."""
+        packet, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 8)
+        answer = shared_memory_pb2.SharedMemoryResponse.FromString(packet)
+        if answer.WhichOneof("outcome") == "error":
+            assert descriptors == []
+            raise Refused(reason_in(answer.error))
+        (descriptor,) = descriptors
+        return answer.id, descriptor
+
+    def is_closed(self) -> bool:
+        """Whether the server closes the connection, without another word."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+
+class Memory(Side):
+    """Shared memory, mapped here."""
+
+    def __init__(self, path: Path | str, size: int) -> None:
+        super().__init__(path)
+        self.ask(size)
+        try:
+            self.id, descriptor = self.answer()
+        except BaseException:
+            self.socket.close()
+            raise
+        self.bytes = mmap.mmap(descriptor, size)
+        os.close(descriptor)
+
+    def close(self) -> None:
+        super().close()
+        with suppress(BufferError):  # arrays in it keep it
+            self.bytes.close()
+
+    def put(self, offset: int, data: bytes) -> tensor_pb2.Storage:
+        """Writes a storage and says where it is."""
+        self.bytes[offset : offset + len(data)] = data
+        return tensor_pb2.Storage(region=self.region(offset, len(data)))
+
+    def region(self, offset: int, length: int) -> tensor_pb2.Region:
+        return tensor_pb2.Region(id=self.id, offset=offset, length=length)
+
+    def place(self, output: str, offset: int, length: int) -> pb.OutputPlace:
+        return pb.OutputPlace(output=output, region=self.region(offset, length))
+
+
+def reason_in(status: bytes) -> str:
+    """What google.rpc's own classes read in a status."""
+    info: Any = ErrorInfo()
+    assert Status.FromString(status).details[0].Unpack(info)
+    return str(info.reason)
