@@ -87,7 +87,7 @@ class Work(ABC):
 
     block = 1 << 17
     """Elements of a block: a few arrays of float32 of this length stay near the core."""
-    shared_block = block
+    shared_block = 1 << 18
     """The same where several threads compute: each meets the others at the interpreter's lock less
     often. It may differ where results do not depend on the edges of blocks."""
     space: Shape
@@ -142,7 +142,7 @@ class Work(ABC):
         """Computes a block into the targets, or answers what has to be added to them."""
         results = self._results(inputs, index)
         for target, result in zip(targets, results, strict=True):
-            store(target[index], result, self.kernel)
+            store(target if index is ... else target[index], result, self.kernel)
         return None
 
     def add(  # noqa: B027  # most have nothing to add
@@ -171,8 +171,6 @@ class Work(ABC):
 
 class _ElementwiseWork(Work):
     """Blocks of a shape to which all inputs broadcast."""
-
-    shared_block = 1 << 18
 
     def _arrange(self) -> None:
         self.space = self.call.whole.shapes[self.call.operator.over.space]  # type: ignore[union-attr]

@@ -70,7 +70,7 @@ def run(
     outputs = [
         layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
     ]
-    cuts = plan.work.cuts(plan.work.block if helpers is None else plan.work.shared_block)
+    cuts = plan.cuts if helpers is None else plan.shared_cuts
     _compute(plan.work, inputs, outputs, cuts, turn, helpers)
     return answers
 
@@ -176,8 +176,11 @@ class _Plan(NamedTuple):
     """What follows from a call, before there is any storage."""
 
     answers: Sequence[_Answer]
-    work: Work | None
+    work: Work | None = None
     """None where the outputs are zeros."""
+    cuts: Sequence[Index] = ()
+    shared_cuts: Sequence[Index] = ()
+    """The blocks where one thread computes, and where several do."""
 
 
 @lru_cache(1024)
@@ -188,9 +191,10 @@ def _plan(call: Prepared) -> _Plan:
         for name, spec in call.outputs.items()
     ]
     if call.done:
-        return _Plan(answers, None)
+        return _Plan(answers)
     inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
-    return _Plan(answers, blocks.work_of(call, inputs, outputs, exact=False))
+    work = blocks.work_of(call, inputs, outputs, exact=False)
+    return _Plan(answers, work, work.cuts(), work.cuts(work.shared_block))
 
 
 def _compute(  # noqa: PLR0913  # all that a run has

@@ -35,7 +35,7 @@ class Operand:
 
     def block(self, array: AnyArray, index: Index) -> AnyArray:
         """A block of the input's array, as the formula takes it: a view if it is fit for that."""
-        block = array[within(array.shape, index)]
+        block = array if index is ... else array[within(array.shape, index)]
         if self._is_truth:
             block = block.view(np.uint8) != 0  # any byte but 0 is true
         for dtype in self._through:
@@ -46,7 +46,10 @@ class Operand:
 
 def store(target: AnyArray, result: AnyArray, kernel: np.dtype[Any]) -> None:
     """Writes a result, rounded to the kernel dtype and then to the target's."""
-    convert(target, result if target.dtype == kernel else rounded(result, kernel))
+    if result.dtype is target.dtype is kernel:
+        np.copyto(target, result)
+    else:
+        convert(target, result if target.dtype == kernel else rounded(result, kernel))
 
 
 def rounded(result: AnyArray, kernel: np.dtype[Any]) -> AnyArray:

@@ -5,6 +5,7 @@ What the protobuf class refuses is refused here too.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _MAX_FIELDS = 4096
 _NUMBER_BYTES, _SHORT_NUMBER_BYTES = 10, 5
 
 
+@lru_cache(4096)
 def header(field: int, length: int) -> bytes:
     """Tag and length of a field of bytes."""
     return number(field << 3 | _LENGTH) + number(length)

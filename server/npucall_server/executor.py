@@ -100,11 +100,20 @@ class Executor:
         Raises TooLargeError, QueueFullError, DrainingError.
         """
         self._check_size(call)
-        self._admit(call.bytes_in_flight)
+        size = call.bytes_in_flight
+        with self._lock:
+            self._check_room(size)
+            self.calls_in_flight += 1
+            self.calls_admitted += 1
+            self.bytes_in_flight += size
 
     def dismiss(self, call: Prepared) -> None:
         """Gives the room of an admitted call back."""
-        self._dismiss(call.bytes_in_flight)
+        with self._lock:
+            self.calls_in_flight -= 1
+            self.bytes_in_flight -= call.bytes_in_flight
+            if not self.calls_in_flight:
+                self._idle.notify_all()
 
     def run_admitted(
         self,
@@ -153,20 +162,6 @@ class Executor:
                 limit=str(limit),
                 setting="memory_limit",
             )
-
-    def _admit(self, size: int) -> None:
-        with self._lock:
-            self._check_room(size)
-            self.calls_in_flight += 1
-            self.calls_admitted += 1
-            self.bytes_in_flight += size
-
-    def _dismiss(self, size: int) -> None:
-        with self._lock:
-            self.calls_in_flight -= 1
-            self.bytes_in_flight -= size
-            if not self.calls_in_flight:
-                self._idle.notify_all()
 
     def _check_room(self, size: int) -> None:
         if self._refusal is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -88,7 +87,7 @@ def test_an_output_that_is_not_stored_has_no_storage_behind_the_reply() -> None:
 @given(timings)
 def test_the_class_reads_the_timings_that_we_write(spent: Timings) -> None:
     parsed = pb.Timings.FromString(encode_timings(spent))
-    assert astuple(spent) == tuple(getattr(parsed, field) for field in FIELDS)
+    assert spent == tuple(getattr(parsed, field) for field in FIELDS)
 
 
 @given(timings)

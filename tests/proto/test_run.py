@@ -80,7 +80,7 @@ def test_gaps_of_an_output_come_back_as_they_were_sent(given: bool) -> None:
     spec = TensorSpec(FLOAT, (4, 3), (6, 2), 5)
     call = call_of(L1, (4, 3), (4, 3), (4, 3), grad_input=spec)
     storages = storages_of(call)
-    targets = {"grad_input": poisoned(spec.storage_bytes)} if given else None
+    targets = {"grad_input": poisoned(spec.storage_bytes)} if given else {}
     (answer,) = evaluate.run(call, storages, targets=targets)
     found = np.frombuffer(bytes(answer), np.float32).copy()
     sent = np.frombuffer(storages["grad_input"], np.float32).copy()
@@ -116,7 +116,7 @@ def test_sums_of_nothing_are_zeros_between_the_gaps_that_were_sent(given: bool) 
     call = call_of(KL, (), (2, 1), (2, 0), out=spec, reduction=0)
     assert not call.done
     storages = storages_of(call)
-    targets = {"out": poisoned(spec.storage_bytes)} if given else None
+    targets = {"out": poisoned(spec.storage_bytes)} if given else {}
     (answer,) = evaluate.run(call, storages, targets=targets)
     sent = np.frombuffer(storages["out"], np.float32)
     expected = [0, sent[1], sent[2], 0]
@@ -192,7 +192,7 @@ def test_blocks_are_computed_by_helpers_at_the_same_time(helpers: Helpers) -> No
             together.wait()
         return grad_output
 
-    size = 5 * Work.block
+    size = 5 * Work.shared_block
     call = call_of(replace(L1, formula=formula), (size,), (size,), (size,))
     storages = storages_of(call)
     assert evaluate.run(call, storages, helpers=helpers) == [storages["grad_output"]]

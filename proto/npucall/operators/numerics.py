@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import pi, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ NONE, MEAN, SUM, BATCHMEAN = range(4)
 KL_REDUCTIONS = "0 none, 1 mean, 2 sum, 3 batchmean; any other acts as none"
 
 
+@lru_cache(1024)
 def kl_factor(whole: Whole, reduction: int, space: str) -> np.floating[Any]:
     """The factor of a KL gradient: 1 / elements, or 1 / first extent, of the shape ``space``."""
     divisors = {MEAN: whole.count(space), BATCHMEAN: whole.first(space)}

@@ -180,7 +180,7 @@ Over: TypeAlias = Elementwise | Rows | AtOnce
 elementwise, rows, whole = Elementwise, Rows, AtOnce
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Whole:
     """Facts of the whole call for a formula that sees only a block of it."""
 
