@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_CHUNK_BYTES = 16 * 2**20
 """Most data of one chunk."""
-CHUNK_BYTES = 2**21
+CHUNK_BYTES = 2**22
 """Data of the chunks that we send: half as long ones take an eighth more CPU time, longer ones only
 more memory."""
 INLINE_BYTES = 2**20
