@@ -109,10 +109,10 @@ def unpack(request: Request, reply: Reply, places: Sequence[Place]) -> dict[str,
     storage: Sequence[Any] = places
     if Region in map(type, places):
         storage = _found(request, reply, places)
-    expected = [reply.outputs[name].storage_bytes for name in reply.stored]
-    if list(map(len, storage)) != expected:
+    if tuple(map(len, storage)) != reply.stored_bytes:
         raise InternalError(
-            f"response: expected storages of {expected} bytes, found {list(map(len, storage))}"
+            f"response: expected storages of {list(reply.stored_bytes)} bytes, "
+            f"found {list(map(len, storage))}"
         )
     outputs: dict[str, Any] = {}
     for name, data in zip(reply.stored, storage, strict=True):

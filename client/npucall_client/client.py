@@ -236,7 +236,11 @@ class Client:
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
         ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
         """
-        return self.execute(operator, *args, **kwargs).value
+        request, options = self._call(operator, args, kwargs)
+        response = self._transport.execute(request, options.timeout, options.request_id)
+        reply = arguments.decode_reply(response.reply)
+        outputs = arguments.unpack(request, reply, response.storage)
+        return arguments.value_of(request.operator, outputs)
 
     @overload
     def execute(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result: ...

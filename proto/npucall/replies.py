@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.calls import decode_tensor, encode_tensor
@@ -66,6 +67,11 @@ class Reply:
     warnings: tuple[str, ...]
     """What the caller should know though the call is valid."""
     server: ServerIdentity
+
+    @cached_property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """Bytes of each storage that follows."""
+        return tuple(self.outputs[name].storage_bytes for name in self.stored)
 
 
 def encode_reply(call: Prepared, server: ServerIdentity) -> bytes:

@@ -44,7 +44,10 @@ def test_a_call_over_the_limit_of_a_message_travels_in_chunks(
     array = np.full(LIMIT // 4, 2, np.float32)
     out = client.run(l1_loss_backward, ONE, array, ONE, reduction=2)
     assert np.unique(out).tolist() == [1.0]
-    assert server.log.read_text().count('"method": "ExecuteStream"') == before + 1
+    wire.until(
+        lambda: server.log.read_text().count('"method": "ExecuteStream"') == before + 1,
+        "it is logged",
+    )
 
 
 def test_a_call_over_the_memory_limit_is_not_sent() -> None:

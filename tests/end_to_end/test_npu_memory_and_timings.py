@@ -16,6 +16,8 @@ from npucall.errors import OutOfMemoryError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 
+from . import wire
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -109,6 +111,7 @@ def test_a_reply_tells_where_the_time_went_on_the_device(slow: Client) -> None:
 def test_the_log_has_the_same_times_as_the_reply(slow: Client, slow_server: ServerProcess) -> None:
     client = slow.options(request_id="timed")
     timings = client.execute(l1_loss_backward, np.float32(1), floats(9), floats(9)).timings
+    wire.until(lambda: '"timed"' in slow_server.log.read_text(), "it is logged")
     lines = [json.loads(line) for line in slow_server.log.read_text().splitlines()]
     (line,) = (line for line in lines if line.get("request_id") == "timed")
     assert {phase: line[phase] for phase in PHASES} == {p: getattr(timings, p) for p in PHASES}

@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npucall_server import log as log_module
 from npucall_server.log import Log, Record
+
+from .scripted import until
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -49,7 +53,60 @@ def test_the_line_of_a_call_has_every_field_of_the_record() -> None:
     (line,) = lines(stream)
     del line["time"]
     assert line.pop("event") == "call"
-    assert line == {name: getattr(record, name) for name in record.__slots__}
+    assert line == {n: getattr(record, n) for n in record.__slots__ if n != "time_ns"}
+
+
+def test_lines_of_calls_may_wait_for_each_other() -> None:
+    stream, log = deferred()
+    names = [f"id-{number}" for number in range(100)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: log.call(Record("Execute", name, "peer")), names))
+    until(lambda: len(lines(stream)) == 100, "all are written")
+    assert sorted(line["request_id"] for line in lines(stream)) == sorted(names)
+
+
+def test_a_line_that_comes_after_a_while_is_written_too() -> None:
+    stream, log = deferred()
+    for number in 1, 2, 3:
+        log.call(Record("Execute", "id", "peer"))
+        until(lambda number=number: len(lines(stream)) == number, "it is written")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("then", ["event", "failure", "flush"])
+def test_nothing_overtakes_a_line_that_waits(then: str) -> None:
+    stream, log = deferred(delay=3600)
+    log.call(Record("Execute", "first", "peer"))
+    assert lines(stream) == []
+    if then == "event":
+        log.event("draining")
+    elif then == "failure":
+        log.call(Record("Execute", "second", "peer", reason="DEADLINE"))
+    else:
+        log.flush()
+    first, *others = lines(stream)
+    assert first["request_id"] == "first"
+    assert len(others) == (then != "flush")
+
+
+def test_the_time_of_a_line_is_that_of_the_call_not_of_the_writing() -> None:
+    stream, log = deferred(delay=3600)
+    log.call(Record("Execute", "first", "peer"))
+    between = datetime.now(UTC)
+    log.flush()
+    assert datetime.fromisoformat(lines(stream)[0]["time"]) <= between
+
+
+def test_no_more_than_a_few_thousand_lines_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "_MOST_WAITING", 2)
+    stream, log = deferred(delay=3600)
+    for name in "a", "b", "c", "d":
+        log.call(Record("Execute", name, "peer"))
+    assert [line["request_id"] for line in lines(stream)] == ["a", "b", "c"]
+
+
+def deferred(delay: float = 0.001) -> tuple[io.StringIO, Log]:
+    stream = io.StringIO()
+    return stream, Log(stream=stream, delay=delay)
 
 
 def test_a_call_on_no_hardware_has_no_phases_of_hardware_in_its_line() -> None:
