@@ -45,6 +45,7 @@ GOALS = (
     Goal("16 MiB, 1 caller, throughput, shared memory copied", HIGHER, 30.0, 38.0, "GB/s"),
     Goal("16 MiB, 1 caller, throughput, shared memory in place", HIGHER, 100.0, 130.0, "GB/s"),
     Goal("16 MiB, 1 caller, time, shared memory in place / in process", LOWER, None, 1.5, "ms"),
+    Goal("1 KiB, 1 caller beside calls of 1024 MiB, p99 / alone", LOWER, 3.0, None, "ms"),
     Goal("in process, float32, 64 MiB, 1 thread / NumPy", HIGHER, 1.5, None, "ms"),
     Goal("in process, float32, 64 MiB, 1 thread / torch", HIGHER, None, 1.0, "ms"),
     Goal("in process, float32, 64 MiB, 2 threads / NumPy", HIGHER, 2.0, None, "ms"),

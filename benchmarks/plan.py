@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from beside import BesideCase
 from cases import Case, full_cases, quick_cases, service_series
 from memory import ALL_WAYS as MEMORY_WAYS
 from memory import QUICK_WAYS, MemoryCase
@@ -24,6 +25,7 @@ class Plan:
 
     cases: tuple[Case, ...]
     memory: tuple[MemoryCase, ...]
+    beside: tuple[BesideCase, ...]
     operators: tuple[OperatorCase, ...]
     stages: tuple[int, ...]
 
@@ -33,6 +35,8 @@ class Plan:
             yield from service_series(case)
         for memory in self.memory:
             yield from memory.series()
+        for beside in self.beside:
+            yield from beside.series()
         for operator in self.operators:
             yield from operator.series()
         for size in self.stages:
@@ -45,7 +49,7 @@ class Plan:
                 for case in self.cases:
                     say(case.text())
                     yield from bench.figures(case)
-        for part in (*self.memory, *self.operators):
+        for part in (*self.memory, *self.beside, *self.operators):
             say(part.text())
             yield from part.figures()
         for size in self.stages:
@@ -60,6 +64,7 @@ class Plan:
             self,
             cases=tuple(replace(case, **fewer, **shorter) for case in self.cases),
             memory=tuple(replace(case, **fewer) for case in self.memory),
+            beside=tuple(replace(case, **fewer) for case in self.beside),
             operators=tuple(replace(case, **fewer) for case in self.operators),
         )
 
@@ -68,6 +73,7 @@ class Plan:
         return Plan(
             tuple(case for case in self.cases if text in case.text()),
             tuple(case for case in self.memory if text in case.text()),
+            tuple(case for case in self.beside if text in case.text()),
             tuple(case for case in self.operators if text in case.text()),
             tuple(size for size in self.stages if text in stages_text(size)),
         )
@@ -75,11 +81,21 @@ class Plan:
 
 def quick() -> Plan:
     """About two minutes: the goals, and a little more for the plots."""
-    return Plan(tuple(quick_cases()), (MemoryCase(QUICK_WAYS),), tuple(operator_cases(5)), SIZES)
+    return Plan(
+        tuple(quick_cases()),
+        (MemoryCase(QUICK_WAYS),),
+        (BesideCase(),),
+        tuple(operator_cases(5)),
+        SIZES,
+    )
 
 
 def full() -> Plan:
     """About a quarter of an hour: everything."""
     return Plan(
-        tuple(full_cases()), (MemoryCase(MEMORY_WAYS, rounds=5),), tuple(operator_cases(15)), SIZES
+        tuple(full_cases()),
+        (MemoryCase(MEMORY_WAYS, rounds=5),),
+        (BesideCase(rounds=7),),
+        tuple(operator_cases(15)),
+        SIZES,
     )

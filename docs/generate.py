@@ -186,15 +186,22 @@ def _default(value: object) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+_CLIENT_TYPES = {
+    bool: "true or false",
+    int: "integer, 0 or more",
+    float: "number, more than 0",
+    str: "text",
+}
+
+
 def _client_rows() -> Iterator[tuple[str, ...]]:
     meanings = _attribute_docstrings(ClientSettings)
     for field in fields(ClientSettings):
         variable = f"NPUCALL_{field.name.upper()}"
-        number = isinstance(field.default, float)
         yield (
             f"`{field.name}`",
             f"`{variable}`",
-            "number, more than 0" if number else "text",
+            _CLIENT_TYPES[type(field.default)],
             _default(field.default),
             meanings[field.name].removesuffix(f" {variable}."),
         )

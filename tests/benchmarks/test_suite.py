@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import process
 import pytest
+from beside import BesideCase
 from cases import ALL_WAYS, COPIED, IN_PLACE, IN_PROCESS, Case
 from figures import KIB, MIB
 from goals import rows_of
@@ -27,6 +28,7 @@ TINY = Plan(
         Case(KIB, 1, WAYS, "bfloat16", rounds=1, seconds=0.01),
     ),
     memory=(MemoryCase(("as it comes",), rounds=1, size=MIB, callers=2, calls=1),),
+    beside=(BesideCase(rounds=1, large=MIB, calls=100, large_calls=1),),
     operators=(OperatorCase("float32", np.float32, KIB, 1, rounds=1),),
     stages=(KIB,),
 )
