@@ -68,18 +68,18 @@ def outgoing(
     """The frames that send a call. Arrays are read as they are sent, never copied as a whole.
 
     All of a call in chunks travels, whatever lies in shared memory: there they cannot be named.
+    The storages come in turn, a chunk each, so that the server computes what it has of all of them.
     """
-    storages = list(request.storage.values())
+    storages = [memoryview(data) for data in request.storage.values()]
     chunked = is_chunked(request, chunk_bytes)
     message = join_request(request.call, ()) if chunked else message_of(request)
     yield join_begin(call_id, Begin(message, chunked, timeout_ns, request_id))
     if not chunked:
         return
-    for index, storage in enumerate(storages):
-        data = memoryview(storage)
-        for start in range(0, len(data), chunk_bytes):
-            part = data[start : start + chunk_bytes]
-            yield join_chunk(call_id, Chunk(index, start, part))
+    for start in range(0, max(map(len, storages)), chunk_bytes):
+        for index, data in enumerate(storages):
+            if part := data[start : start + chunk_bytes]:
+                yield join_chunk(call_id, Chunk(index, start, part))
     yield join_end(call_id)
 
 

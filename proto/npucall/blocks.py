@@ -92,6 +92,9 @@ class Work(ABC):
     often. It may differ where results do not depend on the edges of blocks."""
     space: Shape
     """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
+    flat = False
+    """Whether a range of the elements of dense inputs, and numbers, give that range of a dense
+    output: then any range can be computed by itself."""
 
     def __init__(
         self,
@@ -181,6 +184,7 @@ class _ElementwiseWork(Work):
             self.inputs = {name: layout.flat() for name, layout in self.inputs.items()}
             self.outputs = [output.flat()]
             self.space = (prod(self.space),)
+            self.flat = True
         rank = len(self.space)
         self.inputs = {name: layout.of_rank(rank) for name, layout in self.inputs.items()}
 

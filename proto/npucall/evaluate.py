@@ -1,8 +1,9 @@
 """A prepared call and its arrays become outputs, block by block.
 
 The same code computes in the server's CPU device and in the client's ``local:``. Results have the
-same bits for any number of threads and any path that the arrays took, since the edges of blocks
-depend on shapes alone and sums are taken in the order of blocks.
+same bits for any number of threads and any path that the arrays took: what one element becomes does
+not depend on the edges of blocks, but for the sign and payload of NaN, which NumPy leaves open; and
+the edges of sums depend on shapes alone, and they are taken in the order of blocks.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def run(
     bytes cannot be written) and written through its view, so that its gaps come back as they were.
     ``helpers`` compute blocks at the same time, as far as ``turn`` has turns to spare.
     """
-    plan = _plan(call)
+    plan = plan_of(call)
     answers = [
         answer.storage(storages.get(answer.name), targets.get(answer.name))
         for answer in plan.answers
@@ -71,7 +72,7 @@ def run(
         layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
     ]
     cuts = plan.cuts if helpers is None else plan.shared_cuts
-    _compute(plan.work, inputs, outputs, cuts, turn, helpers)
+    compute_blocks(plan.work, inputs, outputs, cuts, turn, helpers)
     return answers
 
 
@@ -115,7 +116,7 @@ def evaluate(
     written = [
         layout.seen(array) for layout, array in zip(work.outputs, outputs.values(), strict=True)
     ]
-    _compute(work, read, written, work.cuts(block))
+    compute_blocks(work, read, written, work.cuts(block))
 
 
 def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -184,7 +185,8 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(1024)
-def _plan(call: Prepared) -> _Plan:
+def plan_of(call: Prepared) -> _Plan:
+    """What follows from a call, found once."""
     outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}
     answers = [
         _Answer(name, spec.storage_bytes, outputs[name], spec.row_major)
@@ -197,7 +199,7 @@ def _plan(call: Prepared) -> _Plan:
     return _Plan(answers, work, work.cuts(), work.cuts(work.shared_block))
 
 
-def _compute(  # noqa: PLR0913  # all that a run has
+def compute_blocks(  # noqa: PLR0913  # all that a run has
     work: Work,
     inputs: Sequence[AnyArray],
     outputs: Sequence[AnyArray],
@@ -205,6 +207,7 @@ def _compute(  # noqa: PLR0913  # all that a run has
     turn: Turn = _UNLIMITED,
     helpers: Helpers | None = None,
 ) -> None:
+    """Computes blocks of arrays in the layouts of a work, a turn a block."""
     if len(indices) > 1:
         _keep_memory_of_blocks()
     targets = work.begin(outputs)

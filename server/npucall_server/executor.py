@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Device
+    from npucall_server.devices.base import Device, Pieces, Ran
 
 _DRAIN_RETRY_SECONDS = 1.0
 _RETRY_BOUNDS = (0.05, 5.0)
@@ -125,11 +125,19 @@ class Executor:
         """``run`` for a call that has been admitted."""
         turn = _Turn(self._turns, caller, self.limits.call_timeout)
         start = time.perf_counter_ns()
-        outputs, phases = self.device.run(call, storages, turn, targets)
+        ran = self.device.run(call, storages, turn, targets)
         spent = time.perf_counter_ns() - start
-        ran = spent - turn.waited_ns
-        self._usual_seconds += (ran / 1e9 - self._usual_seconds) / 16
-        return Result(outputs, turn.waited_ns, phases or Phases(0, 0, ran, 0))
+        return self._result(ran, spent - turn.waited_ns, turn.waited_ns)
+
+    def run_pieces(self, call: Prepared, pieces: Pieces, caller: Caller) -> Result:
+        """``run_admitted`` for a call that the device computes piecewise, as its bytes come."""
+        run = self.device.piecewise(call)
+        assert run is not None  # noqa: S101  # whoever has pieces has asked
+        turn = _Turn(self._turns, caller, self.limits.call_timeout)
+        start = time.perf_counter_ns()
+        ran = run(pieces, turn)
+        spent = time.perf_counter_ns() - start
+        return self._result(ran, spent - turn.waited_ns - pieces.waited_ns, turn.waited_ns)
 
     def plan(self, call: Prepared, caller: Caller) -> int:
         """Bytes of workspace that a call needs; takes no place from calls that run.
@@ -152,6 +160,10 @@ class Executor:
         """Waits until no call is left; False if that took too long."""
         with self._idle:
             return self._idle.wait_for(lambda: not self.calls_in_flight, seconds)
+
+    def _result(self, ran: Ran, ran_ns: int, queue_ns: int) -> Result:
+        self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
+        return Result(ran.outputs, queue_ns, ran.phases or Phases(0, 0, ran_ns, 0))
 
     def _check_size(self, call: Prepared) -> None:
         limit = self.limits.memory_limit

@@ -270,8 +270,8 @@ def test_pipelines_side_by_side_with_random_cancels_get_their_own_answers(
 def test_a_client_of_the_generated_classes_alone_speaks_the_protocol(
     server: ServerProcess,
 ) -> None:
-    """A call of 3 MiB in chunks of 1 MiB and 1 byte, its answer in chunks."""
-    data = np.arange(3 * MIB // 4, dtype=np.float32)
+    """A call of 5 MiB in chunks of 1 MiB and 1 byte, its answer in chunks."""
+    data = np.arange(5 * MIB // 4, dtype=np.float32)
     one = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT)
     many = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[data.size])
     arguments = [

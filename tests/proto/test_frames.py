@@ -98,6 +98,15 @@ def test_data_is_a_view_of_what_was_received() -> None:
     assert chunk.data.obj is frame
 
 
+@pytest.mark.parametrize("size", [1, 100, 127, 128, 16_300, 16_383, 2**21])
+@pytest.mark.parametrize("call_id", [0, 127, 2**63])
+@pytest.mark.parametrize("offset", [0, 2**21])
+def test_data_stands_at_a_multiple_of_16(size: int, call_id: int, offset: int) -> None:
+    frame = join_chunk(call_id, Chunk(1, offset, b"x" * size))
+    assert (len(frame) - size) % 16 == 0
+    assert pb.ExecuteStreamRequest.FromString(frame).chunk.data == b"x" * size
+
+
 def test_data_that_a_generated_class_wrote_is_a_view_too() -> None:
     """With padding, and without the fields that are zero."""
     chunk = pb.Chunk(padding=b"\0" * 9, data=b"data")

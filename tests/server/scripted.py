@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Phases, Turn
+    from npucall_server.devices.base import Phases, RunPieces, Turn
 
 PATIENCE = 20.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""
@@ -70,6 +70,9 @@ class ScriptedDevice:
     ) -> Ran:
         self._run(turn)
         return Ran([self.result], self._phases)
+
+    def piecewise(self, call: Prepared) -> RunPieces | None:
+        return None
 
     def unavailable_because(self, operator: object) -> str:
         return ""

@@ -94,14 +94,14 @@ def test_an_answer_of_a_mebibyte_stands_in_its_frame() -> None:
 
 
 def test_a_larger_answer_comes_in_chunks() -> None:
-    device = device_that_answers(3 * MIB + 256)
+    device = device_that_answers(5 * MIB + 256)
     with serving(device) as served, stream(served) as peer:
         peer.begin(1)
         frame = peer.receive()
         assert frame.WhichOneof("frame") == "reply"
         assert len(frame.reply.storage) == 0
         chunks = [peer.receive().chunk for _ in range(2)]
-        assert [chunk.offset for chunk in chunks] == [0, 2 * MIB]
+        assert [chunk.offset for chunk in chunks] == [0, 4_190_208]
         assert b"".join(chunk.data for chunk in chunks) == device.result
         assert peer.receive().WhichOneof("frame") == "end"
 

@@ -308,7 +308,9 @@ global___Begin = Begin
 
 @typing.final
 class Chunk(google.protobuf.message.Message):
-    """A part of a storage."""
+    """A part of a storage. A device that can computes what has come of all storages, so senders do well
+    to send a part of each in turn, then the next part of each; any other order is as right.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -321,7 +323,7 @@ class Chunk(google.protobuf.message.Message):
     offset: builtins.int
     """Where the part begins, in bytes. The parts of a storage come in order, without gaps."""
     padding: builtins.bytes
-    """Ignored, as in `Storage`."""
+    """Ignored, as in `Storage`, and of the same use: for `data` at a multiple of 16."""
     data: builtins.bytes
     """The bytes; 1 to 4 MiB are a good length, more than 16 MiB give MESSAGE_MALFORMED."""
     def __init__(

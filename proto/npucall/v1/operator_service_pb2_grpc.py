@@ -142,8 +142,8 @@ class OperatorServiceServicer(object):
         every byte of every storage once, until a frame `end`. The server may refuse a call as soon as
         it has `begin`; whatever else comes for that id is passed over. The answer is one frame `reply`
         whose outputs' bytes stand in it if together they have at most 1 MiB, and otherwise follow in
-        frames `chunk`, until a frame `end`; or one frame `error`. Answers come in the order in which
-        calls finish. `cancel` ends a call; its answer is then an error with reason CANCELLED, unless it
+        frames `chunk`, until a frame `end`; or one frame `error`. Outputs with a place in shared memory
+        count nothing and have no chunks. Answers come in the order in which calls finish. `cancel` ends a call; its answer is then an error with reason CANCELLED, unless it
         was on its way already.
 
         A server takes in at most `Limits.stream_window` calls of a stream that have not been answered

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from npucall import sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from npucall.errors import NpucallError
     from npucall.operators.catalogue import Catalogue
     from npucall.operators.prepare import Prepared
     from npucall.operators.spec import Operator
+    from npucall.pieces import Piece
     from npucall.products import Product
     from npucall.tensors import Buffer
 
@@ -28,6 +29,24 @@ class Turn(sharing.Turn, Protocol):
 
     def check(self) -> None:
         """Raises DeadlineError or CancelledError if nobody waits for the call any more."""
+
+
+class Pieces(Protocol):
+    """The inputs of a call as they come: an iterator that waits for each piece."""
+
+    @property
+    def waited_ns(self) -> int:
+        """How long it has waited."""
+
+    def __iter__(self) -> Iterator[Piece]:
+        """The pieces, in order."""
+
+
+class RunPieces(Protocol):
+    """Computes a call from its pieces."""
+
+    def __call__(self, pieces: Pieces, turn: Turn) -> Ran:
+        """Occupies the device only while it holds a turn, and waits for pieces without one."""
 
 
 class Phases(NamedTuple):
@@ -109,6 +128,9 @@ class Device(Protocol):
         none with other storages; it may be the one that was sent for the output itself. An error
         leaves anything in it.
         """
+
+    def piecewise(self, call: Prepared) -> RunPieces | None:
+        """What computes the call as its bytes come; None where they have to be there first."""
 
     def facts(self) -> DeviceFacts | None:
         """What it says of itself now; None for a device that is no hardware."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from npucall import evaluate
+from npucall import evaluate, pieces
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
 from npucall.sharing import Helpers
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.operators.spec import Operator
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import RunPieces, Turn
 
 
 class CpuDevice:
@@ -57,6 +57,12 @@ class CpuDevice:
     ) -> Ran:
         """Computes a turn a block, in the calling thread and, while turns are free, in others."""
         return Ran(evaluate.run(call, storages, turn, targets, helpers=self._helpers))
+
+    def piecewise(self, call: Prepared) -> RunPieces | None:
+        """Computes elementwise calls on dense tensors so, with the bits that ``run`` gives."""
+        if not pieces.takes_pieces(call):
+            return None
+        return lambda arriving, turn: Ran(pieces.run(call, arriving, turn, self._helpers))
 
     def facts(self) -> None:
         """It is no hardware."""

@@ -88,6 +88,11 @@ class Stream:
         status = to_status(self._handling.failure(error, call.record))
         self.answer(call, iter([join_error(call.id, status.SerializeToString())]))
 
+    def fail(self, call: StreamCall, error: Exception) -> None:
+        """Answers a call that runs with an error, unless it was refused meanwhile."""
+        if self._stop_receiving(call) or call.complete:
+            self.refuse(call, error)
+
     def drain(self) -> None:
         """Ends as soon as no call is left."""
         with self._changed:
@@ -143,7 +148,8 @@ class Stream:
 
     def _late(self) -> tuple[list[StreamCall], float | None]:
         """Calls whose bytes did not come in time; seconds until the next one."""
-        receiving = [call for call in self._open.values() if call.receiving]
+        calls = self._open.values()
+        receiving = [call for call in calls if call.admitted and call.receiving]
         left = {call: self._seconds_left(call) for call in receiving}
         late = [call for call, seconds in left.items() if seconds <= 0]
         return late, min(left.values(), default=None)
@@ -212,8 +218,6 @@ class Stream:
                 return
             call = self._opened(call_id, begin, size)
             self._open[call_id] = call
-            if begin.chunked:
-                self._changed.notify_all()  # its deadline may be the next one
         try:
             self._service.admit(call, begin)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
@@ -222,6 +226,12 @@ class Stream:
             return
         if not begin.chunked:
             self._start(call)
+            return
+        if call.arrivals is not None:
+            self._service.start(self, call)
+        with self._changed:
+            call.admitted = True
+            self._changed.notify_all()  # its deadline may be the next one
 
     def _opened(self, call_id: int, begin: Begin, size: int) -> StreamCall:
         peer = self._context.peer()
@@ -231,14 +241,18 @@ class Stream:
         return StreamCall(call_id, record, seconds)
 
     def _start(self, call: StreamCall) -> None:
-        if self._stop_receiving(call):
-            call.complete = True
+        if not self._stop_receiving(call, complete=True):
+            return
+        if call.arrivals is None:
             self._service.start(self, call)
+        else:
+            call.arrivals.end()  # it runs since it began
 
-    def _stop_receiving(self, call: StreamCall) -> bool:
+    def _stop_receiving(self, call: StreamCall, *, complete: bool = False) -> bool:
         """Whether the call was receiving; of several who ask, one is told so."""
         with self._changed:
             was, call.receiving = call.receiving, False
+            call.complete = call.complete or (was and complete)
             return was
 
     def _check_nothing_missing(self) -> None:

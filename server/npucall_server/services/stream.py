@@ -19,6 +19,7 @@ from npucall.frames import (
 )
 from npucall.framing import Region, join_response, split_request
 from npucall_server.executor import going_down
+from npucall_server.services.arrivals import Arrivals
 from npucall_server.services.one_stream import Stream
 from npucall_server.services.places import is_placed
 
@@ -98,10 +99,11 @@ class StreamService:
         self._executor.admit(prepared)
         call.prepared = prepared
         if begin.chunked:
-            call.make_room(prepared.stored_bytes)
+            piecewise = self._executor.device.piecewise(prepared) is not None
+            call.expect(prepared.stored_bytes, Arrivals(prepared) if piecewise else None)
 
     def start(self, stream: Stream, call: StreamCall) -> None:
-        """Runs a call whose bytes have come, in a thread of its own."""
+        """Runs a call whose bytes have come, or arrive, in a thread of its own."""
         self._threads.submit(self._run, stream, call)
 
     def dismiss(self, call: StreamCall) -> None:
@@ -132,11 +134,13 @@ class StreamService:
             outputs = call.placed.replied(result.outputs) if call.placed else result.outputs
             reply, timings = self._operators.reply(prepared, result, call.record)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
-            stream.refuse(call, error)
+            stream.fail(call, error)
         else:
             stream.answer(call, _frames(call.id, reply, timings, outputs))
 
     def _result(self, prepared: Prepared, call: StreamCall) -> Result:
+        if call.arrivals is not None:
+            return self._executor.run_pieces(prepared, call.arrivals, call)
         if call.placed is None:
             storages = prepared.storages(call.storages)
             return self._executor.run_admitted(prepared, storages, call)

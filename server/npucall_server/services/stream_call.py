@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.log import Record
+    from npucall_server.services.arrivals import Arrivals
     from npucall_server.services.places import PlacedCall
 
 _MOST_RUNS = 1 << 16
@@ -38,13 +39,18 @@ class StreamCall:
         """Its storages and outputs, where some are in shared memory."""
         self.frames: Iterator[bytes] = iter(())
         """The answer."""
+        self.admitted = False
+        """It has its room, so that it may be refused for bytes that do not come."""
         self.receiving = True
         """Its bytes still come."""
         self.complete = False
         """All of its bytes have come."""
         self.begun_ns = time.perf_counter_ns()
         self._ends = None if seconds is None else time.monotonic() + seconds
+        self.arrivals: Arrivals | None = None
+        """Where its chunks go, if they are computed as they come."""
         self._arrays: list[AnyArray] = []
+        self._sizes: tuple[int, ...] = ()
         self._received: list[int] = []
         self._active = True
         self._callbacks: list[Callable[[], None]] = []
@@ -73,43 +79,56 @@ class StreamCall:
         for callback in callbacks:
             callback()
 
-    def make_room(self, sizes: tuple[int, ...]) -> None:
-        """Memory for storages that come in chunks."""
-        self._arrays = [np.empty(size, np.uint8) for size in sizes]
+    def expect(self, sizes: tuple[int, ...], arrivals: Arrivals | None) -> None:
+        """Storages that come in chunks: into the arrivals, or into memory that is made for them."""
+        self._sizes = sizes
         self._received = [0] * len(sizes)
-        self.storages = [array.data for array in self._arrays]
+        self.arrivals = arrivals
+        if arrivals is None:
+            self._arrays = [np.empty(size, np.uint8) for size in sizes]
+            self.storages = [array.data for array in self._arrays]
 
     def receive(self, chunk: Chunk) -> None:
         """Puts a chunk where it belongs. Raises MessageError where it does not fit."""
         index, start = chunk.storage, chunk.offset
-        if index >= len(self._arrays):
+        if index >= len(self._sizes):
             raise MessageError(
-                f"chunk: expected one of call {self.id}'s {len(self._arrays)} storages, "
+                f"chunk: expected one of call {self.id}'s {len(self._sizes)} storages, "
                 f"found {index}"
             )
-        target, received = self._arrays[index], self._received[index]
+        size, received = self._sizes[index], self._received[index]
         end = start + len(chunk.data)
-        if start != received or end > len(target):
+        if start != received or end > size:
             raise MessageError(
-                f"chunk: expected bytes from {received} on of the {len(target)} of storage {index} "
+                f"chunk: expected bytes from {received} on of the {size} of storage {index} "
                 f"of call {self.id}, found those from {start} to {end}"
             )
-        target[start:end] = np.frombuffer(chunk.data, np.uint8)
+        self._put(chunk, end)
         self._received[index] = end
         self.record.request_bytes += len(chunk.data)
 
     def check_complete(self) -> None:
         """Raises MessageError where bytes are missing."""
-        for index, (array, received) in enumerate(zip(self._arrays, self._received, strict=True)):
-            if received != len(array):
+        for index, (size, received) in enumerate(zip(self._sizes, self._received, strict=True)):
+            if received != size:
                 raise MessageError(
-                    f"end: expected {len(array)} bytes of storage {index} of call {self.id}, "
+                    f"end: expected {size} bytes of storage {index} of call {self.id}, "
                     f"found {received}"
                 )
 
     def forget_storages(self) -> None:
         """Its inputs are not read any more."""
         self.storages, self._arrays, self.placed = [], [], None
+        if self.arrivals is not None:
+            self.arrivals.stop()
+
+    def _put(self, chunk: Chunk, end: int) -> None:
+        if self.arrivals is not None:
+            self.arrivals.put(chunk.storage, chunk.data)
+            return
+        arrays = self._arrays
+        if arrays:  # the thread of answers may have refused the call this moment
+            arrays[chunk.storage][chunk.offset : end] = np.frombuffer(chunk.data, np.uint8)
 
 
 class Ids:

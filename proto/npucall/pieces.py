@@ -1,0 +1,83 @@
+"""A call whose inputs come piece by piece: each is computed once it is there, and forgotten.
+
+For calls of which one block needs a range of each input and nothing else: elementwise, of dense
+tensors of one shape and of single numbers. Results have the bits that ``evaluate.run`` gives.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall import evaluate
+from npucall.blocks import cut
+from npucall.sharing import Unlimited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from npucall.blocks import Work
+    from npucall.dtypes import AnyArray
+    from npucall.operators.prepare import Prepared
+    from npucall.sharing import Helpers, Turn
+    from npucall.tensors import Buffer, TensorSpec
+
+_UNLIMITED = Unlimited()
+
+
+class Piece(NamedTuple):
+    """A range of the elements of every input that is read."""
+
+    start: int
+    stop: int
+    inputs: Mapping[str, Buffer]
+    """The bytes of these elements, by name; of a single number all of its bytes."""
+
+
+def takes_pieces(call: Prepared) -> bool:
+    """Whether ``run`` can compute a call from pieces."""
+    work = evaluate.plan_of(call).work
+    if work is None or not work.flat:
+        return False
+    (elements,) = work.space
+    sent = not call.outputs.keys().isdisjoint(call.stored)
+    return elements > 1 and not sent and all(_is_tight(call.inputs[name]) for name in work.inputs)
+
+
+def run(
+    call: Prepared,
+    pieces: Iterable[Piece],
+    turn: Turn = _UNLIMITED,
+    helpers: Helpers | None = None,
+) -> list[Buffer]:
+    """Computes a call of which ``takes_pieces`` from pieces that follow each other, from 0 on.
+
+    Waits for each as long as its iterator does, without a turn. No memory of a piece is held when
+    the next one is asked for.
+    """
+    plan = evaluate.plan_of(call)
+    work = plan.work
+    assert work is not None  # noqa: S101  # takes_pieces
+    storages = [answer.storage(None, None) for answer in plan.answers]
+    outputs = [layout.over(data) for layout, data in zip(work.outputs, storages, strict=True)]
+    for piece in pieces:
+        targets = [output[piece.start : piece.stop] for output in outputs]
+        inputs = _arrays(work, piece)
+        cuts = cut(targets[0].shape, work.block if helpers is None else work.shared_block)
+        evaluate.compute_blocks(work, inputs, targets, cuts, turn, helpers)
+        del piece, inputs  # freed before the iterator waits for the next one
+    return storages
+
+
+def _arrays(work: Work, piece: Piece) -> Sequence[AnyArray]:
+    count = piece.stop - piece.start
+    shapes = [(1,) if o.layout.shape == (1,) else (count,) for o in work.operands]
+    return [
+        operand.layout._replace(shape=shape).over(piece.inputs[operand.name])
+        for operand, shape in zip(work.operands, shapes, strict=True)
+    ]
+
+
+def _is_tight(spec: TensorSpec) -> bool:
+    """Whether a storage has the bytes of its tensor and no others."""
+    return spec.offset == 0 and spec.storage_bytes == prod(spec.shape) * spec.dtype.itemsize
