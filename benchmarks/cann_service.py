@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from latency import p50, rate, tensors
+from ways import tensors
 
 import npucall_client
 from npucall.operators.kl_div_backward import kl_div_backward
@@ -53,23 +55,23 @@ def compare(rounds: int, calls: int) -> list[Compared]:
         small = [runs["npu", KIB], runs["cpu", KIB]]
         large = {name: [runs[name, 16 * MIB], runs["cpu", 16 * MIB]] for name in clients}
         for run in runs.values():
-            p50(run, 8)
+            _p50(run, 8)
         return [
             _compared("1 KiB, 1 caller, p50", "ms", "lower", rounds, small,
-                      lambda run: p50(run, calls) * 1e3),
+                      lambda run: _p50(run, calls) * 1e3),
             _compared("1 KiB, 1 caller, calls a second", "1/s", "higher", rounds, small,
-                      lambda run: rate(run, 1, calls)),
+                      lambda run: _rate(run, 1, calls)),
             _compared("1 KiB, 8 callers, calls a second", "1/s", "higher", rounds, small,
-                      lambda run: rate(run, 8, calls * 2)),
+                      lambda run: _rate(run, 8, calls * 2)),
             _compared("16 MiB, staged, 1 caller, p50", "ms", "lower", rounds, large["npu"],
-                      lambda run: p50(run, 8) * 1e3),
+                      lambda run: _p50(run, 8) * 1e3),
             _compared("16 MiB, direct, 1 caller, p50", "ms", "lower", rounds, large["npu, direct"],
-                      lambda run: p50(run, 8) * 1e3),
+                      lambda run: _p50(run, 8) * 1e3),
         ]  # fmt: skip
 
 
 def _run(client: Client, size: int) -> Callable[[], object]:
-    given = tensors(size)
+    given = tensors(size, "float32")
     return lambda: client.run(kl_div_backward, *given)
 
 
@@ -89,3 +91,26 @@ def _compared(  # noqa: PLR0913  # as the figures of latency.py
     ratios = [ours / theirs for ours, theirs in zip(npu, cpu, strict=True)]
     spread = max(ratios) - min(ratios)
     return Compared(name, unit, better, statistics.median(npu), statistics.median(ratios), spread)
+
+
+def _p50(run: Callable[[], object], calls: int) -> float:
+    """Median seconds of a call."""
+    spent = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        run()
+        spent.append(time.perf_counter() - start)
+    return statistics.median(spent)
+
+
+def _rate(run: Callable[[], object], callers: int, calls: int) -> float:
+    """Calls a second of several callers, a thread each."""
+
+    def caller(_: int) -> None:
+        for _ in range(calls // callers):
+            run()
+
+    with ThreadPoolExecutor(callers) as pool:
+        start = time.perf_counter()
+        list(pool.map(caller, range(callers)))
+    return calls / (time.perf_counter() - start)
