@@ -295,7 +295,7 @@ def test_a_client_of_the_generated_classes_alone_speaks_the_protocol(
         stub = operator_service_pb2_grpc.OperatorServiceStub(channel)
         answers = list(stub.ExecuteStream(frames(), timeout=wire.PATIENCE))
     assert {answer.call_id for answer in answers} == {9}
-    assert [answer.WhichOneof("frame") for answer in answers] == ["reply"] + ["chunk"] * 2 + ["end"]
+    assert [answer.WhichOneof("frame") for answer in answers] == ["reply"] + ["chunk"] * 3 + ["end"]
     assert answers[0].reply.reply.outputs[0].tensor == many
     received = b"".join(answer.chunk.data for answer in answers[1:-1])
     assert received == np.sign(data - 1).tobytes()
