@@ -23,8 +23,8 @@ MAX_CHUNK_BYTES = 16 * 2**20
 """Most data of one chunk."""
 CHUNK_BYTES = 2**21
 """Data of the chunks that we send. Half as long ones take an eighth more CPU time; twice as long
-ones keep the interpreter's lock so long that small calls beside them take twice as long. Frames must
-stay below 4 MiB, which is what gRPC's clients receive unless told more."""
+ones hold the interpreter's lock so long that small calls beside them take twice as long. Frames
+must stay below 4 MiB, which is what gRPC's clients receive unless told more."""
 INLINE_BYTES = 2**20
 """Most bytes of storage that stand in the frame of their call or reply; more follow in chunks."""
 
