@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from npucall.v1 import operator_service_pb2, tensor_pb2
+from npucall.v1 import operator_service_pb2, shared_memory_pb2, tensor_pb2
 
 ROOT = Path(__file__).parents[2]
 MEMBERS = {"proto": "npucall", "server": "npucall-server", "client": "npucall-client"}
@@ -53,12 +53,13 @@ def released() -> FileDescriptorSet:
 
 def test_the_released_descriptors_hold_the_package() -> None:
     files = {file.name for file in released().file if file.package == "npucall.v1"}
-    assert files == {"npucall/v1/tensor.proto", "npucall/v1/operator_service.proto"}
+    names = ("operator_service", "shared_memory", "tensor")
+    assert files == {f"npucall/v1/{name}.proto" for name in names}
 
 
 def test_every_released_message_is_still_there() -> None:
     there = {
-        message for module in (operator_service_pb2, tensor_pb2)
+        message for module in (operator_service_pb2, shared_memory_pb2, tensor_pb2)
         for message in module.DESCRIPTOR.message_types_by_name
     }  # fmt: skip
     files = [file for file in released().file if file.package == "npucall.v1"]
