@@ -58,7 +58,7 @@ def test_what_cannot_travel_has_no_place(client: Client) -> None:
     with client.shared(4096) as memory:
         with pytest.raises(DTypeError, match="array: expected a dtype among"):
             memory.array(np.array(["text"]))
-        with pytest.raises(TypeError, match="references"):
+        with pytest.raises(TypeError, match="references|object"):
             memory.empty(2, object)
 
 
@@ -141,5 +141,5 @@ def test_a_call_with_outputs_in_it_writes_there(client: Client) -> None:
     with client.shared(4096) as memory:
         array, out = memory.array(np.array([-3, 5], np.float32)), memory.empty(2, np.float32)
         writing = client.options(outputs={"grad_input": out})
-        assert writing.run(l1_loss_backward, ONE, array, 0 * ONE, reduction=2) is out
+        assert writing.run(l1_loss_backward, ONE, array, np.zeros_like(ONE), reduction=2) is out
     assert out.tolist() == [-1.0, 1.0]
