@@ -72,16 +72,13 @@ def join_request(
 ) -> bytes:
     """The bytes of an ``ExecuteRequest``. Copies each storage once, into the message."""
     parts: list[Buffer] = [header(_REQUEST_CALL, len(call)), call]
-    message = _join(parts, _REQUEST_STORAGE, storage)
-    if not output_places:
-        return message
     places = [
         _field(
             _REQUEST_PLACES, _field(_PLACE_OUTPUT, name.encode()) + _region(_PLACE_REGION, region)
         )
         for name, region in output_places.items()
     ]
-    return b"".join((message, *places))
+    return _join(parts, _REQUEST_STORAGE, storage, places)
 
 
 def join_response(reply: bytes, timings: bytes, storage: Sequence[Place]) -> bytes:
@@ -106,7 +103,7 @@ def split_request(message: bytes) -> Request:
         view = memoryview(message)
         return Request(known.kept, [view[start:end] for start, end in known.free])
     parts = _split(message, "ExecuteRequest", _REQUEST_STORAGE, _REQUEST_PLACES)
-    call = _merged(parts, "ExecuteRequest", _REQUEST_CALL)
+    call = parts.merged(_REQUEST_CALL)
     if places := parts.of(_REQUEST_PLACES):
         return Request(call, parts.storages, _output_places(places))
     if parts.once(_REQUEST_CALL):
@@ -122,8 +119,7 @@ def split_response(message: bytes) -> Response:
         (start, end), *data = known.free
         return Response(known.kept, message[start:end], [view[a:b] for a, b in data])
     parts = _split(message, "ExecuteResponse", _RESPONSE_STORAGE, _RESPONSE_STORAGE)
-    reply = _merged(parts, "ExecuteResponse", _RESPONSE_REPLY)
-    timings = _merged(parts, "ExecuteResponse", _RESPONSE_TIMINGS)
+    reply, timings = parts.merged(_RESPONSE_REPLY), parts.merged(_RESPONSE_TIMINGS)
     if parts.once(_RESPONSE_REPLY, _RESPONSE_TIMINGS):
         free = [*parts.spans[_RESPONSE_TIMINGS], *parts.data]
         if free == sorted(free):  # else timings stand behind a storage
@@ -131,7 +127,9 @@ def split_response(message: bytes) -> Response:
     return Response(reply, timings, parts.storages)
 
 
-def _join(parts: list[Buffer], field: int, storage: Sequence[Place]) -> bytes:
+def _join(
+    parts: list[Buffer], field: int, storage: Sequence[Place], behind: Sequence[bytes] = ()
+) -> bytes:
     position = sum(map(len, parts))
     for data in storage:
         if isinstance(data, Region):
@@ -142,6 +140,7 @@ def _join(parts: list[Buffer], field: int, storage: Sequence[Place]) -> bytes:
         before = _storage_header(field, len(data), position % ALIGNMENT)
         parts += (before, data)
         position += len(before) + len(data)
+    parts += behind
     return b"".join(parts)
 
 
@@ -159,10 +158,10 @@ def _storage_header(field: int, length: int, position: int) -> bytes:
 
 
 class _Parts:
-    """The fields of a message."""
+    """The fields of a message of the kind ``name``."""
 
-    def __init__(self, message: bytes) -> None:
-        self._message, self._view = message, memoryview(message)
+    def __init__(self, message: bytes, name: str) -> None:
+        self._message, self._view, self._name = message, memoryview(message), name
         self.spans: dict[int, list[Span]] = {}
         """Where the small fields are, by number."""
         self.storages: list[memoryview | Region] = []
@@ -195,14 +194,20 @@ class _Parts:
     def merged(self, field: int) -> bytes:
         """The bytes of a small field that is a message, parts merged as protobuf merges them.
 
-        Each part must be a message, or bytes of two could make one field. Raises Malformed.
+        Each part must be a message, or bytes of two could make one field. Raises MessageError.
         """
         parts = self.of(field)
-        if len(parts) > 1:
-            for part in parts:
+        try:
+            for part in parts if len(parts) > 1 else ():
                 for _ in fields(part, 0, len(part), depth=1):
                     pass
+        except Malformed as fault:
+            raise self.refusal(fault) from None
         return b"".join(parts)
+
+    def refusal(self, fault: Malformed) -> MessageError:
+        """What a message with this fault is refused with."""
+        return MessageError(f"{self._name}: expected a protobuf message, found {fault}")
 
 
 def _place(storage: tensor_pb2.Storage) -> memoryview | Region:
@@ -214,7 +219,7 @@ def _place(storage: tensor_pb2.Storage) -> memoryview | Region:
 def _split(message: bytes, name: str, storage_field: int, last_field: int) -> _Parts:
     if len(message) > _MAX_LENGTH:
         raise MessageError(f"{name}: expected less than 2 GiB, found {len(message)} bytes")
-    parts = _Parts(message)
+    parts = _Parts(message, name)
     try:
         for field, start, end in fields(message, 0, len(message)):
             if field == storage_field:
@@ -222,15 +227,8 @@ def _split(message: bytes, name: str, storage_field: int, last_field: int) -> _P
             elif field <= last_field:
                 parts.spans.setdefault(field, []).append((start, end))
     except Malformed as fault:
-        raise MessageError(f"{name}: expected a protobuf message, found {fault}") from None
+        raise parts.refusal(fault) from None
     return parts
-
-
-def _merged(parts: _Parts, name: str, field: int) -> bytes:
-    try:
-        return parts.merged(field)
-    except Malformed as fault:
-        raise MessageError(f"{name}: expected a protobuf message, found {fault}") from None
 
 
 def _output_places(parts: list[bytes]) -> Mapping[str, Region]:

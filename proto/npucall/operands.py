@@ -46,10 +46,7 @@ class Operand:
 
 def store(target: AnyArray, result: AnyArray, kernel: np.dtype[Any]) -> None:
     """Writes a result, rounded to the kernel dtype and then to the target's."""
-    if result.dtype is target.dtype is kernel:
-        np.copyto(target, result)
-    else:
-        convert(target, result if target.dtype == kernel else rounded(result, kernel))
+    convert(target, result if target.dtype == kernel else rounded(result, kernel))
 
 
 def rounded(result: AnyArray, kernel: np.dtype[Any]) -> AnyArray:

@@ -6,7 +6,6 @@ tensors of one shape and of single numbers. Results have the bits that ``evaluat
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall import evaluate
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.operators.prepare import Prepared
     from npucall.sharing import Helpers, Turn
-    from npucall.tensors import Buffer, TensorSpec
+    from npucall.tensors import Buffer
 
 _UNLIMITED = Unlimited()
 
@@ -41,7 +40,7 @@ def takes_pieces(call: Prepared) -> bool:
         return False
     (elements,) = work.space
     sent = not call.outputs.keys().isdisjoint(call.stored)
-    return elements > 1 and not sent and all(_is_tight(call.inputs[name]) for name in work.inputs)
+    return elements > 1 and not sent and all(call.inputs[name].row_major for name in work.inputs)
 
 
 def run(
@@ -76,8 +75,3 @@ def _arrays(work: Work, piece: Piece) -> Sequence[AnyArray]:
         operand.layout._replace(shape=shape).over(piece.inputs[operand.name])
         for operand, shape in zip(work.operands, shapes, strict=True)
     ]
-
-
-def _is_tight(spec: TensorSpec) -> bool:
-    """Whether a storage has the bytes of its tensor and no others."""
-    return spec.offset == 0 and spec.storage_bytes == prod(spec.shape) * spec.dtype.itemsize
