@@ -23,7 +23,7 @@ from npucall.operators.attributes import attribute_value
 from npucall.operators.prepare import Prepared, prepare
 from npucall.operators.spec import Call
 from npucall.products import DEFAULT_SOC, product_of
-from npucall.sharing import SharedBlocks, Unlimited
+from npucall.sharing import UNLIMITED, SharedBlocks
 from npucall.tensors import TensorSpec, view
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
-_NOWHERE: Mapping[str, Buffer] = MappingProxyType({})
 _SMALL = 1 << 14
 """Bytes below which cleared memory costs less than an array that is not cleared."""
-_UNLIMITED = Unlimited()
+NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
+"""Every output gets memory of its own."""
 
 
 def run(
     call: Prepared,
     storages: Mapping[str, Buffer],
-    turn: Turn = _UNLIMITED,
-    targets: Mapping[str, Buffer] = _NOWHERE,
+    turn: Turn = UNLIMITED,
+    targets: Mapping[str, Buffer] = NO_TARGETS,
     helpers: Helpers | None = None,
 ) -> list[Buffer]:
     """Computes a call from its storages; answers one storage for each output, in their order.
@@ -204,7 +204,7 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
     inputs: Sequence[AnyArray],
     outputs: Sequence[AnyArray],
     indices: Sequence[Index],
-    turn: Turn = _UNLIMITED,
+    turn: Turn = UNLIMITED,
     helpers: Helpers | None = None,
 ) -> None:
     """Computes blocks of arrays in the layouts of a work, a turn a block."""

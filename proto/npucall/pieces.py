@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from npucall import evaluate
 from npucall.blocks import cut
-from npucall.sharing import Unlimited
+from npucall.sharing import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.sharing import Helpers, Turn
     from npucall.tensors import Buffer
-
-_UNLIMITED = Unlimited()
 
 
 class Piece(NamedTuple):
@@ -46,7 +44,7 @@ def takes_pieces(call: Prepared) -> bool:
 def run(
     call: Prepared,
     pieces: Iterable[Piece],
-    turn: Turn = _UNLIMITED,
+    turn: Turn = UNLIMITED,
     helpers: Helpers | None = None,
 ) -> list[Buffer]:
     """Computes a call of which ``takes_pieces`` from pieces that follow each other, from 0 on.

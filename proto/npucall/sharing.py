@@ -38,6 +38,10 @@ class Unlimited:
     spare = __call__
 
 
+UNLIMITED = Unlimited()
+"""For who shares with nobody."""
+
+
 class Helpers:
     """Threads that compute blocks of others' calls while they have nothing else to do."""
 

@@ -15,7 +15,8 @@ from npucall.errors import (
     QueueFullError,
     TooLargeError,
 )
-from npucall_server.devices.base import NO_TARGETS, Phases
+from npucall.evaluate import NO_TARGETS
+from npucall_server.devices.base import Phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from npucall.calls import PreparedCalls, encode
 from npucall.dtypes import FLOAT
+from npucall.evaluate import NO_TARGETS
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
-from npucall_server.devices.base import NO_TARGETS, Ran
+from npucall_server.devices.base import Ran
 from npucall_server.executor import Executor, Limits
 
 if TYPE_CHECKING:

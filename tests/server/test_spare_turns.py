@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Turn
 
 CALL = prepared()
-LARGE = prepared(1_000_000)  # 16 blocks
+LARGE = prepared(1_000_000)  # 4 blocks where threads share
 
 
 def test_a_call_takes_every_turn_that_is_free_and_no_more() -> None:

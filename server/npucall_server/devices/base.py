@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from npucall import sharing
+from npucall.evaluate import NO_TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from npucall.pieces import Piece
     from npucall.products import Product
     from npucall.tensors import Buffer
-
-
-NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
-"""Every output gets memory of its own."""
 
 
 class Turn(sharing.Turn, Protocol):

@@ -6,10 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from npucall import evaluate, pieces
+from npucall.evaluate import NO_TARGETS
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
 from npucall.sharing import Helpers
-from npucall_server.devices.base import NO_TARGETS, Ran
+from npucall_server.devices.base import Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,9 +7,8 @@ from queue import Empty, LifoQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from npucall.errors import NpucallError, OutOfMemoryError
-from npucall.evaluate import check_values
+from npucall.evaluate import NO_TARGETS, check_values
 from npucall.products import product_of
-from npucall_server.devices.base import NO_TARGETS
 from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import Lane, LaneLimits

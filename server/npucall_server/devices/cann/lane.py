@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
-from npucall_server.devices.base import NO_TARGETS, Phases, Ran
+from npucall.evaluate import NO_TARGETS
+from npucall_server.devices.base import Phases, Ran
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors

@@ -11,7 +11,7 @@ import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from npucall_server.devices.base import NO_TARGETS
+from npucall.evaluate import NO_TARGETS
 from npucall_server.devices.cann.lane import Lane
 
 if TYPE_CHECKING:
