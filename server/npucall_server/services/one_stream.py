@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from npucall_server.services.stream import StreamService
     from npucall_server.settings import ServerSettings
 
+_BREAK_SECONDS = 1.0
+"""A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
+
 
 class Stream:
     """The calls of one stream, from the frames that open them to the last one of their answers.
@@ -258,8 +261,9 @@ class Stream:
     def _check_nothing_missing(self) -> None:
         with self._changed:
             missing = [call.id for call in self._open.values() if call.receiving]
-        if missing:
-            raise MessageError(f"stream: expected all bytes of its calls, found none of {missing}")
+            if not missing or self._changed.wait_for(lambda: self._closed, _BREAK_SECONDS):
+                return
+        raise MessageError(f"stream: expected all bytes of its calls, found none of {missing}")
 
     def _end_receiving(self) -> None:
         """Settles calls whose bytes will not come, once nobody reads any more."""
