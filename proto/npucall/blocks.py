@@ -8,24 +8,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npucall.errors import NpucallError
-from npucall.operands import Operand, rounded, store, within
+from npucall.operands import Operand, is_fit, rounded, store, within
 from npucall.operators.spec import Elementwise, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from npucall.dtypes import AnyArray
     from npucall.layouts import Layout
     from npucall.operands import Index
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Shape
+
+_WORTH_IT = 1 << 12
+"""Elements from which on to copy a result costs more than to find out whether it need be."""
 
 
 def work_of(
@@ -52,6 +55,7 @@ class _Cuts(Sequence["tuple[slice, ...]"]):
         self._cut = shape[axis - 1 : axis]
         """The extent that is cut into pieces; none where everything is one block."""
         self._outer = shape[: axis - 1] if axis else ()
+        self._is_flat = len(shape) == len(self._cut) == 1
         self._step = max(limit // max(inner, 1), 1)
         self._pieces = -(-self._cut[0] // self._step) if self._cut else 1
         self._count = 0 if 0 in shape else prod(self._outer) * self._pieces
@@ -62,6 +66,9 @@ class _Cuts(Sequence["tuple[slice, ...]"]):
     def __getitem__(self, number: Any) -> Any:
         if not 0 <= number < self._count:
             raise IndexError(number)
+        if self._is_flat:
+            start = number * self._step
+            return (slice(start, min(start + self._step, self._cut[0])),)
         row, piece = divmod(number, self._pieces)
         outer = []
         for extent in reversed(self._outer):
@@ -87,9 +94,6 @@ class Work(ABC):
 
     block = 1 << 17
     """Elements of a block: a few arrays of float32 of this length stay near the core."""
-    shared_block = 1 << 18
-    """The same where several threads compute: each meets the others at the interpreter's lock less
-    often. It may differ where results do not depend on the edges of blocks."""
     space: Shape
     """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
     flat = False
@@ -118,9 +122,9 @@ class Work(ABC):
         ]
         unread = np.zeros((1,) * len(self.space), whole.dtype)
         formula: Any = call.operator.formula
+        self._whole = whole
         self._formula = partial(
             formula,
-            whole,
             **{p.name: unread for p in given if not p.read},
             **call.absent,
             **call.attributes,
@@ -139,14 +143,11 @@ class Work(ABC):
         """Where the blocks of one run go: into the outputs, or into sums of their own."""
         return outputs
 
-    def compute(
-        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], index: Index
-    ) -> AnyArray | None:
-        """Computes a block into the targets, or answers what has to be added to them."""
-        results = self._results(inputs, index)
-        for target, result in zip(targets, results, strict=True):
-            store(target if index is ... else target[index], result, self.kernel)
-        return None
+    def on(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray]
+    ) -> Callable[[Index], AnyArray | None]:
+        """What computes a block into the targets, or answers what has to be added to them."""
+        return partial(self._compute, inputs, targets)
 
     def add(  # noqa: B027  # most have nothing to add
         self, targets: Sequence[AnyArray], part: AnyArray, index: Index
@@ -158,6 +159,13 @@ class Work(ABC):
     ) -> None:
         """Makes the outputs of targets that are not the outputs, when all blocks are done."""
 
+    def _compute(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], index: Index
+    ) -> AnyArray | None:
+        for target, result in zip(targets, self._results(inputs, index), strict=True):
+            store(target if index is ... else target[index], result, self.kernel)
+        return None
+
     def _results(self, inputs: Sequence[AnyArray], index: Index) -> Sequence[AnyArray]:
         """The formula's results on blocks of the inputs."""
         blocks = {
@@ -165,7 +173,7 @@ class Work(ABC):
             for operand, array in zip(self.operands, inputs, strict=True)
         }
         try:
-            answer: Any = self._formula(**blocks)
+            answer: Any = self._formula(self._whole, **blocks)
         except NpucallError as error:
             complete(error, self.call)
             raise
@@ -188,6 +196,41 @@ class _ElementwiseWork(Work):
         rank = len(self.space)
         self.inputs = {name: layout.of_rank(rank) for name, layout in self.inputs.items()}
 
+    def on(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray]
+    ) -> Callable[[Index], AnyArray | None]:
+        if not (self._is_direct and all(map(is_fit, (*inputs, *targets)))):
+            return super().on(inputs, targets)
+        (target,) = targets
+        formula, whole, kernel = self._formula, self._whole, self.kernel
+        pairs = list(zip(self.operands, inputs, strict=True))
+        numbers = {operand.name: array for operand, array in pairs if array.shape == (1,)}
+        arrays = [(operand.name, array) for operand, array in pairs if array.shape != (1,)]
+
+        def compute(index: Index) -> None:
+            place = target[index]
+            blocks = {name: array[index] for name, array in arrays}
+            result = formula(whole.with_out(place), **numbers, **blocks)
+            if result is not place:
+                store(place, result, kernel)
+
+        return compute
+
+    @cached_property
+    def _is_direct(self) -> bool:
+        """Whether nothing has to be converted: then a formula may compute into an output.
+
+        With little Python between its steps: threads that compute the same call wait for each
+        other's.
+        """
+        dtypes = {self.kernel, *(layout.dtype for layout in self.outputs)}
+        return (
+            self.flat
+            and prod(self.space) >= _WORTH_IT
+            and dtypes == {self._whole.dtype}
+            and all(operand.is_plain for operand in self.operands)
+        )
+
 
 class _SummedWork(_ElementwiseWork):
     """Likewise, and summed to the output's shape, in float64.
@@ -195,7 +238,7 @@ class _SummedWork(_ElementwiseWork):
     The bits of a sum depend on the edges of blocks and on their order alone.
     """
 
-    block = shared_block = 1 << 16
+    block = 1 << 16
 
     def _arrange(self) -> None:
         super()._arrange()
@@ -206,7 +249,7 @@ class _SummedWork(_ElementwiseWork):
         del outputs
         return [np.zeros(self._extents, np.float64)]
 
-    def compute(
+    def _compute(
         self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], index: Index
     ) -> AnyArray | None:
         del targets

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
+_BLOCKS_A_TURN = 2
+"""Between turns threads meet, and other calls get theirs: seldom enough to cost little."""
 _SMALL = 1 << 14
 """Bytes below which cleared memory costs less than an array that is not cleared."""
 NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
@@ -71,8 +73,7 @@ def run(
     outputs = [
         layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
     ]
-    cuts = plan.cuts if helpers is None else plan.shared_cuts
-    compute_blocks(plan.work, inputs, outputs, cuts, turn, helpers)
+    compute_blocks(plan.work, inputs, outputs, plan.cuts, turn, helpers)
     return answers
 
 
@@ -180,8 +181,6 @@ class _Plan(NamedTuple):
     work: Work | None = None
     """None where the outputs are zeros."""
     cuts: Sequence[Index] = ()
-    shared_cuts: Sequence[Index] = ()
-    """The blocks where one thread computes, and where several do."""
 
 
 @lru_cache(1024)
@@ -196,7 +195,7 @@ def plan_of(call: Prepared) -> _Plan:
         return _Plan(answers)
     inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
     work = blocks.work_of(call, inputs, outputs, exact=False)
-    return _Plan(answers, work, work.cuts(), work.cuts(work.shared_block))
+    return _Plan(answers, work, work.cuts())
 
 
 def compute_blocks(  # noqa: PLR0913  # all that a run has
@@ -207,25 +206,29 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
     turn: Turn = UNLIMITED,
     helpers: Helpers | None = None,
 ) -> None:
-    """Computes blocks of arrays in the layouts of a work, a turn a block."""
+    """Computes blocks of arrays in the layouts of a work, a few of them a turn."""
     if len(indices) > 1:
         _keep_memory_of_blocks()
     targets = work.begin(outputs)
+    compute_block = work.on(inputs, targets)
+    starts = range(0, len(indices), _BLOCKS_A_TURN)
 
-    def compute(index: Index) -> AnyArray | None:
+    def compute(start: int) -> list[AnyArray | None]:
+        end = min(start + _BLOCKS_A_TURN, len(indices))
         with np.errstate(all="ignore"):
-            return work.compute(inputs, targets, index)
+            return [compute_block(indices[n]) for n in range(start, end)]
 
-    def add(index: Index, part: AnyArray | None) -> None:
-        if part is not None:
-            work.add(targets, part, index)
+    def add(start: int, parts: Sequence[AnyArray | None]) -> None:
+        for number, part in enumerate(parts, start):
+            if part is not None:
+                work.add(targets, part, indices[number])
 
-    if helpers is not None and len(indices) > 1:
-        SharedBlocks(indices, compute, add).run(turn, helpers)
+    if helpers is not None and len(starts) > 1:
+        SharedBlocks(starts, compute, add).run(turn, helpers)
     else:
-        for index in indices:
+        for start in starts:
             with turn():
-                add(index, compute(index))
+                add(start, compute(start))
     if targets is not outputs:
         with np.errstate(all="ignore"):
             work.finish(targets, outputs)

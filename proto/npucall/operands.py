@@ -32,6 +32,8 @@ class Operand:
         self.name, self.layout = name, layout
         self._is_truth = layout.dtype == BOOL.numpy
         self._through = _changes((layout.dtype, *through))
+        self.is_plain = not (self._is_truth or self._through)
+        """Whether the formula takes its elements as they come."""
 
     def block(self, array: AnyArray, index: Index) -> AnyArray:
         """A block of the input's array, as the formula takes it: a view if it is fit for that."""
@@ -40,8 +42,13 @@ class Operand:
             block = block.view(np.uint8) != 0  # any byte but 0 is true
         for dtype in self._through:
             block = converted(block, dtype)
-        flags = block.flags
-        return block if flags.c_contiguous and flags.aligned else block.copy()
+        return block if is_fit(block) else block.copy()
+
+
+def is_fit(array: AnyArray) -> bool:
+    """Whether NumPy's functions can be left to it: aligned and contiguous."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned
 
 
 def store(target: AnyArray, result: AnyArray, kernel: np.dtype[Any]) -> None:

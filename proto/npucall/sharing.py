@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+_FEW = 4
+"""Blocks of a call that may be done before a helper is awake: the first is computed without."""
+
 B = TypeVar("B")
 R = TypeVar("R")
 
@@ -94,7 +97,7 @@ class SharedBlocks(Generic[B, R]):
         try:
             while (number := self._claim()) is not None:
                 with turn():
-                    if number:  # a call of few blocks is done before a helper is awake
+                    if number or len(self._blocks) > _FEW:
                         self._call_for_help(turn, helpers)
                     self._do(number)
         finally:

@@ -128,7 +128,7 @@ def sum_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         first = (slice(1) if axis in work._axes else slice(None) for axis in range(stretched.ndim))
         return stretched[tuple(first)]
 
-    monkeypatch.setattr(blocks._SummedWork, "compute", compute)
+    monkeypatch.setattr(blocks._SummedWork, "_compute", compute)
 
 
 def through_float16(monkeypatch: pytest.MonkeyPatch) -> None:

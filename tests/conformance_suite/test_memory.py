@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall import evaluate
+from npucall import blocks, evaluate
 from npucall.blocks import Work, _SummedWork
 from npucall.calls import PreparedCalls, encode
 from npucall.errors import NpucallError
@@ -97,10 +97,15 @@ def test_where_blocks_are_cut_does_not_show(
     And for the sign and payload of NaN, which NumPy's loops choose by where an element stands in
     them and in memory.
     """
-    monkeypatch.setattr(Work, "shared_block", edges)
     helpers = Helpers(2)
     for call, storages in calls(title):
-        cut, whole = answer_of(call, storages, helpers=helpers), answer_of(call, storages)
+        evaluate.plan_of.cache_clear()
+        whole = answer_of(call, storages)
+        evaluate.plan_of.cache_clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(Work, "block", edges)
+            patched.setattr(blocks, "_WORTH_IT", 1)
+            cut = answer_of(call, storages, helpers=helpers)
         assert without_nan(call, cut) == without_nan(call, whole)
     helpers.close()
 
@@ -111,7 +116,7 @@ def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
 ) -> None:
     for work in Work, _SummedWork:
         monkeypatch.setattr(work, "block", 37)
-        monkeypatch.setattr(work, "shared_block", 37)
+    monkeypatch.setattr(blocks, "_WORTH_IT", 1)
     helpers = Helpers(2)
     for call, storages in calls(title):
         expected = answer_of(call, storages)

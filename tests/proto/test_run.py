@@ -153,8 +153,8 @@ class Counted:
         return self()
 
 
-@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (131_072, 1), (131_073, 2), (500_000, 4)])
-def test_a_turn_is_taken_for_each_block(elements: int, turns: int) -> None:
+@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (262_144, 1), (262_145, 2), (900_000, 4)])
+def test_a_turn_is_taken_for_two_blocks(elements: int, turns: int) -> None:
     call, turn = call_of(L1, (elements,), (elements,), (elements,)), Counted()
     evaluate.run(call, storages_of(call), turn)
     assert turn.taken == turns
@@ -183,7 +183,10 @@ def test_helpers_do_not_change_a_bit_of_a_sum(
         assert evaluate.run(call, storages, helpers=helpers) == alone
 
 
-def test_blocks_are_computed_by_helpers_at_the_same_time(helpers: Helpers) -> None:
+def test_blocks_are_computed_by_helpers_at_the_same_time(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "_BLOCKS_A_TURN", 1)
     together, begun = threading.Barrier(4, timeout=20), []
 
     def formula(whole: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
@@ -192,7 +195,7 @@ def test_blocks_are_computed_by_helpers_at_the_same_time(helpers: Helpers) -> No
             together.wait()
         return grad_output
 
-    size = 5 * Work.shared_block
+    size = 5 * Work.block
     call = call_of(replace(L1, formula=formula), (size,), (size,), (size,))
     storages = storages_of(call)
     assert evaluate.run(call, storages, helpers=helpers) == [storages["grad_output"]]
@@ -253,6 +256,55 @@ def test_a_formula_gets_views_of_what_is_fit_for_it_and_aligned_copies_of_the_re
     shared = [np.shares_memory(array, storages[n]) for array, n in zip(seen, INPUTS, strict=True)]
     assert shared == [True, True, False]
     assert all(array.flags.aligned for array in seen)
+
+
+def places_told(
+    call: Prepared, target: bytearray, helpers: Helpers | None = None, shift: int = 0
+) -> list[Any]:
+    """What a formula that computes into its place, if it is told one, is told in a run."""
+    told: list[Any] = []
+
+    def formula(whole: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
+        told.append(whole.out)
+        return np.add(grad_output, self, out=whole.out)
+
+    call = replace(call, operator=replace(call.operator, formula=formula))
+    storages = storages_of(call)
+    (answer,) = evaluate.run(
+        call, storages, targets={"grad_input": memoryview(target)[shift:]}, helpers=helpers
+    )
+    first, second = (view(call.inputs[name], storages[name]) for name in ("grad_output", "self"))
+    expected = np.broadcast_to(np.add(first, second), call.outputs["grad_input"].shape)
+    found = view(call.outputs["grad_input"], answer)
+    assert found.tolist() == expected.astype(found.dtype).tolist()
+    return told
+
+
+@pytest.mark.parametrize("helped", [False, True])
+@pytest.mark.parametrize("number", [False, True])
+def test_a_formula_may_compute_its_last_step_where_the_result_belongs(
+    helped: bool, number: bool, helpers: Helpers
+) -> None:
+    size = 900_001
+    call = call_of(L1, (1,) if number else (size,), (size,), (size,))
+    target = poisoned(4 * size)
+    places = places_told(call, target, helpers if helped else None)
+    assert sum(place.size for place in places) == size
+    assert all(np.shares_memory(place, np.frombuffer(target, np.uint8)) for place in places)
+
+
+ELSEWHERE: dict[str, tuple[Prepared, int]] = {
+    "few elements": (call_of(L1, (4095,), (4095,), (4095,)), 0),
+    "elements that are rounded": (call_of(L1, (5000,), (5000,), (5000,), dtype=FLOAT16), 0),
+    "shapes that broadcast": (call_of(L1, (100,), (100, 100), (1,)), 0),
+    "memory that is not aligned": (call_of(L1, (5000,), (5000,), (5000,)), 1),
+}
+
+
+@pytest.mark.parametrize(("call", "shift"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_other_results_are_copied_to_where_they_belong(call: Prepared, shift: int) -> None:
+    size = call.outputs["grad_input"].storage_bytes
+    assert set(places_told(call, poisoned(size + shift), shift=shift)) == {None}
 
 
 def test_an_error_of_values_names_the_operator_with_helpers_too(helpers: Helpers) -> None:

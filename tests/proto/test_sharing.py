@@ -103,8 +103,11 @@ def test_helpers_and_the_caller_compute_at_the_same_time(helpers: Helpers) -> No
     assert len(names) == 4
 
 
-@pytest.mark.parametrize(("count", "asked"), [(1, []), (2, []), (3, [1]), (5, [1, 2, 3])])
-def test_help_is_wanted_behind_the_first_block_while_there_are_more(
+ASKED = [(1, []), (2, []), (3, [1]), (4, [1, 2]), (5, [0, 1, 2, 3])]
+
+
+@pytest.mark.parametrize(("count", "asked"), ASKED)
+def test_help_is_wanted_while_there_are_more_and_behind_the_first_block_of_few(
     helpers: Helpers, count: int, asked: list[int]
 ) -> None:
     """The numbers are those of the blocks that were done when a spare turn was asked for."""
@@ -234,10 +237,10 @@ def test_a_turn_that_is_refused_ends_the_call_once_the_helpers_have_left(helpers
     ended: list[int] = []
 
     class Ending(Turns):
-        """The caller's third turn is refused, while a helper is at work."""
+        """The caller's second turn is refused, while a helper is at work."""
 
         def __call__(self) -> Any:
-            if threading.get_ident() == caller and 1 in own:
+            if threading.get_ident() == caller and own:
                 assert helping.wait(PATIENCE)
                 refused.set()
                 raise TimeoutError("the end")

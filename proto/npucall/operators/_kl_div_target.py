@@ -11,7 +11,7 @@ from npucall.operators.spec import Attribute, Input, Kind, Output
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, Array
-    from npucall.operators.spec import Parameter
+    from npucall.operators.spec import Parameter, Whole
 
 NAME = "aclnnKlDivTargetBackward"
 INPUTS = ("grad_output", "self", "target")
@@ -50,7 +50,13 @@ def community_checks(*last: rules.Rule) -> tuple[rules.Rule, ...]:
 
 
 def masked_gradient(
-    grad_output: Array, self: Array, target: Array, factor: np.floating[Any], *, log_target: bool
+    whole: Whole,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    factor: np.floating[Any],
+    *,
+    log_target: bool,
 ) -> AnyArray:
     """The community formula, in its order of operations, each of which rounds.
 
@@ -62,4 +68,4 @@ def masked_gradient(
     else:
         gradient = grad_output * (np.log(target) + 1 - self)
         gradient = np.where(np.equal(target, 0), gradient.dtype.type(0), gradient)
-    return gradient * factor
+    return np.multiply(gradient, factor, out=whole.out)

@@ -76,4 +76,4 @@ def binary_cross_entropy_backward(
     weighted = grad_output if weight is None else grad_output * weight
     factor = whole.reciprocal(whole.count("self") if reduction == MEAN else 1)
     variance = np.maximum(self * np.subtract(1, self), LEAST)
-    return weighted * (self - target) / variance * factor
+    return np.multiply(weighted * (self - target) / variance, factor, out=whole.out)

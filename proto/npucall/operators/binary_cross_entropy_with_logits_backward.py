@@ -65,4 +65,4 @@ def binary_cross_entropy_with_logits_backward(
         positive = pos_weight * target
         slope = (positive + 1 - target) * sigmoid(np.asarray(self)) - positive
     factor = whole.reciprocal(whole.count("self") if reduction == MEAN else 1)
-    return slope * weighted * factor
+    return np.multiply(slope * weighted, factor, out=whole.out)

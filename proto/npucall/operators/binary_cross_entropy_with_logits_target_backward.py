@@ -59,4 +59,4 @@ def binary_cross_entropy_with_logits_target_backward(
     else:
         slope = log_sigmoid(-self) - pos_weight * log_sigmoid(np.asarray(self))
     factor = whole.reciprocal(whole.count("target") if reduction == MEAN else 1)
-    return slope * weighted * factor
+    return np.multiply(slope * weighted, factor, out=whole.out)

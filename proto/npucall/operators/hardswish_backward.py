@@ -49,4 +49,5 @@ def hardswish_backward(whole: Whole, grad_output: Array, self: Array) -> AnyArra
     FLOAT16; this does not.
     """
     inner = np.where(self <= END, self / 3 + 0.5, np.ones_like(self))
-    return grad_output * np.where(self < -END, np.zeros_like(self), inner)
+    slope = np.where(self < -END, np.zeros_like(self), inner)
+    return np.multiply(grad_output, slope, out=whole.out)

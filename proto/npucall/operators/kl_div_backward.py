@@ -58,4 +58,4 @@ def kl_div_backward(
     and whose FLOAT16 mean rounds ``grad_output / count`` before it multiplies.
     """
     weight = np.exp(target) if log_target else target
-    return weight * grad_output * -kl_factor(whole, reduction, "common")
+    return np.multiply(weight * grad_output, -kl_factor(whole, reduction, "common"), out=whole.out)

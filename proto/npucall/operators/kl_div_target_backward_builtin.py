@@ -58,5 +58,8 @@ def kl_div_target_backward_builtin(
     gradient = grad_output * kl_factor(whole, reduction, "common")
     if log_target:
         weight = np.exp(target)
-        return gradient * (target - self) * weight + gradient * weight
-    return (gradient * np.log(target) - gradient * self) + (gradient * target) / target
+        first, last = gradient * (target - self) * weight, gradient * weight
+    else:
+        first = gradient * np.log(target) - gradient * self
+        last = gradient * target / target
+    return np.add(first, last, out=whole.out)

@@ -37,4 +37,4 @@ def kl_div_target_backward_community(
     Otherwise as the variant ``documented``, except that any format is accepted.
     """
     factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
-    return shared.masked_gradient(grad_output, self, target, factor, log_target=log_target)
+    return shared.masked_gradient(whole, grad_output, self, target, factor, log_target=log_target)

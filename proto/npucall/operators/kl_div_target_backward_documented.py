@@ -42,4 +42,4 @@ def kl_div_target_backward_documented(
     batchmean and the missing sum.
     """
     factor = whole.reciprocal(whole.first("target") if reduction == MEAN else 1)
-    return shared.masked_gradient(grad_output, self, target, factor, log_target=log_target)
+    return shared.masked_gradient(whole, grad_output, self, target, factor, log_target=log_target)

@@ -65,4 +65,4 @@ def l1_loss_backward(
     """
     sign = np.subtract(self > target, self < target, dtype=np.float32)
     factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
-    return sign * (grad_output * factor)
+    return np.multiply(sign, grad_output * factor, out=whole.out)

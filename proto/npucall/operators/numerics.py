@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import pi, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,11 @@ NONE, MEAN, SUM, BATCHMEAN = range(4)
 KL_REDUCTIONS = "0 none, 1 mean, 2 sum, 3 batchmean; any other acts as none"
 
 
-@lru_cache(1024)
 def kl_factor(whole: Whole, reduction: int, space: str) -> np.floating[Any]:
     """The factor of a KL gradient: 1 / elements, or 1 / first extent, of the shape ``space``."""
-    divisors = {MEAN: whole.count(space), BATCHMEAN: whole.first(space)}
-    return whole.reciprocal(divisors.get(reduction, 1))
+    if reduction == MEAN:
+        return whole.reciprocal(whole.count(space))
+    return whole.reciprocal(whole.first(space) if reduction == BATCHMEAN else 1)
 
 
 def sigmoid(x: AnyArray) -> AnyArray:

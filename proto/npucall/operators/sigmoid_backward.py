@@ -60,4 +60,4 @@ def sigmoid_backward(whole: Whole, grad_output: Array, output: Array) -> AnyArra
     Differs from torch for complex numbers, where torch takes the conjugate of the derivative, and
     in accepting inputs of two dtypes.
     """
-    return grad_output * np.subtract(1, output) * output
+    return np.multiply(grad_output * np.subtract(1, output), output, out=whole.out)

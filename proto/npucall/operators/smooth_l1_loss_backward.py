@@ -72,4 +72,4 @@ def smooth_l1_loss_backward(
     distance = np.subtract(self, target)
     slope = np.where(distance >= beta, 1, distance / beta)
     factor = whole.reciprocal(whole.count("self") if reduction == MEAN else 1)
-    return np.where(distance <= -beta, -1, slope) * grad_out * factor
+    return np.multiply(np.where(distance <= -beta, -1, slope) * grad_out, factor, out=whole.out)

@@ -57,4 +57,4 @@ def soft_margin_loss_backward(
     """
     power = np.exp(-(self * target))
     factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
-    return -target * power / (1 + power) * (grad_output * factor)
+    return np.multiply(-target * power / (1 + power), grad_output * factor, out=whole.out)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
@@ -180,14 +180,21 @@ Over: TypeAlias = Elementwise | Rows | AtOnce
 elementwise, rows, whole = Elementwise, Rows, AtOnce
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Whole:
-    """Facts of the whole call for a formula that sees only a block of it."""
+    """Facts of the whole call for a formula that sees only a block of it. Nobody changes it."""
 
     shapes: Mapping[str, Shape]
     """Shapes of the tensors as passed, and those that the rules found."""
     dtype: np.dtype[Any]
     """What the formula computes in; factors come in it."""
+    out: AnyArray | None = None
+    """Where the result will stand, if it can be computed there: the last step of a formula, a ufunc
+    over all of a block, may take it as its ``out``."""
+
+    def with_out(self, out: AnyArray) -> Whole:
+        """The same facts, and the place of a block's result."""
+        return Whole(self.shapes, self.dtype, out)
 
     def count(self, name: str) -> int:
         """Number of elements of a shape."""
@@ -202,10 +209,13 @@ class Whole:
 
         For a divisor of 0, which only a call without elements has, 1.
         """
-        factor = np.float64(1 / (divisor or 1))
-        if self.dtype == np.float64:
-            return factor
-        return self.dtype.type(np.float32(factor))
+        return _reciprocal(self.dtype, divisor)
+
+
+@lru_cache(1024)
+def _reciprocal(dtype: np.dtype[Any], divisor: int) -> np.floating[Any]:
+    factor = np.float64(1 / (divisor or 1))
+    return factor if dtype == np.float64 else dtype.type(np.float32(factor))
 
 
 @dataclass(frozen=True, eq=False)

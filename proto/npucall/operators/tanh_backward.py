@@ -57,4 +57,5 @@ def tanh_backward(whole: Whole, grad_output: Array, output: Array) -> AnyArray:
 
     As torch's, which also takes complex numbers.
     """
-    return grad_output * (np.subtract(1, output) * np.add(1, output))
+    slope = np.subtract(1, output) * np.add(1, output)
+    return np.multiply(grad_output, slope, out=whole.out)
