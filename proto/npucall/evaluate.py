@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
-_BLOCKS_A_TURN = 2
+_BLOCKS_A_TURN = 3
 """Between turns threads meet, and other calls get theirs: seldom enough to cost little."""
 _SMALL = 1 << 14
 """Bytes below which cleared memory costs less than an array that is not cleared."""

@@ -47,7 +47,8 @@ class Region(NamedTuple):
 
 Place: TypeAlias = "Buffer | Region"
 """Where a storage is: in the message, or in shared memory."""
-_REQUESTS, _RESPONSES = Shapes(), Shapes()
+_REQUESTS: Shapes[bytes | Request] = Shapes()
+_RESPONSES: Shapes[bytes] = Shapes()
 _NOWHERE: Mapping[str, Region] = MappingProxyType({})
 
 
@@ -100,15 +101,19 @@ def split_request(message: bytes) -> Request:
     """
     known = _REQUESTS.of(message)
     if known is not None:
+        if not isinstance(known.kept, bytes):
+            return known.kept
         view = memoryview(message)
         return Request(known.kept, [view[start:end] for start, end in known.free])
     parts = _split(message, "ExecuteRequest", _REQUEST_STORAGE, _REQUEST_PLACES)
     call = parts.merged(_REQUEST_CALL)
-    if places := parts.of(_REQUEST_PLACES):
-        return Request(call, parts.storages, _output_places(places))
-    if parts.once(_REQUEST_CALL):
+    places = parts.of(_REQUEST_PLACES)
+    request = Request(call, parts.storages, _output_places(places) if places else _NOWHERE)
+    if all(isinstance(place, Region) for place in parts.storages):
+        _REQUESTS.learn(message, request, ())  # nothing of it differs from call to call
+    elif not places and parts.once(_REQUEST_CALL):
         _REQUESTS.learn(message, call, parts.data)
-    return Request(call, parts.storages)
+    return request
 
 
 def split_response(message: bytes) -> Response:

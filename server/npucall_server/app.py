@@ -6,7 +6,6 @@ import os
 import secrets
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import grpc
@@ -23,6 +22,7 @@ from npucall_server.services import operators
 from npucall_server.services.side_socket import SideSocket
 from npucall_server.services.stream import StreamService
 from npucall_server.shared_memory import Regions
+from npucall_server.threads import Threads
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
@@ -129,7 +129,7 @@ class Server:
         settings = self._settings
         workers = settings.queue_length + device.lanes + settings.max_streams + _SPARE_THREADS
         server = grpc.server(
-            ThreadPoolExecutor(workers, "npucall-call"),
+            Threads(workers, "npucall-call"),  # type: ignore[arg-type]  # any executor will do
             options=[
                 ("grpc.max_receive_message_length", int(settings.max_message_bytes)),
                 ("grpc.max_send_message_length", -1),

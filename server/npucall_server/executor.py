@@ -72,6 +72,7 @@ class Executor:
         self._turns = Turns(device.lanes)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
+        self._awaited = False
         self._refusal: Callable[[], NpucallError] | None = None
         self._usual_seconds = 0.0
 
@@ -113,7 +114,7 @@ class Executor:
         with self._lock:
             self.calls_in_flight -= 1
             self.bytes_in_flight -= call.bytes_in_flight
-            if not self.calls_in_flight:
+            if self._awaited and not self.calls_in_flight:
                 self._idle.notify_all()
 
     def run_admitted(
@@ -160,6 +161,7 @@ class Executor:
     def wait_idle(self, seconds: float) -> bool:
         """Waits until no call is left; False if that took too long."""
         with self._idle:
+            self._awaited = True
             return self._idle.wait_for(lambda: not self.calls_in_flight, seconds)
 
     def _result(self, ran: Ran, ran_ns: int, queue_ns: int) -> Result:

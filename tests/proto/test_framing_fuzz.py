@@ -184,12 +184,20 @@ def test_a_damaged_message_gets_the_verdict_of_the_class(
     assert ours(damaged) == of_the_class(damaged)
 
 
-@given(call_parts, st.lists(st.binary(max_size=20), max_size=3), st.data())
-@settings(max_examples=300)
+in_region = st.builds(Region, st.binary(max_size=3), st.integers(0, 300), st.integers(0, 300))
+places = st.one_of(
+    st.lists(st.binary(max_size=20), max_size=3),
+    st.lists(in_region, max_size=3),
+    st.lists(st.one_of(st.binary(max_size=20), in_region), max_size=3),
+)
+
+
+@given(call_parts, places, st.dictionaries(st.text(max_size=2), in_region, max_size=2), st.data())
+@settings(max_examples=400)
 def test_a_message_that_almost_equals_one_before_gets_the_verdict_of_the_class(
-    call: bytes, storage: list[bytes], data: st.DataObject
+    call: bytes, storage: list[Any], outputs: dict[str, Region], data: st.DataObject
 ) -> None:
-    message = join_request(call, storage)
+    message = join_request(call, storage, outputs)
     assert ours(message) == ours(message) == of_the_class(message)
     at = data.draw(st.integers(0, len(message) - 1))
     almost = message[:at] + data.draw(st.binary(min_size=1, max_size=1)) + message[at + 1 :]

@@ -153,8 +153,8 @@ class Counted:
         return self()
 
 
-@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (262_144, 1), (262_145, 2), (900_000, 4)])
-def test_a_turn_is_taken_for_two_blocks(elements: int, turns: int) -> None:
+@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (294_912, 1), (294_913, 2), (900_000, 4)])
+def test_a_turn_is_taken_for_three_blocks(elements: int, turns: int) -> None:
     call, turn = call_of(L1, (elements,), (elements,), (elements,)), Counted()
     evaluate.run(call, storages_of(call), turn)
     assert turn.taken == turns

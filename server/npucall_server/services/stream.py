@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, QueueFullError
@@ -22,6 +21,7 @@ from npucall_server.executor import going_down
 from npucall_server.services.arrivals import Arrivals
 from npucall_server.services.one_stream import Stream
 from npucall_server.services.places import is_placed
+from npucall_server.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ class StreamService:
         self._draining = False
         # As many as calls are admitted, so that none waits for a thread.
         most = settings.queue_length + executor.device.lanes
-        self._threads = ThreadPoolExecutor(most, "npucall-stream-call")
+        self._threads = Threads(most, "npucall-stream-call")
 
     def methods(self) -> dict[str, StreamMethod]:
         """The methods by the names that the proto gives them."""
