@@ -94,8 +94,6 @@ class Work(ABC):
 
     block = 3 << 15
     """Most elements of a block: a few arrays of float32 of this length stay near the core."""
-    converting = 2
-    """By how much it is shorter where inputs are converted, into further arrays."""
     space: Shape
     """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
     flat = False
@@ -122,9 +120,6 @@ class Work(ABC):
             for p in given
             if p.read
         ]
-        self.is_plain = all(operand.is_plain for operand in self.operands)
-        self.limit = self.block // (1 if self.is_plain else self.converting)
-        """Most elements of a block of this call."""
         unread = np.zeros((1,) * len(self.space), whole.dtype)
         formula: Any = call.operator.formula
         self._whole = whole
@@ -141,7 +136,7 @@ class Work(ABC):
 
     def cuts(self, limit: int | None = None) -> Sequence[Index]:
         """The blocks, of about ``limit`` elements; of as many as there should be if left out."""
-        limit = limit or self.limit
+        limit = limit or self.block
         return _ALL if 0 < prod(self.space) <= limit else cut(self.space, limit)
 
     def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
@@ -233,7 +228,7 @@ class _ElementwiseWork(Work):
             self.flat
             and prod(self.space) >= _WORTH_IT
             and dtypes == {self._whole.dtype}
-            and self.is_plain
+            and all(operand.is_plain for operand in self.operands)
         )
 
 
@@ -244,7 +239,6 @@ class _SummedWork(_ElementwiseWork):
     """
 
     block = 1 << 16
-    converting = 1
 
     def _arrange(self) -> None:
         super()._arrange()
@@ -285,7 +279,7 @@ class _RowsWork(Work):
         self._longest = max(1, *(layout.shape[-1] for layout in layouts))
 
     def cuts(self, limit: int | None = None) -> Sequence[Index]:
-        return super().cuts(max((limit or self.limit) // self._longest, 1))
+        return super().cuts(max((limit or self.block) // self._longest, 1))
 
 
 class _AtOnceWork(Work):

@@ -60,7 +60,7 @@ def run(
     for piece in pieces:
         targets = [output[piece.start : piece.stop] for output in outputs]
         inputs = _arrays(work, piece)
-        cuts = cut(targets[0].shape, work.limit)
+        cuts = cut(targets[0].shape, work.block)
         evaluate.compute_blocks(work, inputs, targets, cuts, turn, helpers)
         del piece, inputs  # freed before the iterator waits for the next one
     return storages

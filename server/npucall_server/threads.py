@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -67,9 +68,8 @@ class Threads(Executor):
         del cancel_futures
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-            for thread in idle:
-                thread.wake.release()
+            if not self._tasks:
+                self._dismiss()
             self._backlog.release()
         for thread in self._threads if wait else ():
             thread.join()
@@ -83,9 +83,16 @@ class Threads(Executor):
             task = self._tasks.popleft()
             if thread is None:
                 thread = _Thread(self._work, f"{self._name}_{len(self._threads)}")
-                self._threads.append(thread)
                 self._count(thread, task)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    self._counted.discard(thread)
+                    if not self._threads:
+                        raise
+                    self._tasks.appendleft(task)
+                    return
+                self._threads.append(thread)
             else:
                 self._count(thread, task)
                 thread.wake.release()
@@ -96,7 +103,8 @@ class Threads(Executor):
 
     def _work(self, thread: _Thread) -> None:
         while (task := thread.task) is not None:
-            task()
+            with suppress(BaseException):  # a callback's; the task's own is the future's
+                task()
             del task
             thread.task = None
             with self._lock:
@@ -104,10 +112,16 @@ class Threads(Executor):
                 if self._tasks and len(self._counted) < self._at_once:
                     self._count(thread, self._tasks.popleft())
                     continue
-                if self._closed:
+                if self._closed and not self._tasks:
+                    self._dismiss()
                     return
                 self._idle.append(thread)
             thread.wake.acquire()
+
+    def _dismiss(self) -> None:
+        """Ends the idle threads; called with the lock."""
+        while self._idle:
+            self._idle.pop().wake.release()
 
     def _watch(self) -> None:
         """As long as tasks wait, no longer counts those who take long."""
@@ -120,8 +134,9 @@ class Threads(Executor):
                     self._counted -= {one for one in self._counted if one.since <= limit}
                     self._hand_out()
                     self._watched = bool(self._tasks)
-            if self._closed:
-                return
+            with self._lock:
+                if self._closed and not self._watched:
+                    return
 
 
 class _Thread(threading.Thread):
@@ -136,7 +151,12 @@ class _Thread(threading.Thread):
 
 
 def _settle(future: Future[R], task: Callable[[], R]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
     try:
-        future.set_result(task())
+        result = task()
     except BaseException as error:  # noqa: BLE001  # whoever asks the future is told
         future.set_exception(error)
+        del future, task  # the error has this frame, and the future the error
+    else:
+        future.set_result(result)

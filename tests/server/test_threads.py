@@ -1,0 +1,679 @@
+"""Threads: few at short tasks, whoever waits keeps nobody waiting, and nothing is lost."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from npucall_server import threads
+from npucall_server.threads import Threads
+
+from .scripted import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+NAME = "subject"
+SHORT = threads._SHORT_SECONDS
+AFTER_TEST = float("inf")
+"""What the test's clock shows when the test is over; whoever sleeps then sleeps in earnest."""
+
+
+class Clock:
+    """Stands in for the module ``time``; its time passes only when the test says so."""
+
+    def __init__(self) -> None:
+        self._now, self._sleeps, self._sleepers = 0.0, 0, 0
+        self._changed = threading.Condition()
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        with self._changed:
+            end = self._now + seconds
+            self._sleeps += 1
+            self._sleepers += 1
+            self._changed.wait_for(lambda: self._now > end, None if end < AFTER_TEST else SHORT)
+            self._sleepers -= 1
+
+    def advance(self, seconds: float) -> None:
+        with self._changed:
+            self._now += seconds
+            self._changed.notify_all()
+
+    def tick(self, subject: Threads) -> None:
+        """A short time passes, and the watch has seen it."""
+        until(lambda: self._sleepers == 1, "the watch sleeps")
+        sleeps = self._sleeps
+        self.advance(2 * SHORT)
+        until(lambda: self._sleeps > sleeps or not subject._watched, "the watch has looked")
+
+
+class Task:
+    """Begins, and ends when the test says so; its result is the thread that does it."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.future: Future[threading.Thread] = Future()
+
+    def __call__(self) -> threading.Thread:
+        self.begun.set()
+        assert self.may_end.wait(PATIENCE)
+        return threading.current_thread()
+
+    def end(self) -> threading.Thread:
+        self.may_end.set()
+        return self.future.result(PATIENCE)
+
+
+class Bench:
+    """Threads and tasks for them. At the end every task is ended, and every thread must end."""
+
+    def __init__(self) -> None:
+        self._subjects: list[Threads] = []
+        self._tasks: list[Task] = []
+
+    def threads(self, most: int, at_once: int) -> Threads:
+        subject = Threads(most, NAME, at_once)
+        self._subjects.append(subject)
+        return subject
+
+    def submit(self, subject: Threads, count: int) -> list[Task]:
+        tasks = [Task() for _ in range(count)]
+        self._tasks += tasks
+        for task in tasks:
+            task.future = subject.submit(task)
+        return tasks
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.may_end.set()
+        for subject in self._subjects:
+            subject.shutdown(wait=False)
+        until(lambda: not workers(), "all threads ended")
+        left = [len(subject._tasks) for subject in self._subjects]
+        for subject in self._subjects:
+            subject._tasks.clear()
+        until(lambda: not alive(), "the watch ended")
+        assert not any(left)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+@pytest.fixture
+def clock(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock()
+    monkeypatch.setattr(threads, "time", clock)
+    yield clock
+    clock.advance(AFTER_TEST)
+
+
+def alive() -> list[threading.Thread]:
+    """The threads of the subject that live, its watch among them."""
+    return [one for one in threading.enumerate() if one.name.startswith(NAME)]
+
+
+def workers() -> list[threading.Thread]:
+    return [one for one in alive() if not one.name.endswith("-watch")]
+
+
+def at_work(subject: Threads) -> int:
+    return len(workers()) - len(subject._idle)
+
+
+def begun(tasks: list[Task]) -> int:
+    """How many have begun, after those that could have."""
+    return sum(task.begun.is_set() for task in tasks)
+
+
+def all_idle(subject: Threads, count: int) -> None:
+    until(lambda: len(subject._idle) == count, f"{count} threads are idle")
+    assert not subject._counted
+    assert len(workers()) == count
+
+
+def all_begin(tasks: list[Task]) -> None:
+    for task in tasks:
+        assert task.begun.wait(PATIENCE)
+
+
+def block(clock: Clock, subject: Threads, tasks: list[Task]) -> None:
+    """Lets time pass until these tasks, which wait, have all begun."""
+    for _ in tasks:
+        if subject._tasks:
+            clock.tick(subject)
+    all_begin(tasks)
+
+
+def idle(bench: Bench, clock: Clock, subject: Threads, count: int) -> list[threading.Thread]:
+    """Starts that many threads, which are idle then; the last one worked last."""
+    tasks = bench.submit(subject, count)
+    block(clock, subject, tasks)
+    done = []
+    for rest, task in enumerate(tasks):
+        done.append(task.end())
+        until(lambda rest=rest: len(subject._idle) == rest + 1, "one more thread is idle")  # type: ignore[misc]
+    return done
+
+
+def together(work: Callable[[int], T], count: int) -> list[T]:
+    """What threads of the test return that begin at the same moment."""
+    barrier = threading.Barrier(count, timeout=PATIENCE)
+
+    def begin(number: int) -> T:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+def test_threads_are_at_most_as_many_as_allowed(bench: Bench) -> None:
+    subject = bench.threads(most=3, at_once=8)
+    tasks = bench.submit(subject, 7)
+    all_begin(tasks[:3])
+    assert len(workers()) == 3
+    assert begun(tasks) == 3
+    used = {task.end() for task in tasks}
+    assert len(used) == 3
+    all_idle(subject, 3)
+
+
+def test_only_so_many_are_at_short_tasks(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=8, at_once=2)
+    tasks = bench.submit(subject, 6)
+    for first in range(5):
+        all_begin(tasks[: first + 2])
+        assert begun(tasks) == first + 2
+        assert len(workers()) == 2
+        tasks[first].end()
+    tasks[5].end()
+    all_idle(subject, 2)
+
+
+def test_a_thread_is_started_only_when_none_is_idle(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=8, at_once=2)
+    for _ in range(10):
+        bench.submit(subject, 1)[0].end()
+        all_idle(subject, 1)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_tasks_begin_in_the_order_in_which_they_came(
+    bench: Bench, clock: Clock, at_once: int
+) -> None:
+    """All but one of the threads that may be at work are held, so that one does all the others."""
+    subject = bench.threads(most=3, at_once=at_once)
+    held = bench.submit(subject, at_once)
+    order: list[int] = []
+    futures = [subject.submit(order.append, number) for number in range(50)]
+    held[0].end()
+    for future in futures:
+        future.result(PATIENCE)
+    assert order == list(range(50))
+
+
+def test_tasks_that_wait_begin_in_the_order_in_which_they_came(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=6, at_once=1)
+    tasks = bench.submit(subject, 6)
+    for count in range(1, 6):
+        all_begin(tasks[:count])
+        assert begun(tasks) == count
+        clock.tick(subject)
+    all_begin(tasks)
+
+
+def test_the_thread_that_worked_last_works_next(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=4, at_once=4)
+    tasks = bench.submit(subject, 4)
+    for count, task in enumerate(tasks[i] for i in (2, 0, 3, 1)):
+        last = task.end()
+        until(lambda count=count: len(subject._idle) == count + 1, "idle again")  # type: ignore[misc]
+    for _ in range(10):
+        assert bench.submit(subject, 1)[0].end() is last
+        all_idle(subject, 4)
+
+
+def test_of_several_idle_threads_those_that_worked_last_work(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=4, at_once=4)
+    *_, last_but_one, last = idle(bench, clock, subject, 4)
+    first, second = bench.submit(subject, 2)
+    assert (first.end(), second.end()) == (last, last_but_one)
+
+
+def test_a_thread_goes_on_with_the_task_behind(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=4, at_once=1)
+    *_, last = idle(bench, clock, subject, 3)
+    tasks = bench.submit(subject, 5)
+    assert {task.end() for task in tasks} == {last}
+
+
+def test_tasks_that_wait_keep_no_other_waiting(bench: Bench) -> None:
+    """In the time of the clock on the wall."""
+    subject = bench.threads(most=21, at_once=2)
+    tasks = bench.submit(subject, 20)
+    assert subject.submit(lambda: "done").result(PATIENCE) == "done"
+    all_begin(tasks)
+    assert {task.end() for task in tasks} <= set(workers())
+
+
+def test_after_many_tasks_that_wait_only_so_many_are_at_short_ones(
+    bench: Bench, clock: Clock
+) -> None:
+    subject = bench.threads(most=32, at_once=2)
+    for _ in range(2):
+        waiting = bench.submit(subject, 20)
+        block(clock, subject, waiting)
+        assert at_work(subject) == 20
+        for task in waiting:
+            task.end()
+        all_idle(subject, 20)
+        short = bench.submit(subject, 5)
+        assert at_work(subject) == 2
+        for task in short:
+            assert task.begun.wait(PATIENCE)
+            assert at_work(subject) <= 2
+            task.end()
+        all_idle(subject, 20)
+
+
+def test_a_thread_that_waited_does_not_go_on_while_enough_others_are_at_work(
+    bench: Bench, clock: Clock
+) -> None:
+    subject = bench.threads(most=4, at_once=1)
+    waited, short, behind = bench.submit(subject, 3)
+    clock.tick(subject)
+    all_begin([waited, short])
+    thread = waited.end()
+    until(lambda: len(subject._idle) == 1, "the thread that waited is idle")
+    assert not behind.begun.is_set()
+    clock.tick(subject)
+    assert behind.end() is thread
+    short.end()
+    all_idle(subject, 2)
+
+
+def test_a_task_that_has_just_begun_keeps_the_next_waiting(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=4, at_once=1)
+    first, second, third = bench.submit(subject, 3)
+    until(lambda: clock._sleepers == 1, "the watch sleeps")
+    clock.advance(0.75 * SHORT)
+    first.end()
+    all_begin([second])
+    sleeps = clock._sleeps
+    clock.advance(0.5 * SHORT)
+    until(lambda: clock._sleeps > sleeps, "the watch has looked")
+    assert len(workers()) == 1
+    assert not third.begun.is_set()
+    clock.tick(subject)
+    all_begin([third])
+
+
+def test_the_watch_rests_while_no_task_waits(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=4, at_once=1)
+    for _ in range(3):
+        first, second = bench.submit(subject, 2)
+        clock.tick(subject)
+        all_begin([first, second])
+        until(lambda: not subject._watched, "the watch rests")
+        assert clock._sleepers == 0
+        first.end()
+        second.end()
+        all_idle(subject, 2)
+
+
+def test_when_all_threads_wait_a_task_runs_as_soon_as_one_is_free(
+    bench: Bench, clock: Clock
+) -> None:
+    subject = bench.threads(most=3, at_once=2)
+    waiting = bench.submit(subject, 3)
+    block(clock, subject, waiting)
+    (behind,) = bench.submit(subject, 1)
+    for _ in range(3):
+        clock.tick(subject)
+        assert len(workers()) == 3
+        assert not behind.begun.is_set()
+    thread = waiting[1].end()
+    assert behind.end() is thread
+    waiting[0].end()
+    waiting[2].end()
+    all_idle(subject, 3)
+
+
+def test_a_result_arrives(bench: Bench) -> None:
+    subject = bench.threads(most=1, at_once=1)
+
+    def task(*values: int, scale: int) -> list[int]:
+        return [scale * value for value in values]
+
+    assert subject.submit(task, 1, 2, scale=3).result(PATIENCE) == [3, 6]
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_error_arrives_and_the_thread_lives_on(bench: Bench, kind: type[BaseException]) -> None:
+    subject = bench.threads(most=1, at_once=1)
+    error = kind("planned")
+
+    def fail() -> None:
+        raise error
+
+    before = bench.submit(subject, 1)[0].end()
+    assert subject.submit(fail).exception(PATIENCE) is error
+    assert bench.submit(subject, 1)[0].end() is before
+    all_idle(subject, 1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_asked_is_called_back_by_the_thread(bench: Bench, fails: bool) -> None:
+    subject = bench.threads(most=1, at_once=1)
+    told: list[tuple[Future[float], threading.Thread]] = []
+    (held,) = bench.submit(subject, 1)
+    future = subject.submit(lambda: 1 / (not fails))
+    future.add_done_callback(lambda it: told.append((it, threading.current_thread())))
+    thread = held.end()
+    until(lambda: bool(told), "called back")
+    assert told == [(future, thread)]
+    future.add_done_callback(lambda it: told.append((it, threading.current_thread())))
+    assert told[1:] == [(future, threading.current_thread())]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ValueError, SystemExit],
+)
+def test_a_callback_that_fails_leaves_the_thread_alone(
+    bench: Bench, kind: type[BaseException]
+) -> None:
+    subject = bench.threads(most=1, at_once=1)
+
+    def fail(_: object) -> None:
+        raise kind
+
+    held, behind = bench.submit(subject, 2)
+    held.future.add_done_callback(fail)
+    thread = held.end()
+    until(lambda: behind.begun.is_set() or not workers(), "the thread goes on or ends")
+    assert behind.begun.is_set()
+    assert behind.end() is thread
+
+
+def test_a_task_that_was_cancelled_is_not_begun_and_the_thread_lives_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    subject = bench.threads(most=1, at_once=1)
+    held, cancelled, behind = bench.submit(subject, 3)
+    assert cancelled.future.cancel()
+    assert held.begun.wait(PATIENCE)
+    too_late = held.future.cancel()
+    cancelled.may_end.set()
+    held.may_end.set()
+    until(lambda: behind.begun.is_set() or not workers(), "the thread goes on or ends")
+    assert not cancelled.begun.is_set()
+    assert not too_late
+    assert behind.end() is held.end()
+
+
+def test_threads_have_the_name_and_keep_no_process_alive(bench: Bench) -> None:
+    thread = bench.submit(bench.threads(most=1, at_once=1), 1)[0].end()
+    assert thread.name == f"{NAME}_0"
+    assert all(one.daemon for one in alive())
+
+
+def test_shutdown_does_the_tasks_that_are_there_and_takes_no_more(
+    bench: Bench, clock: Clock
+) -> None:
+    subject = bench.threads(most=3, at_once=1)
+    idle(bench, clock, subject, 2)
+    tasks = bench.submit(subject, 6)
+    all_begin(tasks[:1])
+    subject.shutdown(wait=False)
+    with pytest.raises(RuntimeError, match="closed"):
+        subject.submit(print)
+    assert not tasks[0].future.done()
+    for task in tasks:
+        task.end()
+    until(lambda: not workers(), "the threads ended")
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_shutdown_waits_for_tasks_that_run_and_tasks_that_wait_for_a_thread(
+    bench: Bench, count: int
+) -> None:
+    subject = bench.threads(most=2, at_once=2)
+    tasks = bench.submit(subject, count)
+
+    def end_them() -> None:
+        until(lambda: subject._closed, "the shutdown has begun")
+        for task in tasks:
+            task.end()
+
+    helper = threading.Thread(target=end_them)
+    helper.start()
+    subject.shutdown()
+    assert all(task.future.done() for task in tasks)
+    assert not workers()
+    helper.join()
+
+
+def test_shutdown_ends_idle_threads_and_the_watch(bench: Bench, clock: Clock) -> None:
+    subject = bench.threads(most=4, at_once=2)
+    idle(bench, clock, subject, 4)
+    subject.shutdown()
+    assert not workers()
+    until(lambda: not alive(), "the watch ended")
+
+
+def test_shutdown_before_the_first_task(bench: Bench) -> None:
+    bench.threads(most=2, at_once=1).shutdown()
+    until(lambda: not alive(), "the watch ended")
+
+
+def test_shutdown_comes_twice(bench: Bench) -> None:
+    subject = bench.threads(most=2, at_once=1)
+    running, behind = bench.submit(subject, 2)
+    subject.shutdown(wait=False)
+    subject.shutdown(wait=False)
+    running.end()
+    behind.end()
+    subject.shutdown()
+    assert not workers()
+    subject.shutdown()
+    with pytest.raises(RuntimeError, match="closed"):
+        subject.submit(print)
+
+
+@pytest.mark.parametrize(
+    "threads_before",
+    [0, 1, 3],
+)
+def test_after_shutdown_too_tasks_that_wait_keep_no_other_waiting(
+    bench: Bench, clock: Clock, threads_before: int
+) -> None:
+    subject = bench.threads(most=3, at_once=1)
+    idle(bench, clock, subject, threads_before)
+    tasks = bench.submit(subject, 3)
+    subject.shutdown(wait=False)
+    for count in (1, 2):
+        all_begin(tasks[:count])
+        clock.tick(subject)
+        assert len(subject._tasks) == 2 - count
+    all_begin(tasks)
+    for task in tasks:
+        task.end()
+    until(lambda: not workers(), "the threads ended")
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_each_of_many_submitters_tasks_runs_once(bench: Bench, clock: Clock, at_once: int) -> None:
+    """And in the order of its submitter, where one thread does all tasks."""
+    subject = bench.threads(most=4, at_once=at_once)
+    lock = threading.Lock()
+    ran: list[tuple[int, int]] = []
+    working, most = 0, 0
+
+    def task(submitter: int, number: int) -> int:
+        nonlocal working, most
+        with lock:
+            working += 1
+            most = max(most, working)
+        with lock:
+            ran.append((submitter, number))
+            working -= 1
+        return number
+
+    def submit(submitter: int) -> list[Future[int]]:
+        return [subject.submit(task, submitter, number) for number in range(60)]
+
+    for futures in together(submit, 5):
+        assert [future.result(PATIENCE) for future in futures] == list(range(60))
+    assert sorted(ran) == [(one, number) for one in range(5) for number in range(60)]
+    assert most <= min(4, at_once)
+    if at_once == 1:
+        assert all(
+            [number for who, number in ran if who == one] == list(range(60)) for one in range(5)
+        )
+    until(lambda: at_work(subject) == 0, "all threads are idle")
+    assert not subject._counted
+
+
+def test_nothing_hangs_when_tasks_of_many_submitters_wait_for_tasks_behind_them(
+    bench: Bench,
+) -> None:
+    """A thread for each submitter's task that waits, and one for what it waits for."""
+    subject = bench.threads(most=6, at_once=1)
+
+    def submit(_: int) -> int:
+        ended = 0
+        for _round in range(5):
+            event = threading.Event()
+            futures = [subject.submit(event.wait, PATIENCE), subject.submit(event.is_set)]
+            subject.submit(event.set).result(PATIENCE)
+            ended += futures[0].result(PATIENCE)
+            futures[1].result(PATIENCE)
+        return ended
+
+    assert together(submit, 5) == [5] * 5
+    assert len(workers()) <= 6
+    until(lambda: at_work(subject) == 0, "all threads are idle")
+    assert not subject._counted
+
+
+def test_tasks_submit_tasks(bench: Bench) -> None:
+    subject = bench.threads(most=3, at_once=1)
+
+    def chain(left: int) -> int:
+        return left and subject.submit(chain, left - 1).result(PATIENCE) + 1
+
+    assert subject.submit(chain, 2).result(PATIENCE) == 2
+
+
+def test_a_shutdown_amid_many_submitters_loses_no_task_that_was_taken(bench: Bench) -> None:
+    subject = bench.threads(most=4, at_once=2)
+    ran: list[tuple[int, int]] = []
+
+    def submit(submitter: int) -> list[tuple[int, int]]:
+        taken = []
+        for number in range(100):
+            if (submitter, number) == (0, 50):
+                subject.shutdown(wait=False)
+            try:
+                subject.submit(ran.append, (submitter, number))
+            except RuntimeError:
+                break
+            taken.append((submitter, number))
+        return taken
+
+    taken = together(submit, 4)
+    until(lambda: not workers(), "the threads ended")
+    assert sorted(ran) == sorted(one for some in taken for one in some)
+    assert len(taken[0]) == 50
+
+
+class Thing:
+    """Something that a weak reference can be to."""
+
+
+def first_of(thing: Thing, other: Thing) -> Thing:
+    return thing
+
+
+def test_nothing_keeps_a_finished_tasks_arguments_and_result(bench: Bench) -> None:
+    subject = bench.threads(most=2, at_once=1)
+    thing, other = Thing(), Thing()
+    known = [weakref.ref(thing), weakref.ref(other)]
+    (held,) = bench.submit(subject, 1)
+    futures = [subject.submit(first_of, thing, other=other)]
+    del thing, other
+    held.end()
+    assert isinstance(futures[0].result(PATIENCE), Thing)
+    until(lambda: known[1]() is None, "the arguments are gone")
+    assert known[0]() is not None
+    futures.clear()
+    until(lambda: known[0]() is None, "the result is gone")
+
+
+def test_nothing_keeps_a_failed_tasks_arguments(bench: Bench, no_collector: None) -> None:
+    subject = bench.threads(most=1, at_once=1)
+
+    def fail(_: Thing) -> None:
+        raise ValueError
+
+    thing = Thing()
+    known = weakref.ref(thing)
+    futures = [subject.submit(fail, thing)]
+    del thing
+    assert isinstance(futures[0].exception(PATIENCE), ValueError)
+    all_idle(subject, 1)
+    futures.clear()
+    assert known() is None
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def refuse_to_start(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_without_any_thread_a_task_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = bench.threads(most=1, at_once=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threads._Thread, "start", refuse_to_start)
+        with pytest.raises(RuntimeError, match="can't start"):
+            subject.submit(Task())
+    (task,) = bench.submit(subject, 1)
+    task.end()
+
+
+def test_without_a_further_thread_a_task_waits_for_those_that_are_there(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = bench.threads(most=2, at_once=2)
+    (first,) = bench.submit(subject, 1)
+    all_begin([first])
+    with monkeypatch.context() as patched:
+        patched.setattr(threads._Thread, "start", refuse_to_start)
+        (second,) = bench.submit(subject, 1)
+        first.end()
+        second.end()
+    assert first.future.result() is second.future.result()
