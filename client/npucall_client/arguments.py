@@ -106,17 +106,14 @@ def unpack(request: Request, reply: Reply, places: Sequence[Place]) -> dict[str,
 
     A list of tensors is a list of arrays.
     """
-    storage: Sequence[Any] = places
-    if Region in map(type, places):
-        storage = _found(request, reply, places)
-    if tuple(map(len, storage)) != reply.stored_bytes:
+    found = tuple(place.length if isinstance(place, Region) else len(place) for place in places)
+    if found != reply.stored_bytes:
         raise InternalError(
-            f"response: expected storages of {list(reply.stored_bytes)} bytes, "
-            f"found {list(map(len, storage))}"
+            f"response: expected storages of {list(reply.stored_bytes)} bytes, found {list(found)}"
         )
     outputs: dict[str, Any] = {}
-    for name, data in zip(reply.stored, storage, strict=True):
-        array = _receive(request, name, reply.outputs[name], data)
+    for name, place in zip(reply.stored, places, strict=True):
+        array = _receive(request, name, reply.outputs[name], place)
         if request.lists and (listed := name.partition("[")[0]) in request.lists:
             outputs.setdefault(listed, []).append(array)
         else:
@@ -132,23 +129,16 @@ def memory_of(request: Request, name: str) -> Buffer:
     return arrays.memory(request.targets[name]) if sent is None else sent
 
 
-def _found(request: Request, reply: Reply, places: Sequence[Place]) -> Sequence[Place]:
-    """The outputs' bytes, some of which the server wrote in shared memory."""
-    given = request.shared.outputs if request.shared else {}
-    storage: list[Place] = list(places)
-    for index, (name, place) in enumerate(zip(reply.stored, places, strict=False)):
-        if isinstance(place, Region):
-            if given.get(name) != place:
-                raise InternalError(f"response: expected the bytes of {name}, found {place}")
-            storage[index] = memory_of(request, name)
-    return storage
-
-
-def _receive(request: Request, name: str, spec: TensorSpec, data: Buffer) -> AnyArray:
+def _receive(request: Request, name: str, spec: TensorSpec, place: Place) -> AnyArray:
+    """An output, of which the server may have written the memory itself."""
+    if isinstance(place, Region):
+        if request.shared is None or request.shared.outputs.get(name) != place:
+            raise InternalError(f"response: expected the bytes of {name}, found {place}")
+        return request.targets[name]
     target = request.targets.get(name)
     if target is None:
-        return arrays.receive(spec, data)
-    arrays.write(target, spec, data, keep_layout=request.keep_layout)
+        return arrays.receive(spec, place)
+    arrays.write(target, spec, place, keep_layout=request.keep_layout)
     return target
 
 

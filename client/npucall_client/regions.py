@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from npucall.framing import Region
+from npucall_client import arrays
 from npucall_client.arguments import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from npucall.dtypes import AnyArray
-    from npucall.tensors import Buffer
     from npucall_client.arguments import Request
 
 
@@ -42,12 +42,13 @@ def place(request: Request, memories: Sequence[Memory]) -> Shared | None:
     """
     storage = {}
     for name, data in request.storage.items():
-        if len(data) and (region := _find(memories, _address(data), len(data))):
+        address = arrays.address(np.frombuffer(data, np.uint8))
+        if len(data) and (region := _find(memories, address, len(data))):
             storage[name] = region
     written = {}
     for name, target in request.targets.items():
         if name not in request.storage and target.nbytes and target.flags.c_contiguous:
-            region = _find(memories, target.ctypes.data, target.nbytes)
+            region = _find(memories, arrays.address(target), target.nbytes)
             if region:
                 written[name] = region
     kept = {
@@ -71,10 +72,6 @@ def _find(memories: Iterable[Memory], address: int, length: int) -> Region | Non
         if offset >= 0 and offset + length <= memory.memory.nbytes:
             return Region(memory.id, offset, length)
     return None
-
-
-def _address(data: Buffer) -> int:
-    return int(np.frombuffer(data, np.uint8).ctypes.data)
 
 
 def _overlapping(regions: list[tuple[str, Region]]) -> set[str]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Shape
 
+_FEW = 1 << 10
+"""Blocks that are kept cut."""
 _WORTH_IT = 1 << 12
 """Elements from which on to copy a result costs more than to find out whether it need be."""
 
@@ -55,7 +57,6 @@ class _Cuts(Sequence["tuple[slice, ...]"]):
         self._cut = shape[axis - 1 : axis]
         """The extent that is cut into pieces; none where everything is one block."""
         self._outer = shape[: axis - 1] if axis else ()
-        self._is_flat = len(shape) == len(self._cut) == 1
         self._step = max(limit // max(inner, 1), 1)
         self._pieces = -(-self._cut[0] // self._step) if self._cut else 1
         self._count = 0 if 0 in shape else prod(self._outer) * self._pieces
@@ -66,9 +67,6 @@ class _Cuts(Sequence["tuple[slice, ...]"]):
     def __getitem__(self, number: Any) -> Any:
         if not 0 <= number < self._count:
             raise IndexError(number)
-        if self._is_flat:
-            start = number * self._step
-            return (slice(start, min(start + self._step, self._cut[0])),)
         row, piece = divmod(number, self._pieces)
         outer = []
         for extent in reversed(self._outer):
@@ -137,7 +135,10 @@ class Work(ABC):
     def cuts(self, limit: int | None = None) -> Sequence[Index]:
         """The blocks, of about ``limit`` elements; of as many as there should be if left out."""
         limit = limit or self.block
-        return _ALL if 0 < prod(self.space) <= limit else cut(self.space, limit)
+        if 0 < prod(self.space) <= limit:
+            return _ALL
+        blocks = cut(self.space, limit)
+        return list(blocks) if len(blocks) <= _FEW else blocks
 
     def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
         """Where the blocks of one run go: into the outputs, or into sums of their own."""
