@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 AS_IT_COMES, KEPT, NOT_SENT = "as it comes", "kept memory", "self not sent"
 UNARY, CHUNKED, PIPELINE = "unary", "chunked", "pipeline"
 COPIED, IN_PLACE, IN_PROCESS = "shared memory copied", "shared memory in place", "in process"
+GRPC_ALONE, COPIES_ALONE = "gRPC alone", "copies alone"
 ALL_WAYS = (AS_IT_COMES, KEPT, NOT_SENT, UNARY, CHUNKED, PIPELINE, COPIED, IN_PLACE)
 
 TENSORS = 4
@@ -123,12 +124,12 @@ def service_series(case: Case) -> Iterator[Series]:
 
 def quick_cases() -> list[Case]:
     """For the goals, in about a minute and a half."""
-    large = (AS_IT_COMES, KEPT, NOT_SENT, COPIED, IN_PLACE, IN_PROCESS)
+    large = (AS_IT_COMES, KEPT, NOT_SENT, COPIED, COPIES_ALONE, IN_PLACE, IN_PROCESS)
     return [
-        Case(KIB, 1, (AS_IT_COMES, PIPELINE), rounds=9),
+        Case(KIB, 1, (AS_IT_COMES, PIPELINE, GRPC_ALONE), rounds=9),
         Case(KIB, 8, (AS_IT_COMES,), rounds=9, seconds=0.4),
         Case(KIB, 32, (AS_IT_COMES,), rounds=9, seconds=0.4),
-        Case(64 * KIB, 1, (AS_IT_COMES,), rounds=7),
+        Case(64 * KIB, 1, (AS_IT_COMES, GRPC_ALONE), rounds=7),
         Case(MIB, 1, (AS_IT_COMES,), rounds=7),
         Case(MIB, 4, (AS_IT_COMES,), rounds=7, seconds=0.4),
         Case(16 * MIB, 1, large),
@@ -147,9 +148,10 @@ def full_cases() -> list[Case]:
     every = [
         Case(size, callers, ALL_WAYS, rounds=5 if size == 16 * MIB else 9)
         for size in sizes
-        for callers in (1, 4, 8, 32)
+        for callers in (4, 8, 32)
     ]
-    every[len(every) - 4] = replace(every[-4], ways=(*ALL_WAYS, IN_PROCESS), rounds=9)
+    every += [Case(size, 1, (*ALL_WAYS, GRPC_ALONE), rounds=9) for size in sizes[:-1]]
+    every += [Case(16 * MIB, 1, (*ALL_WAYS, COPIES_ALONE, IN_PROCESS), rounds=9)]
     dtypes = (AS_IT_COMES, KEPT)
     every += [Case(16 * MIB, 1, dtypes, dtype) for dtype in ("float16", "bfloat16")]
     return [*every, Case(256 * MIB, 1, ALL_WAYS)]

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import ml_dtypes
 import numpy as np
-from yardstick import YardstickClient
+from yardstick import ECHO, UNLIMITED, YardstickClient
 
 import npucall_client
 from npucall.operators.kl_div_backward import kl_div_backward
@@ -28,6 +29,8 @@ DTYPES = {
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
+FLOORS = "gRPC alone", "copies alone"
+"""Ways that compute nothing: what no service that goes the same way can be faster than."""
 _NEVER = 2**62
 _SLACK = 1 << 20
 """Bytes of a region beside its tensors, for their alignment."""
@@ -108,6 +111,28 @@ def _in_process(_: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
     helpers.close()
 
 
+@contextmanager
+def _grpc_alone(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
+    """As many bytes there and back, and nothing done with them."""
+    request = b"".join(array.tobytes() for array in arrays)
+    with grpc.insecure_channel(target, options=UNLIMITED) as channel:
+        call = channel.unary_unary(ECHO)
+        yield [lambda: np.frombuffer(call(request), arrays[0].dtype)] * callers
+
+
+@contextmanager
+def _copies_alone(_: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
+    """What ``shared memory copied`` copies, and no call."""
+    places = [np.zeros_like(array) for array in arrays]
+
+    def run() -> np.ndarray[Any, Any]:
+        for place, array in zip(places, arrays, strict=True):
+            place[...] = array
+        return np.array(places[0])
+
+    yield [run] * callers
+
+
 WAYS: dict[str, Way] = {
     "yardstick": _yardstick,
     "as it comes": partial(_calls, send_unread=True),
@@ -119,6 +144,8 @@ WAYS: dict[str, Way] = {
     "shared memory copied": partial(_shared, copied=True),
     "shared memory in place": partial(_shared, copied=False),
     "in process": _in_process,
+    "gRPC alone": _grpc_alone,
+    "copies alone": _copies_alone,
 }
 """The first three with the three inputs sent, as the yardstick does; so do those below, but for
 ``self not sent``, which is what a client does by default: ``self`` is never read."""

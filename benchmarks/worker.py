@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import process
-from ways import WAYS, tensors
+from ways import FLOORS, WAYS, tensors
 
 if TYPE_CHECKING:
     from ways import Arrays, Runs
@@ -30,6 +30,7 @@ class Commands:
 
     def __init__(self, way: str, target: str) -> None:
         self._way, self._target = WAYS[way], target
+        self._computes = way not in FLOORS
         self._arrays: Arrays = ()
         self._open = ExitStack()
         self._runs: Runs = []
@@ -40,7 +41,7 @@ class Commands:
         self.open(1)
         grad_output, _, target = self._arrays
         expected = -(target * grad_output) * np.float32(1 / target.size)
-        np.testing.assert_array_equal(self._runs[0](), expected)
+        np.testing.assert_array_equal(self._runs[0](), expected if self._computes else grad_output)
         return {}
 
     def warm(self) -> dict[str, Any]:

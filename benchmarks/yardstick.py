@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _METHOD = "/yardstick.Yardstick/KlDivBackward"
-_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+ECHO = "/yardstick.Yardstick/Echo"
+"""Answers the first third of a request's bytes, whatever they are: gRPC and nothing else."""
+UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
@@ -71,7 +73,7 @@ class YardstickClient:
     """Arrays in, an array out."""
 
     def __init__(self, target: str) -> None:
-        self._channel = grpc.insecure_channel(target, options=_UNLIMITED)
+        self._channel = grpc.insecure_channel(target, options=UNLIMITED)
         self._call = self._channel.unary_unary(
             _METHOD, request_serializer=Request.SerializeToString,
             response_deserializer=Tensor.FromString,
@@ -108,15 +110,15 @@ def running_yardstick() -> Iterator[tuple[str, int]]:
 
 def main() -> None:
     """Serves until it is killed."""
-    server = grpc.server(ThreadPoolExecutor(10), options=_UNLIMITED)
+    server = grpc.server(ThreadPoolExecutor(10), options=UNLIMITED)
     handler = grpc.unary_unary_rpc_method_handler(
         kl_div_backward, request_deserializer=Request.FromString,
         response_serializer=Tensor.SerializeToString,
     )  # fmt: skip
+    echo = grpc.unary_unary_rpc_method_handler(lambda request, _: request[: len(request) // 3])
     service, method = _METHOD[1:].split("/")
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(service, {method: handler}),)
-    )
+    methods = {method: handler, ECHO.rpartition("/")[2]: echo}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"127.0.0.1:{port}", flush=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
@@ -17,7 +16,7 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
-from npucall.frames import CHUNK_BYTES
+from npucall.frames import CHUNK_BYTES, MAX_CHUNK_BYTES
 from npucall.framing import Response, join_request, split_response
 from npucall.status import REQUEST_ID, TRAILER, from_status
 from npucall.v1 import operator_service_pb2 as pb
@@ -32,44 +31,23 @@ if TYPE_CHECKING:
     from npucall_client.arguments import Request
     from npucall_client.shared_memory import SharedMemory
 
+T = TypeVar("T")
+
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
 _GRPC_MAX = 2**31 - 1
 _CHECKED_FROM = 1 << 20
 """Bytes from which a request is held against the server's limits before it is sent."""
 
-# A call has no side effects, so it may be repeated whatever happened. Waiting for a channel that is
-# ready makes a restart of the server cost time instead of attempts.
-_SERVICE_CONFIG = {
-    "methodConfig": [
-        {
-            "name": [{"service": _SERVICE}],
-            "waitForReady": True,
-            "retryPolicy": {
-                "maxAttempts": 5,
-                "initialBackoff": "0.1s",
-                "maxBackoff": "5s",
-                "backoffMultiplier": 3,
-                "retryableStatusCodes": ["UNAVAILABLE"],
-            },
-        }
-    ]
-}
-_COMMON_OPTIONS = [
+_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
+    ("grpc.enable_retries", 0),  # every call is repeated here; gRPC's way of it costs each of them
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
-_OPTIONS = [
-    *_COMMON_OPTIONS,
-    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-    # gRPC repeats nothing larger than this, and it is 256 KiB unless set.
-    ("grpc.per_rpc_retry_buffer_size", _GRPC_MAX),
-]
 _STREAM_OPTIONS = [
-    *_COMMON_OPTIONS,
-    ("grpc.enable_retries", 0),  # gRPC would keep all that it sent; the client begins anew itself
+    *_OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
 ]
 _FRAME_BYTES = 64
@@ -191,8 +169,10 @@ class ChannelTransport:
         return CallStream(self, self._limits.stream_window, self._chunk_bytes())
 
     def _chunk_bytes(self) -> int:
+        """What the server wishes, as far as its messages and the contract allow it."""
         most = self._limits.max_message_bytes or _GRPC_MAX
-        return min(CHUNK_BYTES, max(1, most - _FRAME_BYTES))
+        wish = self._limits.chunk_bytes or CHUNK_BYTES
+        return min(wish, MAX_CHUNK_BYTES, max(1, most - _FRAME_BYTES))
 
     def _travels_in_chunks(self, request: Request) -> bool:
         """Whether a call gets a stream of its own.
@@ -203,7 +183,6 @@ class ChannelTransport:
             return False
         size = size_of(request)
         if size >= self._stream_from or self._is_too_long(request, size):
-            request.shared = None  # no part of it can be named in chunks
             return True
         if request.shared is None or is_chunked(request, self._chunk_bytes()):
             return False
@@ -216,20 +195,34 @@ class ChannelTransport:
 
     def _execute_in_chunks(self, request: Request, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own, begun anew where the stream breaks."""
-        end = time.monotonic() + timeout
+        if is_chunked(request, self._chunk_bytes()):
+            request.shared = None  # no part of it can be named in chunks
         self._check_room(request)
+
+        def attempt(seconds: float) -> Response:
+            call = LargeCall(request, request_id, self._chunk_bytes())
+            return call.run(self.open_stream, seconds)
+
+        return self._repeated(attempt, timeout)
+
+    def _repeated(self, attempt: Callable[[float], T], timeout: float) -> T:
+        """What an attempt gives, made again while the server is unavailable and the timeout allows.
+
+        A call has no side effects, so it may be repeated whatever happened.
+        """
+        end = time.monotonic() + timeout
         for pause in (*PAUSES, None):
+            cause = None
             try:
-                call = LargeCall(request, request_id, self._chunk_bytes())
-                return call.run(self.open_stream, end - time.monotonic())
+                return attempt(max(0.0, end - time.monotonic()))
             except grpc.RpcError as error:
-                failure = self.failure(error, timeout)
+                cause, failure = error, self.failure(error, timeout)
             except NpucallError as error:
                 failure = error
             if failure.code is not grpc.StatusCode.UNAVAILABLE or pause is None:
-                raise failure
-            if time.monotonic() + pause >= end:
-                raise failure
+                raise failure from cause
+            if time.monotonic() + pause >= end:  # better told now what is wrong than late later
+                raise failure from cause
             if self._closed.wait(pause):
                 raise _closed()
         raise AssertionError  # the last one of the pauses is None
@@ -242,10 +235,13 @@ class ChannelTransport:
         self, method: Callable[..., bytes], request: bytes, timeout: float, request_id: str = ""
     ) -> bytes:
         metadata = ((REQUEST_ID, request_id),) if request_id else None
-        try:
-            return method(request, timeout=timeout, metadata=metadata)
-        except grpc.RpcError as error:
-            raise self.failure(error, timeout) from error
+
+        def attempt(seconds: float) -> bytes:
+            # Waiting for a channel that is ready makes a restart of the server cost time, not
+            # attempts.
+            return method(request, timeout=seconds, metadata=metadata, wait_for_ready=True)
+
+        return self._repeated(attempt, timeout)
 
     def failure(self, error: Any, timeout: float) -> NpucallError:
         """The error that the server raised, or what gRPC's own means."""

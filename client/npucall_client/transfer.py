@@ -8,7 +8,6 @@ import numpy as np
 
 from npucall.errors import InternalError
 from npucall.frames import (
-    CHUNK_BYTES,
     INLINE_BYTES,
     Begin,
     Chunk,
@@ -59,11 +58,7 @@ def message_of(request: Request) -> bytes:
 
 
 def outgoing(
-    call_id: int,
-    request: Request,
-    request_id: str,
-    chunk_bytes: int = CHUNK_BYTES,
-    timeout_ns: int = 0,
+    call_id: int, request: Request, request_id: str, chunk_bytes: int, timeout_ns: int = 0
 ) -> Iterator[bytes]:
     """The frames that send a call. Arrays are read as they are sent, never copied as a whole.
 

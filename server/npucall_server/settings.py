@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from npucall.errors import ArgumentError
+from npucall.frames import CHUNK_BYTES
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 
@@ -156,6 +157,14 @@ class ServerSettings(BaseSettings):
         ge=1,
         le=1000,
         description="Calls of one stream that may be without a complete answer; more are not read.",
+    )
+    chunk_bytes: ByteSize = Field(
+        ByteSize(CHUNK_BYTES),
+        ge=64 * 2**10,
+        le=3 * 2**20,  # and the rest of its frame: gRPC's clients receive 4 MiB unless told more
+        description="Most bytes of one chunk of a large call, for example 256KiB; answers come in "
+        "such chunks, and clients are asked to send no longer ones. Long chunks make large calls "
+        "faster and cost less CPU time; short ones keep small calls beside them quick.",
     )
     call_timeout: float = Field(
         300.0,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SERVICE = "npucall.v1.OperatorService"
 PATIENCE = 20.0
-MIB = 2**20
+KIB, MIB = 2**10, 2**20
 
 
 class StreamScript:

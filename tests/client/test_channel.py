@@ -44,12 +44,14 @@ class Script:
         self.limits = pb.Limits()
         self.answer: Answer = lambda _, __: reply_of(ONES)
         self.requests: list[dict[str, Any]] = []
+        self.asked = threading.Event()
 
     def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
         return pb.GetServerInfoResponse(limits=self.limits).SerializeToString()
 
     def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         self.requests.append(dict(context.invocation_metadata()))
+        self.asked.set()
         return self.answer(request, context)
 
 
@@ -200,11 +202,39 @@ def test_a_call_is_repeated_while_the_server_is_unavailable(
     assert len(script.requests) == 3
 
 
-def test_a_call_is_repeated_until_its_timeout_ends(script: Script, scripted: Client) -> None:
+def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_the_server_said_last(
+    script: Script, scripted: Client
+) -> None:
     script.answer = fail(DeviceLostError("restarting"))
-    with pytest.raises(DeadlineError, match=r"timeout of 0\.8 s ended"):
-        run(scripted.options(timeout=0.8))
-    assert len(script.requests) > 1
+    with pytest.raises(DeviceLostError, match="restarting"):
+        run(scripted.options(timeout=0.8))  # the pauses are of 0.1, 0.3 and 0.9 s
+    assert len(script.requests) == 3
+
+
+def test_a_call_is_repeated_four_times_at_most(
+    script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("npucall_client.channel.PAUSES", (0.0,) * 4)
+    script.answer = fail(DeviceLostError("restarting"))
+    with pytest.raises(DeviceLostError, match="restarting") as caught:
+        run(scripted)
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+    assert len(script.requests) == 5
+
+
+def test_a_client_that_is_closed_between_two_attempts_makes_no_further_one(
+    script: Script, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("npucall_client.channel.PAUSES", (1000.0,))
+    script.answer = fail(DeviceLostError("restarting"))
+    client = npucall_client.connect(target, timeout=2000.0)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(run, client)
+        assert script.asked.wait(20)
+        client.close()
+        with pytest.raises(CancelledError, match="closed"):
+            answer.result(20)
+    assert len(script.requests) == 1
 
 
 def test_the_request_id_goes_along(script: Script, scripted: Client) -> None:

@@ -27,6 +27,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import call_stream
 
 from .stream_script import (
+    KIB,
     MIB,
     ONE,
     PATIENCE,
@@ -135,6 +136,24 @@ def test_a_large_call_travels_in_chunks_between_small_ones(script: StreamScript)
         assert [call.result(PATIENCE).nbytes for call in calls] == [8, 5 * MIB, 8]
     assert script.chunks == [2 * MIB, 4, 4, 2 * MIB, MIB]
     assert [begin.chunked for begin in script.begins] == [False, True, False]
+
+
+@pytest.mark.parametrize(("wish", "longest"), [(0, 2 * MIB), (64 * KIB, 64 * KIB)])
+def test_its_chunks_are_as_long_as_the_server_wishes(
+    script: StreamScript, wish: int, longest: int
+) -> None:
+    script.limits.chunk_bytes = wish
+    with connected(script) as client, client.pipeline() as pipeline:
+        assert submit(pipeline, numbers(5 * MIB)).result(PATIENCE).nbytes == 5 * MIB
+    assert max(script.chunks) == longest
+
+
+def test_no_first_frame_holds_more_than_a_chunk(script: StreamScript) -> None:
+    script.limits.chunk_bytes = 64 * KIB
+    with connected(script) as client, client.pipeline() as pipeline:
+        for size in (64 * KIB - 8, 64 * KIB):  # beside two numbers of 4 bytes
+            submit(pipeline, numbers(size)).result(PATIENCE)
+    assert [begin.chunked for begin in script.begins] == [False, True]
 
 
 def test_calls_end_in_the_order_of_their_answers(script: StreamScript) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall.errors import InternalError, SharedMemoryError
+from npucall.errors import InternalError, SharedMemoryError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_client import arguments
+from npucall_client import arguments, channel
 
 from . import scripted, side_script, stream_script
 from .side_script import SharingScript, connected, places_of, regions_of, reply_of, side
@@ -300,6 +300,30 @@ def test_a_message_that_is_too_long_travels_in_chunks_but_for_shared_bytes(
     with connected(script) as client, client.shared(MIB) as memory:
         client.run("aclnnL1LossBackward", memory.array(NUMBERS), self=NUMBERS, target=ONE)
         assert (script.unary, script.streams) == (1, 0)
+
+
+def test_a_call_whose_answer_was_too_long_names_no_memory_if_it_travels_in_chunks(
+    script: SharingScript, client: Client, memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise TooLargeError("response: too long", method="ExecuteStream")
+
+    def in_chunks(frames: Any, _: Any) -> Any:
+        call_id = stream_script.complete(frames)
+        reply = reply_of(array.tobytes())
+        del reply.storage[:]
+        yield stream_script.answer(call_id, reply=reply)
+        chunk = pb.Chunk(storage=0, offset=0, data=array.tobytes())
+        yield stream_script.answer(call_id, chunk=chunk)
+        yield stream_script.answer(call_id, end=pb.End())
+
+    monkeypatch.setattr(channel.ChannelTransport, "_send", refuse)
+    script.behaviours = [in_chunks]
+    array = np.arange(3 * MIB // 8, dtype=np.float32)
+    out = memory.empty(array.shape, np.float32)
+    assert run(client, array, out) is out
+    np.testing.assert_array_equal(out, array)
+    assert script.begins[0].chunked
 
 
 def test_a_call_whose_answer_may_be_too_long_has_a_stream(script: SharingScript) -> None:

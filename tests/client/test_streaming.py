@@ -23,7 +23,9 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import channel
 
 from .stream_script import (
+    KIB,
     MIB,
+    ONE,
     StreamScript,
     answer,
     broken,
@@ -105,6 +107,32 @@ def test_what_no_message_of_the_server_holds_travels_in_smaller_chunks(
     with connected(script) as client:
         np.testing.assert_array_equal(run(client, numbers(2000)), numbers(2000))
     assert script.chunks == [960, 4, 4, 960, 80]
+
+
+@pytest.mark.parametrize(
+    ("wish", "longest"), [(0, 2 * MIB), (64 * KIB, 64 * KIB), (3 * MIB, 3 * MIB), (2**63, 16 * MIB)]
+)
+def test_chunks_are_as_long_as_the_server_wishes(
+    script: StreamScript, wish: int, longest: int
+) -> None:
+    """0 is what a server tells that does not know the field; 16 MiB is what the contract allows."""
+    script.limits.chunk_bytes = wish
+    array = numbers(17 * MIB + 8)
+    with connected(script) as client:
+        np.testing.assert_array_equal(run(client, array), array)
+    parts = [size for size in script.chunks if size > len(ONE.tobytes())]
+    assert set(parts[:-1]) == {longest}
+    assert sum(parts) == array.nbytes
+
+
+@pytest.mark.parametrize(("wish", "longest"), [(100, 100), (64 * KIB, 960)])
+def test_a_wish_does_not_go_beyond_what_a_message_holds(
+    script: StreamScript, wish: int, longest: int
+) -> None:
+    script.limits.max_message_bytes, script.limits.chunk_bytes = 1024, wish
+    with connected(script) as client:
+        np.testing.assert_array_equal(run(client, numbers(2000)), numbers(2000))
+    assert max(script.chunks) == longest
 
 
 def test_what_never_fits_is_refused_before_anything_is_sent(script: StreamScript) -> None:

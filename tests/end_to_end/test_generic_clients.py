@@ -84,6 +84,7 @@ def test_a_generated_stub_can_ask_for_the_limits(stub: Any) -> None:
     assert response.server.device == "cpu"
     assert response.limits.max_message_bytes == 2**31 - 1
     assert response.limits.max_rank == 32
+    assert response.limits.chunk_bytes == 2 * 2**20
     assert (response.calls_in_flight, response.bytes_in_flight) == (0, 0)
 
 

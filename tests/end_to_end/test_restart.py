@@ -13,7 +13,6 @@ import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client import channel
 from npucall_client.testing import running_server
 
 from . import wire
@@ -89,24 +88,6 @@ def test_a_call_made_while_no_server_is_there_is_answered_by_the_next_one(
         result = answer.result(wire.PATIENCE)
         assert result.value.tolist() == -1.0
         assert result.server.instance != before
-
-
-def test_without_the_large_retry_buffer_the_call_would_be_lost(
-    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same as the first test with gRPC's own buffer: why ``channel`` sets its size."""
-    options = [o for o in channel._OPTIONS if o[0] != "grpc.per_rpc_retry_buffer_size"]
-    assert len(options) == len(channel._OPTIONS) - 1
-    monkeypatch.setattr(channel, "_OPTIONS", options)
-    with running_server("--memory-limit=64GiB") as server:
-        client = npucall_client.connect(server.target, stream_from=ONE_MESSAGE)
-        with wire.bare_channel(server.target) as observer:
-            answer = pool.submit(large_call, client)
-            wire.until(lambda: wire.calls_in_flight(observer) == 1, "it runs")
-        server.process.kill()
-        server.process.wait()
-        with client, pytest.raises(ServerUnreachableError):
-            answer.result(wire.PATIENCE)
 
 
 def test_a_client_whose_server_stays_away_says_so_when_its_timeout_ends() -> None:

@@ -70,6 +70,8 @@ def test_the_environment_may_name_the_file(monkeypatch: pytest.MonkeyPatch, tmp_
         ("--max-message-bytes=64MiB", "max_message_bytes", 64 * 2**20),
         ("--memory-limit=8GiB", "memory_limit", 8 * 2**30),
         ("--memory-limit=1000", "memory_limit", 1000),
+        ("--chunk-bytes=64KiB", "chunk_bytes", 64 * 2**10),  # the least
+        ("--chunk-bytes=3MiB", "chunk_bytes", 3 * 2**20),  # the most
         ("--call-timeout=2.5", "call_timeout", 2.5),
         ("--log-calls=slow", "log_calls", "slow"),
         ("--insecure-bind", "insecure_bind", True),
@@ -101,6 +103,7 @@ OTHERS: dict[str, Any] = {
     "shared_memory_users": (1000, 1001),
     "max_streams": 3,
     "stream_window": 5,
+    "chunk_bytes": "256KiB",
     "lanes": 5,
     "device_timeout": 0.25,
     "staging_limit": 0,

@@ -37,6 +37,9 @@ def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
         ("--memory-limit=-3", "memory_limit: "),
         ("--memory-limit=8XB", "memory_limit: "),
         ("--max-message-bytes=2147483648", "max_message_bytes: "),  # gRPC's limit is 2**31 - 1
+        ("--chunk-bytes=65535", "chunk_bytes: "),  # 64 KiB
+        ("--chunk-bytes=3145729", "chunk_bytes: "),  # 3 MiB: frames stay below gRPC's 4 MiB
+        ("--chunk-bytes=0", "chunk_bytes: "),
         ("--call-timeout=0", "call_timeout: "),
         ("--call-timeout=inf", "call_timeout: "),  # a lock cannot wait for infinity
         ("--call-timeout=nan", "call_timeout: "),

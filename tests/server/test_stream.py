@@ -20,7 +20,7 @@ from .streams import IDENTITY, INPUTS, call_of, info_of, serving, stream
 if TYPE_CHECKING:
     from npucall_server.devices.base import Turn
 
-MIB = 2**20
+KIB, MIB = 2**10, 2**20
 
 
 class Gate:
@@ -104,6 +104,28 @@ def test_a_larger_answer_comes_in_chunks() -> None:
         assert [chunk.offset for chunk in chunks] == [0, 2 * MIB, 4 * MIB]
         assert b"".join(chunk.data for chunk in chunks) == device.result
         assert peer.receive().WhichOneof("frame") == "end"
+
+
+@pytest.mark.parametrize("chunk_bytes", [64 * KIB, 64 * KIB + 1, 3 * MIB])
+def test_no_chunk_of_an_answer_is_longer_than_the_setting(chunk_bytes: int) -> None:
+    device = device_that_answers(5 * MIB + 256)
+    with serving(device, chunk_bytes=chunk_bytes) as served, stream(served) as peer:
+        peer.begin(1)
+        assert peer.receive().WhichOneof("frame") == "reply"
+        frames = iter(peer.receive, pb.ExecuteStreamResponse(call_id=1, end=pb.End()))
+        chunks = [frame.chunk for frame in frames]
+    starts = list(range(0, len(device.result), chunk_bytes))
+    assert [chunk.offset for chunk in chunks] == starts
+    assert b"".join(chunk.data for chunk in chunks) == device.result
+
+
+def test_chunks_may_be_longer_than_the_server_wishes() -> None:
+    with serving(chunk_bytes=64 * KIB) as served, stream(served) as peer:
+        peer.begin_chunked(1, elements=MIB // 4)
+        for index in range(3):
+            peer.chunk(1, index, 0, bytes(MIB))
+        peer.end(1)
+        assert peer.receive().WhichOneof("frame") == "reply"
 
 
 def test_answers_come_in_the_order_in_which_calls_finish() -> None:

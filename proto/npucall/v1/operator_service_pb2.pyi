@@ -325,7 +325,9 @@ class Chunk(google.protobuf.message.Message):
     padding: builtins.bytes
     """Ignored, as in `Storage`, and of the same use: for `data` at a multiple of 16."""
     data: builtins.bytes
-    """The bytes; 1 to 4 MiB are a good length, more than 16 MiB give MESSAGE_MALFORMED."""
+    """The bytes; at most `Limits.chunk_bytes` of them is a good length, more than 16 MiB give
+    MESSAGE_MALFORMED.
+    """
     def __init__(
         self,
         *,
@@ -1284,6 +1286,7 @@ class Limits(google.protobuf.message.Message):
     CALL_TIMEOUT_SECONDS_FIELD_NUMBER: builtins.int
     MAX_RANK_FIELD_NUMBER: builtins.int
     STREAM_WINDOW_FIELD_NUMBER: builtins.int
+    CHUNK_BYTES_FIELD_NUMBER: builtins.int
     max_message_bytes: builtins.int
     """Largest message that it receives, in bytes."""
     memory_limit: builtins.int
@@ -1298,6 +1301,12 @@ class Limits(google.protobuf.message.Message):
     """Most dimensions that a tensor may travel with."""
     stream_window: builtins.int
     """Calls of one stream that may be without a complete answer at a time."""
+    chunk_bytes: builtins.int
+    """Most bytes of data that a client should put into one Chunk, and that the server puts into one
+    of its answers. Long chunks make large calls faster, short ones the small calls beside them.
+    Longer ones than this are accepted all the same, up to the limit of `Chunk.data`, which holds
+    where the number is above it. 0: the server has no wish; then 2 MiB are a good length.
+    """
     def __init__(
         self,
         *,
@@ -1307,7 +1316,8 @@ class Limits(google.protobuf.message.Message):
         call_timeout_seconds: builtins.float = ...,
         max_rank: builtins.int = ...,
         stream_window: builtins.int = ...,
+        chunk_bytes: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "queue_length", b"queue_length", "stream_window", b"stream_window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "chunk_bytes", b"chunk_bytes", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "queue_length", b"queue_length", "stream_window", b"stream_window"]) -> None: ...
 
 global___Limits = Limits

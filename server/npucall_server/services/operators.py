@@ -151,6 +151,7 @@ class OperatorService:
                 call_timeout_seconds=settings.call_timeout,
                 max_rank=MAX_RANK,
                 stream_window=settings.stream_window,
+                chunk_bytes=settings.chunk_bytes,
             ),
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,

@@ -7,15 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, QueueFullError
-from npucall.frames import (
-    CHUNK_BYTES,
-    INLINE_BYTES,
-    Begin,
-    Chunk,
-    join_chunk,
-    join_end,
-    join_reply,
-)
+from npucall.frames import INLINE_BYTES, Begin, Chunk, join_chunk, join_end, join_reply
 from npucall.framing import Region, join_response, split_request
 from npucall_server.executor import going_down
 from npucall_server.services.arrivals import Arrivals
@@ -136,7 +128,8 @@ class StreamService:
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             stream.fail(call, error)
         else:
-            stream.answer(call, _frames(call.id, reply, timings, outputs))
+            chunk_bytes = self._settings.chunk_bytes
+            stream.answer(call, _frames(call.id, reply, timings, outputs, chunk_bytes))
 
     def _result(self, prepared: Prepared, call: StreamCall) -> Result:
         if call.arrivals is not None:
@@ -158,7 +151,7 @@ def _check_nothing_but_the_call(asked: Request) -> None:
 
 
 def _frames(
-    call_id: int, reply: bytes, timings: bytes, outputs: Sequence[Place]
+    call_id: int, reply: bytes, timings: bytes, outputs: Sequence[Place], chunk_bytes: int
 ) -> Iterator[bytes]:
     data = {index: output for index, output in enumerate(outputs) if not isinstance(output, Region)}
     if sum(map(len, data.values())) <= INLINE_BYTES:
@@ -167,7 +160,7 @@ def _frames(
     yield join_reply(call_id, join_response(reply, timings, ()))
     for index, output in data.items():  # an output in shared memory has no chunks
         view = memoryview(output)
-        for start in range(0, len(view), CHUNK_BYTES):
-            chunk = Chunk(index, start, view[start : start + CHUNK_BYTES])
+        for start in range(0, len(view), chunk_bytes):
+            chunk = Chunk(index, start, view[start : start + chunk_bytes])
             yield join_chunk(call_id, chunk)
     yield join_end(call_id)
