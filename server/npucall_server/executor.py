@@ -101,7 +101,8 @@ class Executor:
 
         Raises TooLargeError, QueueFullError, DrainingError.
         """
-        self._check_size(call)
+        if call.largest[1] > self.limits.memory_limit:
+            raise self._too_large(call)
         size = call.bytes_in_flight
         with self._lock:
             self._check_room(size)
@@ -146,7 +147,8 @@ class Executor:
 
         Raises TooLargeError where ``run`` would, and what the device raises.
         """
-        self._check_size(call)
+        if call.largest[1] > self.limits.memory_limit:
+            raise self._too_large(call)
         return self.device.plan(call, _Turn(self._turns, caller, self.limits.call_timeout))
 
     def drain(self) -> None:
@@ -168,15 +170,14 @@ class Executor:
         self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
         return Result(ran.outputs, queue_ns, ran.phases or Phases(0, 0, ran_ns, 0))
 
-    def _check_size(self, call: Prepared) -> None:
+    def _too_large(self, call: Prepared) -> TooLargeError:
         limit = self.limits.memory_limit
         name, size = call.largest
-        if size > limit:
-            raise TooLargeError(
-                f"{name}: expected at most {limit} bytes (setting memory_limit), found {size}",
-                limit=str(limit),
-                setting="memory_limit",
-            )
+        return TooLargeError(
+            f"{name}: expected at most {limit} bytes (setting memory_limit), found {size}",
+            limit=str(limit),
+            setting="memory_limit",
+        )
 
     def _check_room(self, size: int) -> None:
         if self._refusal is not None:
