@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from npucall.operators.prepare import Prepared
     from npucall.tensors import Shape
 
-_FEW = 1 << 10
+_FEW = 1 << 8
 """Blocks that are kept cut."""
 _WORTH_IT = 1 << 12
 """Elements from which on to copy a result costs more than to find out whether it need be."""
@@ -219,10 +219,10 @@ class _ElementwiseWork(Work):
 
     @cached_property
     def _is_direct(self) -> bool:
-        """Whether nothing has to be converted: then a formula may compute into an output.
+        """Whether nothing has to be converted: then a formula may compute into the output.
 
-        With little Python between its steps: threads that compute the same call wait for each
-        other's.
+        And little Python is left to run between its steps, for which the threads of one call wait
+        for each other.
         """
         dtypes = {self.kernel, *(layout.dtype for layout in self.outputs)}
         return (

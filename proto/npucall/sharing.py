@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -102,7 +102,8 @@ class SharedBlocks(Generic[B, R]):
                     self._do(number)
         finally:
             self._stop()
-            wait(self._help)
+            for help_ in self._help:
+                help_.exception()  # waits; failures of blocks are kept apart
         if self._failures:
             raise self._failures[min(self._failures)]
 
