@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -211,21 +212,19 @@ class ChannelTransport:
         A call has no side effects, so it may be repeated whatever happened.
         """
         end = time.monotonic() + timeout
-        for pause in (*PAUSES, None):
-            cause = None
+        for pause in (*PAUSES, math.inf):
+            # No error has a name beyond its block: its traceback would keep it, and the tensors.
             try:
                 return attempt(max(0.0, end - time.monotonic()))
             except grpc.RpcError as error:
-                cause, failure = error, self.failure(error, timeout)
+                if not _may_repeat(error.code(), pause, end):
+                    raise self.failure(error, timeout) from error
             except NpucallError as error:
-                failure = error
-            if failure.code is not grpc.StatusCode.UNAVAILABLE or pause is None:
-                raise failure from cause
-            if time.monotonic() + pause >= end:  # better told now what is wrong than late later
-                raise failure from cause
+                if not _may_repeat(error.code, pause, end):
+                    raise
             if self._closed.wait(pause):
                 raise _closed()
-        raise AssertionError  # the last one of the pauses is None
+        raise AssertionError  # no end is behind the last of the pauses
 
     def _method(self, name: str) -> Callable[..., bytes]:
         method: Callable[..., bytes] = self._channel.unary_unary(f"/{_SERVICE}/{name}")  # type: ignore[call-arg]
@@ -286,6 +285,11 @@ class ChannelTransport:
         size, limit = size_of(request), self._limits.memory_limit
         if limit and size > limit:
             raise _too_large(request, size, limit, "memory_limit")
+
+
+def _may_repeat(code: grpc.StatusCode, pause: float, end: float) -> bool:
+    """Not where the pause is too long: better told now what is wrong than late later."""
+    return code is grpc.StatusCode.UNAVAILABLE and time.monotonic() + pause < end
 
 
 def _closed() -> CancelledError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -221,6 +223,24 @@ def test_a_call_is_repeated_four_times_at_most(
         run(scripted)
     assert isinstance(caught.value.__cause__, grpc.RpcError)
     assert len(script.requests) == 5
+
+
+@pytest.mark.parametrize("error", [DeviceLostError("restarting"), QueueFullError("busy")])
+def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
+    script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch, error: NpucallError
+) -> None:
+    monkeypatch.setattr("npucall_client.channel.PAUSES", (0.0,))
+    script.answer = fail(error)
+    array = np.ones((2, 3), np.float32)
+    known = weakref.ref(array)
+    gc.disable()
+    try:
+        with pytest.raises(type(error)):
+            scripted.run("aclnnKlDivBackward", array, self=array, target=array)
+        del array
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 def test_a_client_that_is_closed_between_two_attempts_makes_no_further_one(

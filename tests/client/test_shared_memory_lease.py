@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -36,6 +37,7 @@ SIZE = 8192
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[SideScript]:
+    gc.collect()  # memory that other tests left to the collector is not to end during this one
     with side(tmp_path / "side") as script:
         yield script
 
