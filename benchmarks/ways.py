@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import ml_dtypes
 import numpy as np
+from cases import COPIES_ALONE, GRPC_ALONE
 from yardstick import ECHO, UNLIMITED, YardstickClient
 
 import npucall_client
@@ -29,7 +30,7 @@ DTYPES = {
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
-FLOORS = "gRPC alone", "copies alone"
+FLOORS = GRPC_ALONE, COPIES_ALONE
 """Ways that compute nothing: what no service that goes the same way can be faster than."""
 _NEVER = 2**62
 _SLACK = 1 << 20
@@ -144,8 +145,8 @@ WAYS: dict[str, Way] = {
     "shared memory copied": partial(_shared, copied=True),
     "shared memory in place": partial(_shared, copied=False),
     "in process": _in_process,
-    "gRPC alone": _grpc_alone,
-    "copies alone": _copies_alone,
+    GRPC_ALONE: _grpc_alone,
+    COPIES_ALONE: _copies_alone,
 }
 """The first three with the three inputs sent, as the yardstick does; so do those below, but for
 ``self not sent``, which is what a client does by default: ``self`` is never read."""

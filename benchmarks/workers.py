@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from cases import GRPC_ALONE
 from ways import WAYS
 from yardstick import running_yardstick
 
@@ -40,7 +41,7 @@ class Servers(NamedTuple):
 
     def of(self, way: str) -> Server:
         """The one that a way talks to."""
-        return self.yardstick if way in ("yardstick", "gRPC alone") else self.ours
+        return self.yardstick if way in ("yardstick", GRPC_ALONE) else self.ours
 
 
 class Worker:

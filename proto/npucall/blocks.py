@@ -201,7 +201,7 @@ class _ElementwiseWork(Work):
         self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray]
     ) -> Callable[[Index], AnyArray | None]:
         if not (self._is_direct and all(map(is_fit, (*inputs, *targets)))):
-            return partial(self._compute, inputs, targets)
+            return super().on(inputs, targets)
         (target,) = targets
         formula, whole, kernel = self._formula, self._whole, self.kernel
         pairs = list(zip(self.operands, inputs, strict=True))

@@ -27,7 +27,7 @@ from npucall.sharing import UNLIMITED, SharedBlocks
 from npucall.tensors import TensorSpec, view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from npucall.blocks import Work
     from npucall.dtypes import AnyArray
@@ -164,13 +164,14 @@ class _Answer(NamedTuple):
 
     def storage(self, sent: Buffer | None, target: Buffer | None) -> Buffer:
         """The memory that it is computed into, of anything but for gaps that were sent."""
-        storage = target
-        if storage is None:
-            size = self.size
-            storage = bytearray(size) if size < _SMALL else np.empty(size, np.uint8).data
+        storage = _memory(self.size) if target is None else target
         if not self.covered:
             memoryview(storage)[:] = bytes(self.size) if sent is None else sent
         return storage
+
+
+def _memory(size: int) -> Buffer:
+    return bytearray(size) if size < _SMALL else np.empty(size, np.uint8).data
 
 
 class _Plan(NamedTuple):
@@ -206,29 +207,10 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
     helpers: Helpers | None = None,
 ) -> None:
     """Computes blocks of arrays in the layouts of a work, a few of them a turn."""
+    if len(indices) > 1:
+        _keep_memory_of_blocks()
     targets = work.begin(outputs)
     compute_block = work.on(inputs, targets)
-    if len(indices) == 1:
-        with turn(), np.errstate(all="ignore"):
-            part = compute_block(indices[0])
-            if part is not None:
-                work.add(targets, part, indices[0])
-    else:
-        _compute_many(work, compute_block, targets, indices, turn, helpers)
-    if targets is not outputs:
-        with np.errstate(all="ignore"):
-            work.finish(targets, outputs)
-
-
-def _compute_many(  # noqa: PLR0913  # as above
-    work: Work,
-    compute_block: Callable[[Index], AnyArray | None],
-    targets: Sequence[AnyArray],
-    indices: Sequence[Index],
-    turn: Turn,
-    helpers: Helpers | None,
-) -> None:
-    _keep_memory_of_blocks()
     starts = range(0, len(indices), _BLOCKS_A_TURN)
 
     def compute(start: int) -> list[AnyArray | None]:
@@ -247,6 +229,9 @@ def _compute_many(  # noqa: PLR0913  # as above
         for start in starts:
             with turn():
                 add(start, compute(start))
+    if targets is not outputs:
+        with np.errstate(all="ignore"):
+            work.finish(targets, outputs)
 
 
 @cache

@@ -42,8 +42,7 @@ class Operand:
             block = block.view(np.uint8) != 0  # any byte but 0 is true
         for dtype in self._through:
             block = converted(block, dtype)
-        flags = block.flags
-        return block if flags.c_contiguous and flags.aligned else block.copy()
+        return block if is_fit(block) else block.copy()
 
 
 def is_fit(array: AnyArray) -> bool:
@@ -54,10 +53,7 @@ def is_fit(array: AnyArray) -> bool:
 
 def store(target: AnyArray, result: AnyArray, kernel: np.dtype[Any]) -> None:
     """Writes a result, rounded to the kernel dtype and then to the target's."""
-    if target.dtype == result.dtype == kernel:
-        target[...] = result
-    else:
-        convert(target, result if target.dtype == kernel else rounded(result, kernel))
+    convert(target, result if target.dtype == kernel else rounded(result, kernel))
 
 
 def rounded(result: AnyArray, kernel: np.dtype[Any]) -> AnyArray:

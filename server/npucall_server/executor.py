@@ -72,7 +72,6 @@ class Executor:
         self._turns = Turns(device.lanes)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._awaited = False
         self._refusal: Callable[[], NpucallError] | None = None
         self._usual_seconds = 0.0
 
@@ -101,8 +100,7 @@ class Executor:
 
         Raises TooLargeError, QueueFullError, DrainingError.
         """
-        if call.largest[1] > self.limits.memory_limit:
-            raise self._too_large(call)
+        self._check_size(call)
         size = call.bytes_in_flight
         with self._lock:
             self._check_room(size)
@@ -115,7 +113,7 @@ class Executor:
         with self._lock:
             self.calls_in_flight -= 1
             self.bytes_in_flight -= call.bytes_in_flight
-            if self._awaited and not self.calls_in_flight:
+            if not self.calls_in_flight:
                 self._idle.notify_all()
 
     def run_admitted(
@@ -147,8 +145,7 @@ class Executor:
 
         Raises TooLargeError where ``run`` would, and what the device raises.
         """
-        if call.largest[1] > self.limits.memory_limit:
-            raise self._too_large(call)
+        self._check_size(call)
         return self.device.plan(call, _Turn(self._turns, caller, self.limits.call_timeout))
 
     def drain(self) -> None:
@@ -163,21 +160,21 @@ class Executor:
     def wait_idle(self, seconds: float) -> bool:
         """Waits until no call is left; False if that took too long."""
         with self._idle:
-            self._awaited = True
             return self._idle.wait_for(lambda: not self.calls_in_flight, seconds)
 
     def _result(self, ran: Ran, ran_ns: int, queue_ns: int) -> Result:
         self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
         return Result(ran.outputs, queue_ns, ran.phases or Phases(0, 0, ran_ns, 0))
 
-    def _too_large(self, call: Prepared) -> TooLargeError:
+    def _check_size(self, call: Prepared) -> None:
         limit = self.limits.memory_limit
         name, size = call.largest
-        return TooLargeError(
-            f"{name}: expected at most {limit} bytes (setting memory_limit), found {size}",
-            limit=str(limit),
-            setting="memory_limit",
-        )
+        if size > limit:
+            raise TooLargeError(
+                f"{name}: expected at most {limit} bytes (setting memory_limit), found {size}",
+                limit=str(limit),
+                setting="memory_limit",
+            )
 
     def _check_room(self, size: int) -> None:
         if self._refusal is not None:
