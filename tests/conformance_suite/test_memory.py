@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from npucall import blocks, evaluate
+from npucall import blocks, evaluate, pieces
 from npucall.blocks import Work, _SummedWork
 from npucall.calls import PreparedCalls, encode
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
+from npucall.operators.prepare import prepare
+from npucall.operators.spec import Call, Elementwise
 from npucall.products import product_of
 from npucall.sharing import Helpers
+from npucall.tensors import TensorSpec
 from npucall_client.conformance.calls import call_of
 from npucall_client.conformance.select import Selection, select
 from npucall_client.conformance.statements import statements
+from npucall_server.services.arrivals import Arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,3 +129,74 @@ def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
             targets = {n: bytearray([byte]) * s.storage_bytes for n, s in call.outputs.items()}
             assert answer_of(call, storages, targets=targets, helpers=helpers) == expected
     helpers.close()
+
+
+def with_small_inputs(
+    call: Prepared, storages: dict[str, Buffer]
+) -> Iterator[tuple[Prepared, dict[str, Buffer]]]:
+    """The same call with all inputs sent, read or not, and one element of any of them alone.
+
+    As far as the rules let such a call through.
+    """
+    names = tuple(call.inputs)
+    for count in range(len(names) + 1):
+        for small in combinations(names, count):
+            specs = {
+                name: TensorSpec(
+                    spec.dtype, (1,) * len(spec.shape) if name in small else spec.shape
+                )
+                for name, spec in call.inputs.items()
+            }
+            given = {n: v for n, v in call.values.items() if v is not None}
+            asked = Call(call.operator, {**specs, **given}, names)
+            try:
+                ready = prepare(asked, PRODUCT, CATALOGUE)
+            except NpucallError:
+                continue
+            yield ready, {n: sent(storages.get(n, b""), s.bytes) for n, s in specs.items()}
+
+
+def sent(data: Buffer, size: int) -> bytes:
+    """As many bytes, of what a storage has, over and over again."""
+    return (bytes(data) * (size // max(len(data), 1) + 1))[:size] if data else bytes(size)
+
+
+def answer_in_chunks(call: Prepared, storages: dict[str, Buffer], length: int) -> Any:
+    """What a server answers when the bytes come in chunks of that length."""
+    arrivals = Arrivals(call)
+    for index, name in enumerate(call.stored):
+        data = bytes(storages[name])
+        for start in range(0, len(data), length):
+            arrivals.put(index, data[start : start + length])
+    arrivals.end()
+    try:
+        return [bytes(storage) for storage in pieces.run(call, arrivals)]
+    except NpucallError as error:  # of values
+        return str(error)
+
+
+ELEMENTWISE = [
+    title
+    for title, statement in STATEMENTS.items()
+    if isinstance(CATALOGUE.find(statement.operator, statement.variant).over, Elementwise)
+]
+
+
+@pytest.mark.parametrize("title", ELEMENTWISE)
+def test_what_was_in_memory_does_not_show_in_what_is_computed_chunk_by_chunk(
+    title: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever inputs are single numbers, and whether the largest of them is read."""
+    seen = 0
+    some = [call for call in calls(title) if call[0].operator.formula and not call[0].done]
+    for sample in some[:12]:
+        for call, storages in with_small_inputs(*sample):
+            expected = answer_of(call, storages)
+            for byte in POISONS:
+                with monkeypatch.context() as patch:
+                    patch.setattr(np, "empty", poison(byte))
+                    assert answer_of(call, storages) == expected
+                    if pieces.takes_pieces(call):
+                        seen += 1
+                        assert answer_in_chunks(call, storages, 24) == expected
+    assert seen > 10

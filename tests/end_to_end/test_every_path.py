@@ -294,6 +294,18 @@ def test_results_are_those_of_this_process_bit_by_bit(
     assert bits(path(servers, kind(dtype, rows, columns), like)) == bits(like)
 
 
+def test_an_unread_input_that_alone_reaches_the_output_leaves_nothing_unwritten(
+    servers: Servers,
+) -> None:
+    """In chunks, of which those of ``self`` are read by nobody."""
+    one, unread = np.full((1, 1), 2, np.float32), numbers((1024, 1024), np.float32)
+    case = Case("aclnnKlDivBackward", {"grad_output": one, "self": unread, "target": one})
+    with npucall_client.connect(servers.parallel.target, stream_from=0, send_unread=True) as client:
+        for _ in range(5):
+            run(client, elementwise(np.float32, 1024, 1024))  # leaves memory behind
+            assert bits(run(client, case)) == bits(expected(case))
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from npucall import evaluate, pieces
 from npucall.blocks import Work
 from npucall.dtypes import BF16, FLOAT, FLOAT16
+from npucall.errors import InternalError
 from npucall.operators import CATALOGUE
 from npucall.operators.prepare import Prepared, prepare
 from npucall.operators.spec import Call
@@ -190,3 +191,20 @@ class Counting:
 
     def __exit__(self, *raised: object) -> None:
         pass
+
+
+def test_a_call_whose_output_only_an_unread_input_reaches_is_not_taken() -> None:
+    """Its pieces would end behind the first element, and leave the rest to what was there."""
+    one = TensorSpec(FLOAT, (1, 1))
+    assert not pieces.takes_pieces(call_of(KL, one, TensorSpec(FLOAT, (20, 50)), one))
+
+
+@pytest.mark.parametrize("spans", [[(0, 999)], [], [(0, 500), (501, 1000)], [(1, 1000)]], ids=str)
+def test_memory_that_no_piece_wrote_is_never_handed_out(spans: list[tuple[int, int]]) -> None:
+    call = elementwise("aclnnL1LossBackward", FLOAT)
+    parts = (
+        Piece(start, stop, dict.fromkeys(LOSS_INPUTS, bytes(4 * (stop - start))))
+        for start, stop in spans
+    )
+    with pytest.raises(InternalError, match="pieces: expected the next one from element"):
+        pieces.run(call, parts)
