@@ -217,10 +217,10 @@ class ChannelTransport:
             try:
                 return attempt(max(0.0, end - time.monotonic()))
             except grpc.RpcError as error:
-                if not _may_repeat(error.code(), pause, end):
+                if not _may_repeat(self.failure(error, timeout), pause, end):
                     raise self.failure(error, timeout) from error
             except NpucallError as error:
-                if not _may_repeat(error.code, pause, end):
+                if not _may_repeat(error, pause, end):
                     raise
             if self._closed.wait(pause):
                 raise _closed()
@@ -246,8 +246,15 @@ class ChannelTransport:
         """The error that the server raised, or what gRPC's own means."""
         trailers = dict(error.trailing_metadata() or ())
         known: NpucallError = from_status(error.code(), error.details(), trailers.get(TRAILER))
-        if isinstance(known, DeadlineError) and TRAILER not in trailers:
-            return self.lateness(timeout)
+        if TRAILER not in trailers:
+            if isinstance(known, DeadlineError):
+                return self.lateness(timeout)
+            if isinstance(known, CancelledError) and not self._closed.is_set():
+                # So gRPC answers what a server that goes down had not begun; nobody here asked.
+                return ServerUnreachableError(
+                    f"call: expected an answer of the server at {self._target}, found that it "
+                    "ended the call without one, as a server that goes down does"
+                )
         return known
 
     def lateness(self, timeout: float) -> NpucallError:
@@ -287,9 +294,9 @@ class ChannelTransport:
             raise _too_large(request, size, limit, "memory_limit")
 
 
-def _may_repeat(code: grpc.StatusCode, pause: float, end: float) -> bool:
+def _may_repeat(error: NpucallError, pause: float, end: float) -> bool:
     """Not where the pause is too long: better told now what is wrong than late later."""
-    return code is grpc.StatusCode.UNAVAILABLE and time.monotonic() + pause < end
+    return error.code is grpc.StatusCode.UNAVAILABLE and time.monotonic() + pause < end
 
 
 def _closed() -> CancelledError:

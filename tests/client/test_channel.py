@@ -141,7 +141,6 @@ def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
     ("code", "expected"),
     [
         (grpc.StatusCode.RESOURCE_EXHAUSTED, TooLargeError),
-        (grpc.StatusCode.CANCELLED, CancelledError),
         (grpc.StatusCode.INTERNAL, InternalError),
         (grpc.StatusCode.UNIMPLEMENTED, NpucallError),
         (grpc.StatusCode.PERMISSION_DENIED, NpucallError),
@@ -223,6 +222,34 @@ def test_a_call_is_repeated_four_times_at_most(
         run(scripted)
     assert isinstance(caught.value.__cause__, grpc.RpcError)
     assert len(script.requests) == 5
+
+
+def test_a_call_that_the_server_ended_without_a_word_is_repeated(
+    script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So gRPC answers calls that a server had not begun when it went down."""
+    monkeypatch.setattr("npucall_client.channel.PAUSES", (0.0,) * 4)
+
+    def undispatched(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if len(script.requests) < 3:
+            return refuse(grpc.StatusCode.CANCELLED)(request, context)
+        return reply_of(ONES)
+
+    script.answer = undispatched
+    np.testing.assert_array_equal(run(scripted), ONES)
+    script.answer = refuse(grpc.StatusCode.CANCELLED)
+    with pytest.raises(ServerUnreachableError, match="ended the call without one"):
+        run(scripted)
+    assert len(script.requests) == 3 + 5
+
+
+def test_a_call_that_the_server_says_was_cancelled_is_not_repeated(
+    script: Script, scripted: Client
+) -> None:
+    script.answer = fail(CancelledError("by somebody"))
+    with pytest.raises(CancelledError, match="by somebody"):
+        run(scripted)
+    assert len(script.requests) == 1
 
 
 @pytest.mark.parametrize("error", [DeviceLostError("restarting"), QueueFullError("busy")])

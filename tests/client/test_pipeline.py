@@ -366,6 +366,16 @@ def test_a_call_that_a_server_refuses_since_it_goes_down_waits_for_the_next_stre
     assert script.streams == 2
 
 
+def test_calls_of_a_stream_that_the_server_ended_without_a_word_are_sent_again(
+    script: StreamScript,
+) -> None:
+    script.behaviours = [broken(grpc.StatusCode.CANCELLED, 2)] * 2
+    with connected(script) as client, client.pipeline() as pipeline:
+        calls = [submit(pipeline, numbers(4 * size)) for size in range(5)]
+        assert [call.result(PATIENCE).size for call in calls] == list(range(5))
+    assert script.streams == 3
+
+
 def test_calls_whose_streams_always_break_raise_that(script: StreamScript) -> None:
     script.behaviours = [broken(UNAVAILABLE)] * 10
     with connected(script) as client, client.pipeline() as pipeline:

@@ -182,11 +182,13 @@ def test_a_refusal_ends_the_sending(script: StreamScript) -> None:
 
 
 @pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.parametrize("code", [UNAVAILABLE, grpc.StatusCode.CANCELLED])
 @pytest.mark.parametrize("after", [1, 3, 6])
 def test_a_stream_that_breaks_is_begun_anew_from_the_first_chunk(
-    script: StreamScript, after: int
+    script: StreamScript, after: int, code: grpc.StatusCode
 ) -> None:
-    script.behaviours = [broken(UNAVAILABLE, after)] * 2
+    """CANCELLED is what gRPC answers for streams that a server had not begun when it went down."""
+    script.behaviours = [broken(code, after)] * 2
     with connected(script) as client:
         np.testing.assert_array_equal(run(client, LARGE), LARGE)
     assert script.streams == 3
