@@ -15,7 +15,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers test test-oldest test-long coverage bench bench-full bench-cann abi proto proto-check docs docs-check clean
+	containers test test-all test-oldest test-long coverage bench bench-full bench-cann abi proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -103,6 +103,9 @@ containers: .venv/.dev
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
 test: check  ## check, then every test that needs no device and little time
+	$(BIN)/python -m pytest
+
+test-all: .venv/.dev  ## what make test left out, such as what needs PyTorch (make torch)
 	$(BIN)/python -m pytest
 
 test-long: .venv/.dev  ## the tests that take long
