@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from npucall import framing
-from npucall.calls import PreparedCalls
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.wire import messages as framing
+from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
 from npucall_server.devices import open_device
 from npucall_server.executor import Turns, _Turn
@@ -26,7 +26,7 @@ from tests.simulator.control import Simulator
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Device, Ran
 

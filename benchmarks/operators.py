@@ -19,19 +19,19 @@ import ml_dtypes
 import numpy as np
 from figures import KIB, MIB, Figure, Series, compared, size_text
 
-from npucall import evaluate
-from npucall.calls import PreparedCalls, encode
+from npucall.compute import evaluate
+from npucall.compute.helpers import Helpers
 from npucall.dtypes import BY_NUMPY
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
-from npucall.sharing import Helpers
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import PreparedCalls, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
 
 INPUTS = ("grad_output", "self", "target")
 OURS, NUMPY, TORCH, NEW, FORMULA = "ours", "NumPy", "torch", "into new memory", "formula"
@@ -55,7 +55,7 @@ class Work:
 
     def formula(self) -> object:
         """The operator's own, on arrays."""
-        return kl_div_backward.formula(self.prepared.whole, **self.arrays)  # type: ignore[misc]
+        return kl_div_backward.formula(self.prepared.facts, **self.arrays)  # type: ignore[misc]
 
     def naive(self) -> object:
         """An array for each step."""

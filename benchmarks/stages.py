@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from figures import KIB, MIB, Figure, Series, size_text
 
-from npucall import evaluate, framing, replies
-from npucall.calls import PreparedCalls
+from npucall.compute import evaluate
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
+from npucall.wire import messages as framing
+from npucall.wire import replies
+from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
 from npucall_server.executor import Turns, _Turn
 from npucall_server.log import Log, Record

@@ -14,8 +14,8 @@ from cases import COPIES_ALONE, GRPC_ALONE
 from yardstick import ECHO, UNLIMITED, YardstickClient
 
 import npucall_client
+from npucall.compute.helpers import Helpers
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall.sharing import Helpers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

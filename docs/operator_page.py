@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import page_parts
 
+from npucall.compute.evaluate import compute
+from npucall.declare.call import Call
+from npucall.declare.parameters import Attribute, Input, c_name
+from npucall.declare.prepare import prepare
 from npucall.errors import NpucallError
-from npucall.evaluate import compute
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Attribute, Call, Input, c_name
 from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
 from npucall_client.conformance.calls import call_of
@@ -19,9 +20,10 @@ from npucall_client.conformance.maker import Maker
 from npucall_client.conformance.statements import statements
 
 if TYPE_CHECKING:
+    from npucall.declare.declaration import Operator
+    from npucall.declare.parameters import Parameter
+    from npucall.declare.rules import Rule
     from npucall.dtypes import DType
-    from npucall.operators.rules import Rule
-    from npucall.operators.spec import Operator, Parameter
 
 SAMPLE = [[2, 3], [5, 8]]
 """What the vendor's sample programs call the operators with, for every tensor."""

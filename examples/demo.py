@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 import npucall_client
-from npucall.replies import Timings
+from npucall.wire.replies import Timings
 from npucall_client.testing import running_server
 
 SEED = 20260801

@@ -12,6 +12,6 @@
 """
 
 from npucall_client.client import Client, Plan, Result, connect
-from npucall_client.shared_memory import SharedMemory
+from npucall_client.shared.memory import SharedMemory
 
 __all__ = ["Client", "Plan", "Result", "SharedMemory", "connect"]

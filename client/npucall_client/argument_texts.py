@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare.parameters import Attribute, Kind, Output
 from npucall.dtypes import BY_NUMPY
-from npucall.operators.spec import Attribute, Kind, Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from npucall.operators.spec import Operator, Parameter
+    from npucall.declare.declaration import Operator
+    from npucall.declare.parameters import Parameter
 
 _AS_TYPED = (Kind.STRING, Kind.DTYPE)
 """Attributes that are taken as they are typed; quotes are not needed."""

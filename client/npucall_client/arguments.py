@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from npucall import calls, replies
+from npucall.declare.attributes import attribute_value
+from npucall.declare.call import element
+from npucall.declare.parameters import Attribute, Input, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
-from npucall.framing import Region
-from npucall.operators.attributes import attribute_value
-from npucall.operators.spec import Attribute, Input, Output, element
 from npucall.tensors import TensorSpec
+from npucall.wire import calls, replies
+from npucall.wire.messages import Region
 from npucall_client import arrays
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from npucall.declare.call import Argument
+    from npucall.declare.declaration import Operator
+    from npucall.declare.parameters import Parameter
     from npucall.dtypes import AnyArray
-    from npucall.framing import Place
-    from npucall.operators.spec import Argument, Operator, Parameter
-    from npucall.replies import Reply
     from npucall.tensors import Buffer, Shape
+    from npucall.wire.messages import Place
+    from npucall.wire.replies import Reply
 
 
 class Shared(NamedTuple):

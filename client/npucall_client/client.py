@@ -7,14 +7,14 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
 
 from npucall import memory
-from npucall.listing import declare
+from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
-from npucall.operators.spec import Operator
-from npucall.replies import decode_reply, decode_timings
+from npucall.wire.listing import declare
+from npucall.wire.replies import decode_reply, decode_timings
 from npucall_client import arguments
-from npucall_client.channel import ChannelTransport
 from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
+from npucall_client.remote.channel import ChannelTransport
 from npucall_client.settings import LOCAL, ClientSettings
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from npucall.dtypes import DType
-    from npucall.framing import Response
-    from npucall.replies import ServerIdentity, Timings
     from npucall.tensors import TensorSpec
     from npucall.v1 import operator_service_pb2 as pb
+    from npucall.wire.messages import Response
+    from npucall.wire.replies import ServerIdentity, Timings
     from npucall_client.pipeline import Calls
-    from npucall_client.shared_memory import SharedMemory
+    from npucall_client.shared.memory import SharedMemory
 
 _KEPT = 2**30
 """Bytes that ``keep_memory=True`` keeps."""

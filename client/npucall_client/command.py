@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 
+from npucall.declare.call import element
 from npucall.dtypes import BY_WIRE
 from npucall.errors import NpucallError
-from npucall.listing import declare
-from npucall.operators.spec import element
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.listing import declare
 from npucall_client.argument_texts import arguments_of
 from npucall_client.client import connect
 

@@ -8,32 +8,32 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from npucall import evaluate
-from npucall.calls import PreparedCalls
+from npucall.compute import evaluate
 from npucall.errors import NpucallError, OutOfMemoryError
-from npucall.framing import Response
-from npucall.listing import describe
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall.replies import (
+from npucall.tensors import MAX_RANK
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import PreparedCalls
+from npucall.wire.listing import describe
+from npucall.wire.messages import Response
+from npucall.wire.replies import (
     ServerIdentity,
     Timings,
     encode_identity,
     encode_reply,
     encode_timings,
 )
-from npucall.tensors import MAX_RANK
-from npucall.v1 import operator_service_pb2 as pb
-from npucall_client.call_stream import AtOnce
-from npucall_client.shared_memory import ordinary
+from npucall_client.remote.call_stream import AtOnce
+from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_client.arguments import Request
-    from npucall_client.shared_memory import SharedMemory
+    from npucall_client.shared.memory import SharedMemory
 
 
 class LocalTransport:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from npucall.framing import Response
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
+    from npucall.wire.messages import Response
     from npucall_client.arguments import Request
     from npucall_client.client import Options, Result
 

@@ -13,15 +13,15 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from npucall.errors import DeviceLostError
-from npucall.replies import ServerIdentity
+from npucall.wire.replies import ServerIdentity
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
 from npucall_server.idle import IdleMemory
 from npucall_server.services import operators
-from npucall_server.services.side_socket import SideSocket
-from npucall_server.services.stream import StreamService
-from npucall_server.shared_memory import Regions
+from npucall_server.services.streams.service import StreamService
+from npucall_server.shared.regions import Regions
+from npucall_server.shared.side_socket import SideSocket
 from npucall_server.threads import Threads
 
 if TYPE_CHECKING:

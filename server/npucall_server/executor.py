@@ -7,6 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import (
     CancelledError,
     DeadlineError,
@@ -15,7 +16,6 @@ from npucall.errors import (
     QueueFullError,
     TooLargeError,
 )
-from npucall.evaluate import NO_TARGETS
 from npucall_server.devices.base import Phases
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Device, Pieces, Ran
 

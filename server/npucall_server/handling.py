@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import grpc
 
-from npucall import status
 from npucall.errors import InternalError, NpucallError, OutOfMemoryError
+from npucall.wire import status
 from npucall_server.log import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from npucall.replies import ServerIdentity
+    from npucall.wire.replies import ServerIdentity
     from npucall_server.log import Log
 
 _MAX_REQUEST_ID = 128

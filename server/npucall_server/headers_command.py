@@ -14,7 +14,7 @@ from npucall_server.devices.cann.headers import Headers, headers_in, read
 from npucall_server.exits import ExitCode
 
 if TYPE_CHECKING:
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 _DESCRIPTION = (
     "Lists the operators that the headers in a folder, and in its level2, declare, such as "

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npucall.calls import PreparedCalls
-from npucall.framing import Response
-from npucall.listing import declare, describe
-from npucall.operators.catalogue import Catalogue
-from npucall.operators.spec import Attribute, Input, Output, parameter_of, prototype_only
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import prototype_only
+from npucall.declare.parameters import Attribute, Input, Output, parameter_of
 from npucall.products import A2
-from npucall.replies import ServerIdentity, Timings, encode_reply, encode_timings
 from npucall.tensors import view
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import PreparedCalls
+from npucall.wire.listing import declare, describe
+from npucall.wire.messages import Response
+from npucall.wire.replies import ServerIdentity, Timings, encode_reply, encode_timings
 from npucall_client import arguments
 from npucall_client.client import Client
 from npucall_client.settings import ClientSettings
@@ -24,8 +25,8 @@ from npucall_client.settings import ClientSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from npucall.operators.prepare import Prepared
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
 
 SERVER = ServerIdentity("a1b2", "cann:0", "Ascend910B1")

@@ -19,9 +19,9 @@ import numpy as np
 
 import npucall_client
 from npucall.errors import SharedMemoryError
-from npucall.status import TRAILER, to_status
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2, tensor_pb2
+from npucall.wire.status import TRAILER, to_status
 
 from . import stream_script
 from .stream_script import PATIENCE, StreamScript

@@ -14,9 +14,9 @@ import grpc
 import numpy as np
 
 import npucall_client
-from npucall.status import to_status
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.status import to_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

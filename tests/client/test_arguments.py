@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.calls import decode
 from npucall.errors import AttributeValueError, InternalError
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall.replies import Reply, ServerIdentity
+from npucall.wire.calls import decode
+from npucall.wire.replies import Reply, ServerIdentity
 from npucall_client import arguments
 
 from .scripted import listed, members, parsed

@@ -1,4 +1,4 @@
-"""npucall_client.channel against servers that follow a script: what gRPC's own answers become."""
+"""npucall_client.remote.channel against scripted servers: what gRPC's own answers become."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from npucall.errors import (
     ServerUnreachableError,
     TooLargeError,
 )
-from npucall.framing import join_response
-from npucall.status import TRAILER, to_status
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.messages import join_response
+from npucall.wire.status import TRAILER, to_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,7 +206,7 @@ def test_a_call_is_repeated_while_the_server_is_unavailable(
 def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_the_server_said_last(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("npucall_client.channel.PAUSES", (0.0, 0.0, 1000.0, 0.0))
+    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0, 0.0, 1000.0, 0.0))
     script.answer = fail(DeviceLostError("restarting"))
     with pytest.raises(DeviceLostError, match="restarting"):
         run(scripted.options(timeout=900.0))
@@ -216,7 +216,7 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_the_server_
 def test_a_call_is_repeated_four_times_at_most(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("npucall_client.channel.PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0,) * 4)
     script.answer = fail(DeviceLostError("restarting"))
     with pytest.raises(DeviceLostError, match="restarting") as caught:
         run(scripted)
@@ -228,7 +228,7 @@ def test_a_call_that_the_server_ended_without_a_word_is_repeated(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So gRPC answers calls that a server had not begun when it went down."""
-    monkeypatch.setattr("npucall_client.channel.PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0,) * 4)
 
     def undispatched(request: bytes, context: grpc.ServicerContext) -> bytes:
         if len(script.requests) < 3:
@@ -256,7 +256,7 @@ def test_a_call_that_the_server_says_was_cancelled_is_not_repeated(
 def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch, error: NpucallError
 ) -> None:
-    monkeypatch.setattr("npucall_client.channel.PAUSES", (0.0,))
+    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0,))
     script.answer = fail(error)
     array = np.ones((2, 3), np.float32)
     known = weakref.ref(array)
@@ -273,7 +273,7 @@ def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
 def test_a_client_that_is_closed_between_two_attempts_makes_no_further_one(
     script: Script, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("npucall_client.channel.PAUSES", (1000.0,))
+    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (1000.0,))
     script.answer = fail(DeviceLostError("restarting"))
     client = npucall_client.connect(target, timeout=2000.0)
     with ThreadPoolExecutor(1) as pool:

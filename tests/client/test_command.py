@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from npucall.errors import ArgumentMissingError
-from npucall.listing import describe
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2, ASCEND_310B
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.listing import describe
 from npucall_client import client as client_module
 
 from .scripted import ScriptedTransport, connected, operator

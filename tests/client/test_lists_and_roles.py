@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.calls import decode
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.parameters import Input, Output
 from npucall.dtypes import FLOAT
 from npucall.errors import DTypeError, InternalError, TensorLayoutError
-from npucall.operators.catalogue import Catalogue
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
-from npucall.operators.spec import Input, Output
-from npucall.replies import Reply
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import decode
+from npucall.wire.replies import Reply
 from npucall_client import arguments
 
 from .scripted import SERVER, bound, listed, members, parsed

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import npucall_client
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import (
     ArgumentMissingError,
@@ -15,12 +16,11 @@ from npucall.errors import (
     OperatorUnknownError,
     TensorLayoutError,
 )
-from npucall.listing import describe
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall.operators.spec import Scalar
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.listing import describe
 
 from .scripted import SERVER, ScriptedTransport, connected, operator
 

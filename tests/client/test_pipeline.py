@@ -24,7 +24,7 @@ from npucall.errors import (
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client import call_stream
+from npucall_client.remote import call_stream
 
 from .stream_script import (
     KIB,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.calls import decode
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import DOUBLE, FLOAT, INT64
 from npucall.errors import AttributeValueError
 from npucall.operators import CATALOGUE
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
-from npucall.operators.spec import Scalar
+from npucall.wire.calls import decode
 from npucall_client import arguments
 
 from .scripted import listed, parsed

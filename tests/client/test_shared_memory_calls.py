@@ -13,7 +13,8 @@ import pytest
 from npucall.errors import InternalError, SharedMemoryError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_client import arguments, channel
+from npucall_client import arguments
+from npucall_client.remote import channel
 
 from . import scripted, side_script, stream_script
 from .side_script import SharingScript, connected, places_of, regions_of, reply_of, side

@@ -20,9 +20,9 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
-from npucall.status import to_status
 from npucall.v1 import shared_memory_pb2
-from npucall_client.lease import Lease, ask
+from npucall.wire.status import to_status
+from npucall_client.shared.side_socket import Lease, ask
 
 from .side_script import ID, PATIENCE, answering, granted, memory_file, side
 

@@ -1,4 +1,4 @@
-"""Large calls travel in chunks, unasked: npucall_client.streaming against a scripted server."""
+"""Large calls travel in chunks, unasked: npucall_client.remote, against a scripted server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from npucall.errors import (
     TooLargeError,
 )
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client import channel
+from npucall_client.remote import channel
 
 from .stream_script import (
     KIB,
@@ -335,10 +335,10 @@ def test_no_thread_stays_behind(script: StreamScript) -> None:
 
 def received_into(sent: Any, target: Any) -> Any:
     """What becomes of a target: the memory in which the answer to a call is received."""
-    from npucall.frames import Reply
-    from npucall.framing import join_response
+    from npucall.wire.frames import Reply
+    from npucall.wire.messages import join_response
     from npucall_client.arguments import Request
-    from npucall_client.transfer import Incoming
+    from npucall_client.remote.transfer import Incoming
 
     request = Request("x", storage={"self": sent.reshape(-1).view(np.uint8).data})
     request.targets["out"] = target

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall.calls import decode
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall.wire.calls import decode
 from npucall_client import arguments
 from npucall_client.settings import ClientSettings
 

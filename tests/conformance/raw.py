@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall import calls, framing
 from npucall.dtypes import FLOAT
 from npucall.tensors import TensorSpec
+from npucall.wire import calls
+from npucall.wire import messages as framing
 from npucall_client.arguments import Request
 
 if TYPE_CHECKING:
-    from npucall.operators.spec import Argument
+    from npucall.declare.call import Argument
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client import Client
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from npucall import calls
 from npucall.dtypes import FLOAT
 from npucall.errors import (
     ArgumentUnknownError,
@@ -21,6 +20,7 @@ from npucall.errors import (
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire import calls
 
 from . import raw
 from .raw import KL, KL_TARGET, L1

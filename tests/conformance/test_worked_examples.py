@@ -9,15 +9,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npucall.calls import encode
+from npucall.compute.evaluate import compute
 from npucall.dtypes import FLOAT
-from npucall.evaluate import compute
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.kl_div_target_backward_community import kl_div_target_backward_community
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import encode
 
 from . import raw
 

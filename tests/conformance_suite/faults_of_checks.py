@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from npucall.declare import rules
 from npucall.dtypes import FLOATS
 from npucall.errors import ArgumentError
-from npucall.operators import rules
 from npucall.operators.kl_div_backward import TENSORS, kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
@@ -17,8 +17,8 @@ from npucall.products import ASCEND_910
 from .seeded import changed, exchanged, fault, moved_last, without
 
 if TYPE_CHECKING:
-    from npucall.operators.draft import Draft
-    from npucall.operators.rules import Rule
+    from npucall.declare.draft import Draft
+    from npucall.declare.rules import Rule
 
 KL, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"
 DOCUMENTED = "aclnnKlDivTargetBackward.documented"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall import blocks, evaluate
+from npucall.compute import blocks, evaluate
 from npucall.dtypes import BF16, FLOAT
 from npucall.tensors import TensorSpec, view
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer, Shape
 
 KL, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"

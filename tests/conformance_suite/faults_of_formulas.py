@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from npucall.declare import rules
+from npucall.declare.parameters import Input
 from npucall.dtypes import FLOAT, FLOAT16
-from npucall.operators import rules
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.kl_div_target_backward_community import kl_div_target_backward_community
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall.operators.spec import Input
 
 from . import wrong_formulas as wrong
 from .seeded import AnyOperator, changed, fault

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import npucall_client
+from npucall.declare.catalogue import Catalogue
 from npucall.operators import CATALOGUE
-from npucall.operators.catalogue import Catalogue
 from npucall_client import local
 from npucall_client.conformance.report import Report
 from npucall_client.conformance.runner import Runner, judged
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 
 def report_on(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from npucall.operators.spec import Operator
+from npucall.declare.declaration import Operator
 
 from .judging import use_instead
 
 if TYPE_CHECKING:
-    from npucall.operators.rules import Rule
+    from npucall.declare.rules import Rule
 
 Seed: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 AnyOperator: TypeAlias = Operator[..., Any]

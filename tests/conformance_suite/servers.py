@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import ServerUnreachableError
-from npucall.framing import Response
+from npucall.wire.messages import Response
 from npucall_client.client import Client
 from npucall_client.conformance.runner import Judged, Runner, judged
 from npucall_client.conformance.select import Selection, select

@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall import blocks, evaluate, pieces
-from npucall.blocks import Work, _SummedWork
-from npucall.calls import PreparedCalls, encode
+from npucall.compute import blocks, evaluate, pieces
+from npucall.compute.blocks import Work, _SummedWork
+from npucall.compute.helpers import Helpers
+from npucall.declare.call import Call
+from npucall.declare.over import Elementwise
+from npucall.declare.prepare import prepare
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Call, Elementwise
 from npucall.products import product_of
-from npucall.sharing import Helpers
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import PreparedCalls, encode
 from npucall_client.conformance.calls import call_of
 from npucall_client.conformance.select import Selection, select
 from npucall_client.conformance.statements import statements
-from npucall_server.services.arrivals import Arrivals
+from npucall_server.services.streams.arrivals import Arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
 
 PRODUCT = product_of("Ascend910B1")

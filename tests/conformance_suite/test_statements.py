@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from npucall.declare.parameters import Attribute, Input, Output
 from npucall.operators import CATALOGUE
-from npucall.operators.spec import Attribute, Input, Output
 from npucall.products import PRODUCTS
 from npucall_client.conformance.blocks import cases_of
 from npucall_client.conformance.calls import call_of

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall.frames import Chunk, split_response_frame
-from npucall_client import streaming
+from npucall.wire.frames import Chunk, split_response_frame
+from npucall_client.remote import large_call as streaming
 from npucall_client.testing import running_server
 
 from . import wire

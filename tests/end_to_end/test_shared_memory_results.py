@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npucall.calls import PreparedCalls
-from npucall.framing import Region, Request
+from npucall.compute.helpers import Unlimited
 from npucall.operators import CATALOGUE
-from npucall.sharing import Unlimited
+from npucall.wire.calls import PreparedCalls
+from npucall.wire.messages import Region, Request
 from npucall_client.client import Client
 from npucall_client.conformance.runner import Runner, judged
 from npucall_client.conformance.select import Selection, select
@@ -19,14 +19,14 @@ from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
 from npucall_client.settings import ClientSettings
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.services.places import PlacedCall
-from npucall_server.shared_memory import Regions
+from npucall_server.shared.places import PlacedCall
+from npucall_server.shared.regions import Regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.framing import Response
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
+    from npucall.wire.messages import Response
     from npucall_client.arguments import Request as Asked
 
 FREE: Any = Unlimited()

@@ -20,7 +20,7 @@ from npucall.operators.softplus_backward import softplus_backward
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 LOCAL = npucall_client.connect("local:")
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16)

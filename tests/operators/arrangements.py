@@ -15,7 +15,7 @@ from .gradients import LOCAL
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 GAP = 99
 LAYOUTS = {

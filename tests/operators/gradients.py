@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 from npucall.operators.gelu_backward import gelu_backward
 from npucall.operators.gelu_backward_v2 import gelu_backward_v2
 from npucall.operators.log_softmax_backward import log_softmax_backward
@@ -27,7 +27,7 @@ from .ulp import SINGLE_NOISE, assert_within, ulp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 INF, NAN = np.inf, np.nan
 BF16 = ml_dtypes.bfloat16

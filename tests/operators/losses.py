@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 from npucall.operators.binary_cross_entropy_backward import binary_cross_entropy_backward
 from npucall.operators.binary_cross_entropy_with_logits_backward import (
     binary_cross_entropy_with_logits_backward,
@@ -29,7 +29,7 @@ from .ulp import SINGLE_NOISE, assert_within, ulp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 MSE, SMOOTH_L1 = mse_loss_backward, smooth_l1_loss_backward
 SOFT_MARGIN, LOGIT = soft_margin_loss_backward, logit_grad

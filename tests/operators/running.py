@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from npucall.compute.evaluate import evaluate
+from npucall.declare.call import Call
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY
-from npucall.evaluate import evaluate
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.kl_div_target_backward_community import kl_div_target_backward_community
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call, Operator
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.declare.call import Call
+from npucall.declare.prepare import prepare
 from npucall.dtypes import BF16, BY_NUMPY, DOUBLE, DTYPES, FLOAT, FLOAT16
 from npucall.errors import DTypeError
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Call
 from npucall.products import (
     A2,
     A3,

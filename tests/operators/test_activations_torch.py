@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 
 from .activations import ACTIVATIONS, FLOATS, Activation, short
 from .ulp import SINGLE_NOISE, assert_within, ulp

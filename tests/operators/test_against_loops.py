@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from npucall.declare.declaration import Operator
 from npucall.dtypes import BY_NUMPY, promote
-from npucall.operators.spec import Operator
 
 from .running import (
     BUILTIN,

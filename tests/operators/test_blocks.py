@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.blocks import Work, cut
-from npucall.evaluate import compute
+from npucall.compute.blocks import Work, cut
+from npucall.compute.evaluate import compute
 
 from .running import (
     BUILTIN,

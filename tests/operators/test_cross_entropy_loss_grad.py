@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import npucall_client
+from npucall.compute.evaluate import compute
+from npucall.declare.facts import Facts
 from npucall.errors import ArgumentError
-from npucall.evaluate import compute
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
-from npucall.operators.spec import Whole
 
 from .arrangements import (
     LAYOUTS,
@@ -98,8 +98,8 @@ def test_smoothed_labels_have_torchs_gradient(
 ) -> None:
     tensors = sample(reduction, weighted=weighted)
     options: Any = {"reduction": reduction, "label_smoothing": smoothing, "ignore_index": 2}
-    whole = Whole({}, np.dtype(np.float64))
-    found = cross_entropy_loss_grad.formula(whole, **tensors, **options)
+    facts = Facts({}, np.dtype(np.float64))
+    found = cross_entropy_loss_grad.formula(facts, **tensors, **options)
     expected = torch_gradient(tensors, **options)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
 
@@ -115,7 +115,7 @@ def test_rounded_the_gradient_is_within_an_ulp_of_the_exact_one(
     found = run(tensors, ASCEND_950, **options)
     assert found.dtype == kind
     wide = {n: a.astype(np.float64) if a.dtype == kind else a for n, a in tensors.items()}
-    exact = cross_entropy_loss_grad.formula(Whole({}, np.dtype(np.float64)), **wide, **options)
+    exact = cross_entropy_loss_grad.formula(Facts({}, np.dtype(np.float64)), **wide, **options)
     # Terms of at most |grad_loss| * weight * (1 + p), and of the sum of all four weights.
     terms = 2 * np.abs(wide["grad_loss"]).max() * tensors["weight"].sum() * 2
     assert_within(found, exact, ulp(exact, kind) + SINGLE_NOISE * terms)

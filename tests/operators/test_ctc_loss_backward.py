@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import compute
 from npucall.errors import ArgumentError
-from npucall.evaluate import compute
 from npucall.operators.ctc_loss_backward import ctc_loss_backward
 
 from .arrangements import LAYOUTS, assert_gaps_survive, assert_layout_does_not_show

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from npucall import operators
+from npucall.declare import rules
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator, operator
+from npucall.declare.over import elementwise
+from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.dtypes import FLOATS
 from npucall.errors import OperatorUnknownError
-from npucall.operators import CATALOGUE, rules
-from npucall.operators.catalogue import Catalogue
-from npucall.operators.spec import Attribute, Input, Kind, Operator, Output, elementwise, operator
+from npucall.operators import CATALOGUE
 from npucall.products import A2, A3
 
 from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, L1, OPERATORS, title

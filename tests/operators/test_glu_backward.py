@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import compute
 from npucall.dtypes import FLOAT, FLOAT16, INT32
 from npucall.errors import AttributeValueError, ShapeError
-from npucall.evaluate import compute
 from npucall.operators.glu_backward import glu_backward
 
 from .arrangements import (

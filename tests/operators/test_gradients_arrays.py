@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from npucall.declare.call import Call
+from npucall.declare.prepare import prepare
 from npucall.dtypes import BY_NUMPY, DTYPES
 from npucall.errors import DTypeError
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Call
 from npucall.products import (
     A2,
     A3,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import COMPLEX64, DOUBLE, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall.operators.hardtanh_backward import hardtanh_backward
-from npucall.operators.spec import Scalar
 
 from .activations import FLOATS, LOCAL, short
 from .faults import NINE, Fault, Table, dtype, null, shape

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 
 from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, attributes_of, title
 from .torch_truth import drawn, kl_gradient, torch

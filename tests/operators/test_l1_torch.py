@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 
 from .running import L1
 from .torch_truth import drawn, l1_gradient

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall.calls import PreparedCalls, encode
+from npucall.compute.evaluate import check_values
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import ArgumentError
-from npucall.evaluate import check_values
 from npucall.operators import CATALOGUE
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
 from npucall.operators.ctc_loss_backward import ctc_loss_backward
 from npucall.products import A2
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import PreparedCalls, encode
 
 from . import ctc
 
 if TYPE_CHECKING:
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall_client import Client
 
 CTC = ctc.rounded(ctc.call(ctc.log_softmax((5, 2, 4)), [[1, 2], [3]], (5, 5)), np.float32)

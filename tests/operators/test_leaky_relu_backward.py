@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.declare.parameters import Scalar
+from npucall.declare.prepare import prepare
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -24,8 +26,6 @@ from npucall.dtypes import (
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall.operators import CATALOGUE
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Scalar
 from npucall.products import product_of
 
 from .activations import FLOATS, LOCAL, short

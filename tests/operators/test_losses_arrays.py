@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall.blocks import Work
+from npucall.compute.blocks import Work
+from npucall.declare.call import Call
+from npucall.declare.prepare import prepare
 from npucall.dtypes import DTYPES, FLOAT
 from npucall.errors import DTypeError
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Call
 from npucall.products import (
     A2,
     A3,

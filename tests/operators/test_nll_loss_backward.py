@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 from npucall.operators.nll_loss_backward import nll_loss_backward
 
 from .arrangements import (

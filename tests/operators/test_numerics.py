@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.operators.numerics import normal_distribution, sigmoid
+from npucall.operators._numerics import normal_distribution, sigmoid
 
 INF, NAN = np.inf, np.nan
 

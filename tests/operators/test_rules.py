@@ -1,4 +1,4 @@
-"""npucall.operators.rules: what each rule refuses, and in which words."""
+"""npucall.declare.rules: what each rule refuses, and in which words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from npucall.declare import rules
+from npucall.declare.parameters import Scalar
+from npucall.declare.rules import Rule
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -24,11 +27,6 @@ from npucall.errors import (
     FormatError,
     NpucallError,
     ShapeError,
-)
-from npucall.operators import rules
-from npucall.operators.rules import Rule
-from npucall.operators.spec import (
-    Scalar,
 )
 from npucall.tensors import Format
 

@@ -1,4 +1,4 @@
-"""npucall.operators.rules: what rules find, where they hold, how they end the checks."""
+"""npucall.declare.rules: what rules find, where they hold, how they end the checks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from npucall.declare import rules
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.prepare import prepare
+from npucall.declare.rules import EndOfChecks, Rule
 from npucall.dtypes import (
     BF16,
     DOUBLE,
@@ -17,13 +22,6 @@ from npucall.dtypes import (
 from npucall.errors import (
     DTypeError,
     ShapeError,
-)
-from npucall.operators import rules
-from npucall.operators.catalogue import Catalogue
-from npucall.operators.prepare import prepare
-from npucall.operators.rules import EndOfChecks, Rule
-from npucall.operators.spec import (
-    Call,
 )
 from npucall.products import A2, A3, ASCEND_310, ASCEND_910
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import evaluate
 from npucall.dtypes import BF16
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
-from npucall.evaluate import evaluate
 
 from .faults import INVALID, Fault, Table
 from .gradients import drawn, run

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import npucall_client
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64
 from npucall.errors import DTypeError, ShapeError
-from npucall.operators.spec import Scalar
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
 from .gradients import FLOATS, INF, NAN, STRETCHED, aten, drawn, exact, one, run, title, wide

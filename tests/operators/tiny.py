@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from npucall.declare import rules
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator, operator
+from npucall.declare.draft import Draft
+from npucall.declare.over import elementwise
+from npucall.declare.parameters import Attribute, Input, Kind, Output
+from npucall.declare.rules import Rule
 from npucall.dtypes import (
     FLOAT,
     FLOATS,
@@ -13,20 +21,6 @@ from npucall.dtypes import (
 from npucall.errors import (
     AttributeValueError,
     NpucallError,
-)
-from npucall.operators import rules
-from npucall.operators.catalogue import Catalogue
-from npucall.operators.draft import Draft
-from npucall.operators.rules import Rule
-from npucall.operators.spec import (
-    Attribute,
-    Call,
-    Input,
-    Kind,
-    Operator,
-    Output,
-    elementwise,
-    operator,
 )
 from npucall.products import A2, A3, ASCEND_910
 from npucall.tensors import TensorSpec

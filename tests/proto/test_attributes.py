@@ -1,4 +1,4 @@
-"""npucall.operators.attributes: what Python callers give, and the value that the C type holds."""
+"""npucall.declare.attributes: what Python callers give, and the value that the C type holds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from npucall.declare.attributes import attribute_value, check_range
+from npucall.declare.parameters import Attribute, Kind, Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8
 from npucall.errors import AttributeValueError
-from npucall.operators.attributes import attribute_value, check_range
-from npucall.operators.spec import Attribute, Kind, Scalar
 
 
 class Reduction(IntEnum):

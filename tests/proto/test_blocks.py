@@ -1,4 +1,4 @@
-"""npucall.blocks: how a shape is cut."""
+"""npucall.compute.blocks: how a shape is cut."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.blocks import cut
-from npucall.calls import PreparedCalls, encode
+from npucall.compute.blocks import cut
+from npucall.compute.evaluate import run
 from npucall.dtypes import FLOAT
-from npucall.evaluate import run
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import PreparedCalls, encode
 
 Shape = tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""npucall.calls: a call and its bytes, and what is wrong with a call."""
+"""npucall.wire.calls: a call and its bytes, and what is wrong with a call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.calls import decode, decode_tensor, encode, encode_tensor
 from npucall.dtypes import DTYPES, FLOAT
 from npucall.errors import (
     ArgumentUnknownError,
@@ -22,6 +21,7 @@ from npucall.operators import CATALOGUE
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.calls import decode, decode_tensor, encode, encode_tensor
 
 NAME = "aclnnKlDivBackward"
 SPEC = TensorSpec(FLOAT, (2, 3))

@@ -1,4 +1,4 @@
-"""npucall.calls: the order of checks, the cache, and calls of any bytes."""
+"""npucall.wire.calls: the order of checks, the cache, and calls of any bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npucall.calls import PreparedCalls, decode
+from npucall.declare.catalogue import Catalogue
 from npucall.errors import (
     ArgumentMissingError,
     ArgumentUnknownError,
@@ -19,13 +19,13 @@ from npucall.errors import (
     TensorLayoutError,
 )
 from npucall.operators import CATALOGUE
-from npucall.operators.catalogue import Catalogue
 from npucall.products import product_of
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.calls import PreparedCalls, decode
 
 if TYPE_CHECKING:
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 A2 = product_of("Ascend910B1")
 NAME = "aclnnKlDivBackward"

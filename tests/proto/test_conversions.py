@@ -1,4 +1,4 @@
-"""npucall.conversions: the bits are NumPy's, whatever is converted and wherever it lies."""
+"""npucall.compute.conversions: the bits are NumPy's, whatever is converted and wherever it lies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npucall.conversions import convert, converted
+from npucall.compute.conversions import convert, converted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

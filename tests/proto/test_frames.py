@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from npucall.errors import MessageError
-from npucall.frames import (
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.frames import (
     Begin,
     Cancel,
     Chunk,
@@ -23,7 +24,6 @@ from npucall.frames import (
     split_request_frame,
     split_response_frame,
 )
-from npucall.v1 import operator_service_pb2 as pb
 
 REQUEST = pb.ExecuteRequest(call=pb.Call(operator="aclnnX")).SerializeToString()
 RESPONSE = pb.ExecuteResponse(reply=pb.Reply(variant="builtin")).SerializeToString()

@@ -1,4 +1,4 @@
-"""npucall.frames on any bytes: the verdict and the values of the generated classes."""
+"""npucall.wire.frames on any bytes: the verdict and the values of the generated classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.frames import (
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.frames import (
     Begin,
     Chunk,
     Error,
@@ -17,7 +18,6 @@ from npucall.frames import (
     split_request_frame,
     split_response_frame,
 )
-from npucall.v1 import operator_service_pb2 as pb
 
 from .test_framing_fuzz import (
     LONG_NUMBER,

@@ -1,4 +1,4 @@
-"""npucall.framing against the generated classes: what we write they read, and the other way."""
+"""npucall.wire.messages against the generated classes: each reads what the other writes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.framing import (
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+from npucall.wire.messages import (
     Region,
     join_request,
     join_response,
     split_request,
     split_response,
 )
-from npucall.v1 import operator_service_pb2 as pb
-from npucall.v1 import tensor_pb2
 
 ALIGNMENT = 16  # the proto promises it to senders that pad
 

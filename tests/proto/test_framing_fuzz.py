@@ -1,4 +1,4 @@
-"""npucall.framing on any bytes: the verdict and the values of the generated classes."""
+"""npucall.wire.messages on any bytes: the verdict and the values of the generated classes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.framing import (
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+from npucall.wire.messages import (
     Region,
     join_request,
     join_response,
     split_request,
     split_response,
 )
-from npucall.v1 import operator_service_pb2 as pb
-from npucall.v1 import tensor_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npucall.declare.attributes import attribute_value
+from npucall.declare.parameters import Kind, Scalar
 from npucall.dtypes import BF16, BY_WIRE, DOUBLE, DTYPES, FLOAT, INT8
 from npucall.errors import AttributeValueError, DTypeError, MessageError
-from npucall.operators.attributes import attribute_value
-from npucall.operators.spec import Kind, Scalar
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 

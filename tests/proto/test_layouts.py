@@ -1,4 +1,4 @@
-"""npucall.layouts: what is found of a tensor without its memory is what NumPy does with it."""
+"""npucall.compute.layouts: what is found without memory is what NumPy does with it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npucall.compute.layouts import Layout
 from npucall.dtypes import BF16, FLOAT, FLOAT16
-from npucall.layouts import Layout
 from npucall.tensors import TensorSpec, view
 
 SHAPES = [(), (1,), (5,), (3, 4), (1, 4, 1), (2, 3, 4), (0, 3), (3, 0)]

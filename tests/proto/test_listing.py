@@ -1,4 +1,4 @@
-"""npucall.listing against the declarations."""
+"""npucall.wire.listing against the declarations."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from npucall.listing import describe
+from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
-from npucall.operators.spec import Operator
 from npucall.products import A2, ASCEND_310, ASCEND_310B
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1.tensor_pb2 import DataType
+from npucall.wire.listing import describe
 
 everywhere = pytest.mark.parametrize(
     "operator", list(CATALOGUE), ids=lambda operator: operator.title

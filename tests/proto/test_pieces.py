@@ -1,4 +1,4 @@
-"""npucall.pieces: calls whose inputs come piece by piece."""
+"""npucall.compute.pieces: calls whose inputs come piece by piece."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall import evaluate, pieces
-from npucall.blocks import Work
+from npucall.compute import evaluate, pieces
+from npucall.compute.blocks import Work
+from npucall.compute.pieces import Piece
+from npucall.declare.call import Call
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.errors import InternalError
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call
-from npucall.pieces import Piece
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 

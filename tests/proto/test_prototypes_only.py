@@ -10,21 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.listing import declare, describe
+from npucall.declare.declaration import Operator, prototype_only
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Parameter, parameter_of
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall.operators.spec import (
-    Attribute,
-    Input,
-    Kind,
-    Operator,
-    Output,
-    Parameter,
-    parameter_of,
-    prototype_only,
-)
 from npucall.products import A2, ASCEND_310B
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.listing import declare, describe
 
 from .prototypes import ADD_IN_PLACE, CAT, EVERY_KIND, SPLIT
 

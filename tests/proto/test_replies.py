@@ -1,4 +1,4 @@
-"""npucall.replies: reply and timings, and their bytes."""
+"""npucall.wire.replies: reply and timings, and their bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.calls import PreparedCalls, encode
 from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
-from npucall.replies import (
+from npucall.tensors import TensorSpec
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import PreparedCalls, encode
+from npucall.wire.replies import (
     Reply,
     ServerIdentity,
     Timings,
@@ -21,8 +23,6 @@ from npucall.replies import (
     encode_reply,
     encode_timings,
 )
-from npucall.tensors import TensorSpec
-from npucall.v1 import operator_service_pb2 as pb
 
 SERVER = ServerIdentity("a1b2", "cpu", "Ascend910B1")
 HALF = TensorSpec(FLOAT16, (2, 3))

@@ -1,4 +1,4 @@
-"""npucall.evaluate.run: from storages to storages, into given memory, and with helpers."""
+"""npucall.compute.evaluate.run: from storages to storages, into given memory, and with helpers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall import evaluate
-from npucall.blocks import Work
+from npucall.compute import evaluate
+from npucall.compute.blocks import Work
+from npucall.compute.helpers import Helpers
+from npucall.declare.call import Call
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, FLOAT16, INT64
 from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call
 from npucall.products import A2
-from npucall.sharing import Helpers
 from npucall.tensors import TensorSpec, view
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Numbers, texts and arrays of integers on the wire: npucall.calls and the device's own checks."""
+"""Numbers, texts and arrays of integers on the wire: npucall.wire.calls and the own checks."""
 
 from __future__ import annotations
 
@@ -11,25 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.calls import PreparedCalls, decode, encode
+from npucall.declare import rules
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import operator
+from npucall.declare.over import elementwise
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, DTYPES, FLOAT, FLOAT16, INT8, INT64, UINT8
 from npucall.errors import ArgumentMissingError, AttributeValueError, DTypeError, MessageError
-from npucall.operators import rules
-from npucall.operators.catalogue import Catalogue
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import (
-    Attribute,
-    Call,
-    Input,
-    Kind,
-    Output,
-    Scalar,
-    elementwise,
-    operator,
-)
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import PreparedCalls, decode, encode
 
 KINDS = {
     "count": Kind.INT64,

@@ -1,4 +1,4 @@
-"""npucall.sharing: idle threads help with a call's blocks, and nothing shows of it."""
+"""npucall.compute.helpers: idle threads help with a call's blocks, and nothing shows of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npucall.sharing import Helpers, SharedBlocks, Unlimited
+from npucall.compute.helpers import Helpers, SharedBlocks, Unlimited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

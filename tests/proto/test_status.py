@@ -1,4 +1,4 @@
-"""npucall.status: errors as google.rpc.Status and back."""
+"""npucall.wire.status: errors as google.rpc.Status and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from npucall.errors import (
     ShapeError,
     TooLargeError,
 )
-from npucall.status import cut, from_status, to_status
+from npucall.wire.status import cut, from_status, to_status
 
 SOFT_LIMIT = 8192  # bytes of trailers, above which gRPC may drop them
 

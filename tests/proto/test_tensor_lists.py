@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npucall.declare.call import element, tensors_of
+from npucall.declare.parameters import Output
 from npucall.dtypes import DTYPES, FLOAT16
 from npucall.errors import DTypeError, MessageError, NpucallError, TensorLayoutError
-from npucall.operators.spec import Output, element, tensors_of
-from npucall.replies import ServerIdentity, decode_reply, encode_reply
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.replies import ServerIdentity, decode_reply, encode_reply
 
 from .prototypes import CAT, PAIR, SPLIT, STRIDED, TRIPLE, decoded, prepared, raw
 

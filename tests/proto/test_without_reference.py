@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.calls import PreparedCalls, decode, encode
+from npucall.declare.parameters import Input, Output, Scalar
 from npucall.dtypes import FLOAT
 from npucall.errors import (
     ArgumentMissingError,
@@ -17,12 +17,12 @@ from npucall.errors import (
     TensorLayoutError,
 )
 from npucall.operators import CATALOGUE as DECLARED
-from npucall.operators.spec import Input, Output, Scalar
 from npucall.products import A2, ASCEND_310B
-from npucall.replies import ServerIdentity, decode_reply, encode_reply
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.calls import PreparedCalls, decode, encode
+from npucall.wire.replies import ServerIdentity, decode_reply, encode_reply
 
 from .prototypes import (
     ADD_IN_PLACE,
@@ -54,7 +54,7 @@ def test_a_call_without_rules_is_prepared_for_any_product() -> None:
         call = PreparedCalls(CATALOGUE, product, "").of(data)
         assert call.outputs == {"out": TRIPLE}
         assert (call.kernel_dtype, call.done, call.warnings) == (None, False, ())
-        assert call.whole.dtype == np.float32
+        assert call.facts.dtype == np.float32
 
 
 def test_nothing_but_the_device_says_whether_shapes_and_dtypes_fit() -> None:

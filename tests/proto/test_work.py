@@ -1,4 +1,4 @@
-"""npucall.blocks and npucall.evaluate: formulas of complete rows and of everything at once."""
+"""npucall.compute: formulas of complete rows and of everything at once."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import evaluate
+from npucall.declare import rules
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator, operator
+from npucall.declare.over import at_once, elementwise, rows
+from npucall.declare.parameters import Attribute, Input, Kind, Output
+from npucall.declare.prepare import prepare
 from npucall.dtypes import BY_NUMPY, FLOATS
-from npucall.evaluate import evaluate
-from npucall.operators import rules
-from npucall.operators.catalogue import Catalogue
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import (
-    Attribute,
-    Call,
-    Input,
-    Kind,
-    Operator,
-    Output,
-    elementwise,
-    operator,
-    rows,
-    whole,
-)
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 
@@ -166,7 +158,7 @@ def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], 
         return x + y.sum()
 
     x, y = numbers(shape), numbers((5,))
-    (found,) = computed(declared(whole(), formula, X, Y, OUT), {"x": x, "y": y}, block)
+    (found,) = computed(declared(at_once(), formula, X, Y, OUT), {"x": x, "y": y}, block)
     np.testing.assert_array_equal(found, x + y.sum())
     assert seen == [(shape, (5,))]
 
@@ -177,19 +169,19 @@ def test_at_once_several_outputs_come_as_a_tuple_in_their_order() -> None:
 
     sums = Output("sums", "one for each row", shape="sums", dtype="x")
     x = numbers((3, 4), HALF)
-    found = computed(declared(whole(), formula, X, OUT, sums), {"x": x})
+    found = computed(declared(at_once(), formula, X, OUT, sums), {"x": x})
     np.testing.assert_array_equal(found[0], x + 1)
     np.testing.assert_array_equal(found[1], x.sum(1, keepdims=True))
     assert [array.dtype for array in found] == [HALF, HALF]
 
 
 def test_at_once_an_output_of_the_formula_may_broadcast() -> None:
-    tried = declared(whole(), lambda whole, x: np.zeros((), x.dtype), X, OUT)
+    tried = declared(at_once(), lambda whole, x: np.zeros((), x.dtype), X, OUT)
     (found,) = computed(tried, {"x": numbers((2, 3))})
     assert not found.any()
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_what_was_not_given_is_none_and_what_is_not_read_is_zero(over: Any) -> None:
     seen = []
 
@@ -206,7 +198,7 @@ def test_what_was_not_given_is_none_and_what_is_not_read_is_zero(over: Any) -> N
     assert seen == [(0, None)]
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any) -> None:
     seen = []
 
@@ -221,7 +213,7 @@ def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any)
     np.testing.assert_array_equal(found, x + HALF(2048))  # 2049 rounded to the kernel's FLOAT16
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
     tried = declared(over, lambda whole, x, dim=-1: x * np.float32(1 / 3), X, DIM, OUT)
     for dtype in (HALF, ml_dtypes.bfloat16):
@@ -232,7 +224,7 @@ def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_exact_computes_and_answers_in_float64(over: Any) -> None:
     seen = []
 
@@ -246,7 +238,7 @@ def test_exact_computes_and_answers_in_float64(over: Any) -> None:
     np.testing.assert_array_equal(found, x.astype(np.float64) / 3)
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), whole()], ids=repr)
+@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_every_byte_but_0_of_a_truth_value_is_true(over: Any) -> None:
     tried = declared(over, lambda whole, x, y, dim=-1: x + y, X, Y, DIM, OUT)
     truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
@@ -261,7 +253,7 @@ def test_a_truth_value_as_it_is_has_no_byte_but_0_and_1() -> None:
         seen.append((y.dtype, y.view(np.uint8).tolist()))
         return x
 
-    tried = declared(whole(), formula, X, Input("y", "a mask", as_is=True), OUT)
+    tried = declared(at_once(), formula, X, Input("y", "a mask", as_is=True), OUT)
     truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
     computed(tried, {"x": np.zeros(4, np.float32), "y": truth})
     assert seen == [(np.bool_, [0, 1, 1, 1])]

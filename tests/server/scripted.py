@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from npucall.calls import PreparedCalls, encode
+from npucall.compute.evaluate import NO_TARGETS
 from npucall.dtypes import FLOAT
-from npucall.evaluate import NO_TARGETS
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import PreparedCalls, encode
 from npucall_server.devices.base import Ran
 from npucall_server.executor import Executor, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from npucall.declare.prepare import Prepared
     from npucall.errors import NpucallError
-    from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Phases, RunPieces, Turn
 

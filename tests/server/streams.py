@@ -17,16 +17,16 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from npucall.replies import ServerIdentity
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.replies import ServerIdentity
 from npucall_server.executor import Executor, Limits
 from npucall_server.handling import Handling
 from npucall_server.log import Log
 from npucall_server.services.operators import NAME, OperatorService
-from npucall_server.services.stream import StreamService
+from npucall_server.services.streams.service import StreamService
 from npucall_server.settings import ServerSettings
-from npucall_server.shared_memory import Regions
+from npucall_server.shared.regions import Regions
 
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, until
 

@@ -1,4 +1,4 @@
-"""npucall_server.services.arrivals: chunks of any length become pieces of whole elements."""
+"""npucall_server.services.streams.arrivals: chunks become pieces of whole elements."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall import evaluate, pieces
-from npucall.calls import PreparedCalls, encode
+from npucall.compute import evaluate, pieces
 from npucall.dtypes import FLOAT
 from npucall.errors import CancelledError
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
-from npucall_server.services import arrivals
-from npucall_server.services.arrivals import Arrivals
+from npucall.wire.calls import PreparedCalls, encode
+from npucall_server.services.streams import arrivals
+from npucall_server.services.streams.arrivals import Arrivals
 
 from .scripted import PATIENCE, ScriptedDevice, prepared, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
 
 ELEMENTS = 50_000
 SIZE = 4 * ELEMENTS

@@ -15,11 +15,11 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from npucall.calls import encode
 from npucall.dtypes import FLOAT
 from npucall.errors import DeviceError
-from npucall.framing import join_request
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import encode
+from npucall.wire.messages import join_request
 from npucall_server import app
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings

@@ -13,7 +13,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from npucall.errors import NpucallError, QueueFullError, ShapeError
-from npucall.replies import ServerIdentity
+from npucall.wire.replies import ServerIdentity
 from npucall_server.handling import Handling
 from npucall_server.log import Log, Record
 

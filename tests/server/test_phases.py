@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.calls import encode
 from npucall.dtypes import FLOAT
-from npucall.framing import join_request
-from npucall.replies import ServerIdentity
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import encode
+from npucall.wire.messages import join_request
+from npucall.wire.replies import ServerIdentity
 from npucall_server.devices.base import Phases
 from npucall_server.log import Log, Record
 from npucall_server.services.operators import OperatorService
 from npucall_server.settings import ServerSettings
-from npucall_server.shared_memory import Regions
+from npucall_server.shared.regions import Regions
 
 from .scripted import ScriptedCaller, ScriptedDevice, executor, prepared
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall import evaluate
+from npucall.compute import evaluate
 from npucall.errors import ArgumentError, DeviceLostError
 from npucall.operators import DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC
@@ -22,8 +22,8 @@ from .streams import INPUTS, Served, serving, stream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.frames import Begin
-    from npucall_server.services.stream_call import StreamCall
+    from npucall.wire.frames import Begin
+    from npucall_server.services.streams.call import StreamCall
 
     from .streams import Peer
 

@@ -14,19 +14,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from npucall.calls import PreparedCalls, encode
+from npucall.compute.helpers import Unlimited
+from npucall.declare.call import Call
+from npucall.declare.declaration import prototype_only
+from npucall.declare.parameters import Input, Output
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, INT64, UINT8
 from npucall.errors import ArgumentError, MessageError, SharedMemoryError, TensorLayoutError
-from npucall.framing import Region, Request
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call, Input, Output, prototype_only
 from npucall.products import A2
-from npucall.sharing import Unlimited
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import PreparedCalls, encode
+from npucall.wire.messages import Region, Request
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.services.places import PlacedCall, is_placed
-from npucall_server.shared_memory import Regions
+from npucall_server.shared.places import PlacedCall, is_placed
+from npucall_server.shared.regions import Regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

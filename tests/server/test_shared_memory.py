@@ -22,8 +22,8 @@ from npucall.errors import (
     TensorLayoutError,
     TooLargeError,
 )
-from npucall.framing import Region
-from npucall_server.shared_memory import Regions
+from npucall.wire.messages import Region
+from npucall_server.shared.regions import Regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

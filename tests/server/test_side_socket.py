@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.shared import Memory, Refused, Side
 
-from npucall.framing import Region
+from npucall.wire.messages import Region
 from npucall_server.log import Log
-from npucall_server.services import side_socket
-from npucall_server.services.side_socket import SideSocket
-from npucall_server.shared_memory import Regions
+from npucall_server.shared import side_socket
+from npucall_server.shared.regions import Regions
+from npucall_server.shared.side_socket import SideSocket
 
 from .scripted import until
 

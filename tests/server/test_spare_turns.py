@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from npucall import evaluate
+from npucall.compute import evaluate
 from npucall.errors import CancelledError, DrainingError
 from npucall.products import DEFAULT_SOC
 from npucall_server.devices.cpu import CpuDevice

@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.compute.evaluate import evaluate
+from npucall.declare.call import Call
+from npucall.declare.parameters import Scalar, c_name
+from npucall.declare.prepare import prepare
 from npucall.dtypes import DTYPES
-from npucall.evaluate import evaluate
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Call, Scalar, c_name
 from npucall.products import product_of
 from npucall.tensors import Format, TensorSpec, view
 
@@ -42,8 +43,8 @@ from .generic_kernels import FORMULAS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from npucall.declare.declaration import Operator
     from npucall.dtypes import AnyArray, DType
-    from npucall.operators.spec import Operator
 
 BY_ACL = {dtype.acl: dtype for dtype in DTYPES}
 # The same C symbol, of two libraries.

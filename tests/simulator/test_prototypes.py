@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Input, Output, c_name
 from npucall.operators import CATALOGUE
-from npucall.operators.spec import Input, Operator, Output, c_name
 
 from .prototypes import FILES, Prototype, read_prototypes
 

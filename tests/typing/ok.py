@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import npucall_client
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import Client, Plan, Result

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
 from npucall.errors import NpucallError
-from npucall.operators.spec import Scalar
 from npucall.tensors import Format, TensorSpec
 from npucall_client.conformance import wire
 from npucall_client.conformance.check import Expectation, Refused, arrays_of, check, described
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from npucall.declare.call import Argument
     from npucall.dtypes import AnyArray, DType
-    from npucall.operators.spec import Argument
     from npucall_client.client import Client
     from npucall_client.conformance.report import Server
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare.attributes import attribute_value
+from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Attribute, Input, Kind, Scalar
 from npucall.operators import CATALOGUE
-from npucall.operators.attributes import attribute_value
-from npucall.operators.spec import Attribute, Input, Kind, Operator, Scalar
 from npucall.tensors import TensorSpec
 from npucall_client.conformance.domains import Draw
 from npucall_client.conformance.given import Given
@@ -19,8 +20,8 @@ from npucall_client.conformance.layouts import SENTINEL, Layout, put
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from npucall.declare.call import Argument
     from npucall.dtypes import AnyArray, DType
-    from npucall.operators.spec import Argument
     from npucall.tensors import Shape
     from npucall_client.conformance.cases import Case
     from npucall_client.conformance.statement import In

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
-from npucall.operators.spec import Scalar
 from npucall_client.conformance.layouts import Layout
 from npucall_client.conformance.statement import Plan
 

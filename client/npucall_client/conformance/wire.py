@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from npucall import calls
-from npucall.replies import decode_timings
+from npucall.wire import calls
+from npucall.wire.replies import decode_timings
 from npucall_client.arguments import Request, decode_reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall.operators.spec import Argument
+    from npucall.declare.call import Argument
     from npucall.tensors import Buffer, TensorSpec
     from npucall_client.client import Client
 

@@ -1,6 +1,6 @@
 """The operators, one a file. ``CATALOGUE`` has all of them: they are found, not listed."""
 
-from npucall.operators.catalogue import Catalogue, operators_of
+from npucall.declare.catalogue import Catalogue, operators_of
 
 __all__ = ["CATALOGUE", "DEFAULT_VARIANT"]
 

@@ -1,6 +1,6 @@
 """Checks that the gradients of the binary cross entropy share."""
 
-from npucall.operators import rules
+from npucall.declare import rules
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 

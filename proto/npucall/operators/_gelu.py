@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.operators.numerics import normal_distribution, sigmoid
+from npucall.operators._numerics import normal_distribution, sigmoid
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, Array

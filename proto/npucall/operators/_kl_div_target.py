@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.operators import rules
-from npucall.operators.spec import Attribute, Input, Kind, Output
+from npucall.declare import Attribute, Input, Kind, Output, rules
 
 if TYPE_CHECKING:
+    from npucall.declare import Facts, Parameter
     from npucall.dtypes import AnyArray, Array
-    from npucall.operators.spec import Parameter, Whole
 
 NAME = "aclnnKlDivTargetBackward"
 INPUTS = ("grad_output", "self", "target")
@@ -50,7 +49,7 @@ def community_checks(*last: rules.Rule) -> tuple[rules.Rule, ...]:
 
 
 def masked_gradient(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -68,4 +67,4 @@ def masked_gradient(
     else:
         gradient = grad_output * (np.log(target) + 1 - self)
         gradient = np.where(np.equal(target, 0), gradient.dtype.type(0), gradient)
-    return np.multiply(gradient, factor, out=whole.out)
+    return np.multiply(gradient, factor, out=facts.out)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npucall.dtypes import INT32, INT64, UINT8
-from npucall.operators.numerics import MEAN
+from npucall.operators._numerics import MEAN
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, Array

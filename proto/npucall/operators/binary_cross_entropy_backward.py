@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _binary_cross_entropy as shared
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.operators._numerics import MEAN
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("self", "grad_output", "target", "weight")
@@ -52,7 +51,7 @@ LEAST = 1e-12
     source="ops-nn page aclnnBinaryCrossEntropyBackward",
 )
 def binary_cross_entropy_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -74,6 +73,6 @@ def binary_cross_entropy_backward(
     shapes.
     """
     weighted = grad_output if weight is None else grad_output * weight
-    factor = whole.reciprocal(whole.count("self") if reduction == MEAN else 1)
+    factor = facts.reciprocal(facts.count("self") if reduction == MEAN else 1)
     variance = np.maximum(self * np.subtract(1, self), LEAST)
-    return np.multiply(weighted * (self - target) / variance, factor, out=whole.out)
+    return np.multiply(weighted * (self - target) / variance, factor, out=facts.out)

@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _binary_cross_entropy as shared
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN, sigmoid
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.operators._numerics import MEAN, sigmoid
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 
@@ -38,7 +37,7 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     source="ops-nn page aclnnBinaryCrossEntropyWithLogitsBackward",
 )
 def binary_cross_entropy_with_logits_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -64,5 +63,5 @@ def binary_cross_entropy_with_logits_backward(
     else:
         positive = pos_weight * target
         slope = (positive + 1 - target) * sigmoid(np.asarray(self)) - positive
-    factor = whole.reciprocal(whole.count("self") if reduction == MEAN else 1)
-    return np.multiply(slope * weighted, factor, out=whole.out)
+    factor = facts.reciprocal(facts.count("self") if reduction == MEAN else 1)
+    return np.multiply(slope * weighted, factor, out=facts.out)

@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, AnyArray, Array
 from npucall.operators import _binary_cross_entropy as shared
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN, log_sigmoid
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.operators._numerics import MEAN, log_sigmoid
 from npucall.products import A2, A3
 
 
@@ -31,7 +30,7 @@ from npucall.products import A2, A3
     source="ops-nn page aclnnBinaryCrossEntropyWithLogitsTargetBackward",
 )
 def binary_cross_entropy_with_logits_target_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -58,5 +57,5 @@ def binary_cross_entropy_with_logits_target_backward(
         slope = -self
     else:
         slope = log_sigmoid(-self) - pos_weight * log_sigmoid(np.asarray(self))
-    factor = whole.reciprocal(whole.count("target") if reduction == MEAN else 1)
-    return np.multiply(slope * weighted, factor, out=whole.out)
+    factor = facts.reciprocal(facts.count("target") if reduction == MEAN else 1)
+    return np.multiply(slope * weighted, factor, out=facts.out)

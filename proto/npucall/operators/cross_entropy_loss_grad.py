@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
 from npucall.errors import AclnnStatus, ArgumentError, AttributeValueError
-from npucall.operators import rules
 from npucall.operators._labels import check_labels
-from npucall.operators.draft import Draft
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator
-from npucall.operators.spec import whole as at_once
 from npucall.products import A2, A3, ASCEND_950
 
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
@@ -123,7 +121,7 @@ def _check_classes(inputs: Mapping[str, AnyArray], attributes: Mapping[str, Any]
     source="CANN page aclnnCrossEntropyLossGrad; header aclnn_cross_entropy_loss_grad.h",
 )
 def cross_entropy_loss_grad(
-    whole: Whole,
+    facts: Facts,
     grad_loss: Array,
     log_prob: Array,
     target: Array,
@@ -157,16 +155,16 @@ def cross_entropy_loss_grad(
     count, classes = log_prob.shape
     labels, counted = _labels(target, ignore_index, classes)
     labels = np.where(counted, labels, 0)
-    weights = np.asarray(np.ones(classes) if weight is None else weight, whole.dtype)
+    weights = np.asarray(np.ones(classes) if weight is None else weight, facts.dtype)
     own = weights[labels]
     divisor = np.sum(own[counted], dtype=np.float64) if reduction in ("mean", None) else 1
-    gradient = np.where(counted, grad_loss / whole.dtype.type(divisor), whole.dtype.type(0))
+    gradient = np.where(counted, grad_loss / facts.dtype.type(divisor), facts.dtype.type(0))
     probability = np.exp(log_prob)
     distance = probability.copy()
     distance[np.arange(count), labels] -= 1
     result = (gradient * (1 - label_smoothing) * own)[:, np.newaxis] * distance
     if label_smoothing:
-        total = whole.dtype.type(np.sum(weights, dtype=np.float64))
+        total = facts.dtype.type(np.sum(weights, dtype=np.float64))
         smooth = gradient * (label_smoothing / classes)
         result += smooth[:, np.newaxis] * (probability * total - weights)
     return result

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -17,11 +19,7 @@ from npucall.dtypes import (
     Array,
 )
 from npucall.errors import AttributeValueError, DTypeError
-from npucall.operators import rules
 from npucall.operators._labels import check_labels
-from npucall.operators.draft import Draft
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator
-from npucall.operators.spec import whole as at_once
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_out", "log_probs", "targets", "input_lengths", "target_lengths")
@@ -200,7 +198,7 @@ def _check_classes(inputs: Mapping[str, AnyArray], attributes: Mapping[str, Any]
     source="ops-nn page aclnnCtcLossBackward",
 )
 def ctc_loss_backward(
-    whole: Whole,
+    facts: Facts,
     grad_out: Array,
     log_probs: Array,
     targets: Array,
@@ -241,7 +239,7 @@ def ctc_loss_backward(
     )
     without = zero_infinity & (loss == np.inf)
     backward = np.full(states.shape, -np.inf)
-    result = np.zeros(log_probs.shape, whole.dtype)
+    result = np.zeros(log_probs.shape, facts.dtype)
     for step in reversed(range(max(input_lengths))):
         wide = log_probs[step].astype(np.float64)
         emitted = wide[everyone, states]

@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import AttributeValueError
-from npucall.operators import rules
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 
@@ -57,7 +56,7 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     source="ops-nn page aclnnEluBackward",
 )
 def elu_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     alpha: float,
     scale: float,

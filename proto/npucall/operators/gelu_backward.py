@@ -1,9 +1,8 @@
 """Gradient of the Gaussian error linear unit, its tanh form, with respect to its input."""
 
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
 from npucall.operators._gelu import tanh_derivative
-from npucall.operators.spec import Input, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_output", "self")
@@ -40,7 +39,7 @@ INPUTS = ("grad_output", "self")
     over=elementwise("common"),
     source="ops-nn page aclnnGeluBackward",
 )
-def gelu_backward(whole: Whole, grad_output: Array, self: Array) -> AnyArray:
+def gelu_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:
     """Gradient of ``gelu(self, approximate="tanh")`` with respect to ``self``.
 
     With ``x = self`` and ``u = sqrt(2 / pi) * (x + 0.044715 x^3)``::
@@ -55,4 +54,4 @@ def gelu_backward(whole: Whole, grad_output: Array, self: Array) -> AnyArray:
 
     Differs from torch, whose default is the form with erf (aclnnGeluBackwardV2).
     """
-    return (grad_output * tanh_derivative(self)).astype(whole.dtype)
+    return (grad_output * tanh_derivative(self)).astype(facts.dtype)

@@ -1,9 +1,8 @@
 """Gradient of the Gaussian error linear unit with respect to its input, of either form."""
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
 from npucall.operators._gelu import erf_derivative, tanh_derivative
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_output", "self")
@@ -39,7 +38,7 @@ INPUTS = ("grad_output", "self")
     source="ops-nn page aclnnGeluBackwardV2",
 )
 def gelu_backward_v2(
-    whole: Whole, grad_output: Array, self: Array, approximate: str = "none"
+    facts: Facts, grad_output: Array, self: Array, approximate: str = "none"
 ) -> AnyArray:
     """Gradient of ``gelu(self, approximate)`` with respect to ``self``.
 
@@ -56,4 +55,4 @@ def gelu_backward_v2(
     As torch's, which neither broadcasts nor promotes.
     """
     derivative = erf_derivative if approximate == "none" else tanh_derivative
-    return (grad_output * derivative(self)).astype(whole.dtype)
+    return (grad_output * derivative(self)).astype(facts.dtype)

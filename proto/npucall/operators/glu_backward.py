@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, operator, rows, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.draft import Draft
-from npucall.operators.numerics import sigmoid
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator, rows
+from npucall.operators._numerics import sigmoid
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
@@ -62,7 +61,7 @@ def half(draft: Draft) -> Shape:
     over=rows("dim"),
     source="ops-nn page aclnnGluBackward",
 )
-def glu_backward(whole: Whole, grad_out: Array, self: Array, dim: int = -1) -> AnyArray:
+def glu_backward(facts: Facts, grad_out: Array, self: Array, dim: int = -1) -> AnyArray:
     """Gradient of ``glu(self, dim)``, which is ``a * sigmoid(b)``, with respect to ``self``.
 
     With a and b the first and second half of ``self`` along ``dim`` and s = sigmoid(b)::

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.spec import Input, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 END = 3
@@ -32,7 +31,7 @@ END = 3
     over=elementwise("self"),
     source="ops-nn page aclnnHardswishBackward",
 )
-def hardswish_backward(whole: Whole, grad_output: Array, self: Array) -> AnyArray:
+def hardswish_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:
     """Gradient of ``hardswish(self)``, which is ``self * relu6(self + 3) / 6``.
 
     ::
@@ -50,4 +49,4 @@ def hardswish_backward(whole: Whole, grad_output: Array, self: Array) -> AnyArra
     """
     inner = np.where(self <= END, self / 3 + 0.5, np.ones_like(self))
     slope = np.where(self < -END, np.zeros_like(self), inner)
-    return np.multiply(grad_output, slope, out=whole.out)
+    return np.multiply(grad_output, slope, out=facts.out)

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.spec import Input, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 END = 3
@@ -32,7 +31,7 @@ END = 3
     over=elementwise("self"),
     source="ops-nn page aclnnHardswishBackwardV2",
 )
-def hardswish_backward_v2(whole: Whole, grad_output: Array, self: Array) -> AnyArray:
+def hardswish_backward_v2(facts: Facts, grad_output: Array, self: Array) -> AnyArray:
     """Gradient of ``hardswish(self)``, which is ``self * relu6(self + 3) / 6``.
 
     ::

@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.numerics import KL_REDUCTIONS, kl_factor
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.operators._numerics import KL_REDUCTIONS, kl_factor
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950
 
 TENSORS = ("grad_output", "self", "target", "out")
@@ -37,7 +36,7 @@ TENSORS = ("grad_output", "self", "target", "out")
     source="founding documents S1, S3, S4; header aclnn_kl_div_backward.h",
 )
 def kl_div_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -58,4 +57,4 @@ def kl_div_backward(
     and whose FLOAT16 mean rounds ``grad_output / count`` before it multiplies.
     """
     weight = np.exp(target) if log_target else target
-    return np.multiply(weight * grad_output, -kl_factor(whole, reduction, "common"), out=whole.out)
+    return np.multiply(weight * grad_output, -kl_factor(facts, reduction, "common"), out=facts.out)

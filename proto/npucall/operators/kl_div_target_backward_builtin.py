@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from npucall.declare import Facts, elementwise, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, AnyArray, Array
 from npucall.operators import _kl_div_target as shared
-from npucall.operators import rules
-from npucall.operators.numerics import KL_REDUCTIONS, kl_factor
-from npucall.operators.spec import Whole, elementwise, operator
+from npucall.operators._numerics import KL_REDUCTIONS, kl_factor
 from npucall.products import A2, A3, ASCEND_950
 
 
@@ -33,7 +32,7 @@ from npucall.products import A2, A3, ASCEND_950
     source="ops-nn loss/kl_div_target_loss_grad",
 )
 def kl_div_target_backward_builtin(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -55,11 +54,11 @@ def kl_div_target_backward_builtin(
     Differs from torch where ``grad_output`` is 0 and ``target`` negative (torch 0, here NaN), and
     in the divisor of batchmean, for which torch takes ``self.size(0)``.
     """
-    gradient = grad_output * kl_factor(whole, reduction, "common")
+    gradient = grad_output * kl_factor(facts, reduction, "common")
     if log_target:
         weight = np.exp(target)
         first, last = gradient * (target - self) * weight, gradient * weight
     else:
         first = gradient * np.log(target) - gradient * self
         last = gradient * target / target
-    return np.add(first, last, out=whole.out)
+    return np.add(first, last, out=facts.out)

@@ -1,10 +1,9 @@
 """Gradient of the Kullback-Leibler divergence with respect to its target, community kernel."""
 
+from npucall.declare import Facts, elementwise, operator, rules
 from npucall.dtypes import FLOATS, AnyArray, Array
 from npucall.operators import _kl_div_target as shared
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN
-from npucall.operators.spec import Whole, elementwise, operator
+from npucall.operators._numerics import MEAN
 from npucall.products import A2
 
 
@@ -19,7 +18,7 @@ from npucall.products import A2
     source="community custom operator kl_div_target_backward",
 )
 def kl_div_target_backward_community(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -36,5 +35,5 @@ def kl_div_target_backward_community(
     divided for mean by the element count of the shape that the three inputs broadcast to.
     Otherwise as the variant ``documented``, except that any format is accepted.
     """
-    factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
-    return shared.masked_gradient(whole, grad_output, self, target, factor, log_target=log_target)
+    factor = facts.reciprocal(facts.count("common") if reduction == MEAN else 1)
+    return shared.masked_gradient(facts, grad_output, self, target, factor, log_target=log_target)

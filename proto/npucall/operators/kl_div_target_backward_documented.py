@@ -1,10 +1,9 @@
 """Gradient of the Kullback-Leibler divergence with respect to its target, as documented."""
 
+from npucall.declare import Facts, elementwise, operator, rules
 from npucall.dtypes import FLOATS, AnyArray, Array
 from npucall.operators import _kl_div_target as shared
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN
-from npucall.operators.spec import Whole, elementwise, operator
+from npucall.operators._numerics import MEAN
 from npucall.products import A2
 
 
@@ -19,7 +18,7 @@ from npucall.products import A2
     source="founding document S2",
 )
 def kl_div_target_backward_documented(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -41,5 +40,5 @@ def kl_div_target_backward_documented(
     from ``builtin`` and torch in these, in 0 instead of NaN where ``target`` is 0, in the missing
     batchmean and the missing sum.
     """
-    factor = whole.reciprocal(whole.first("target") if reduction == MEAN else 1)
-    return shared.masked_gradient(whole, grad_output, self, target, factor, log_target=log_target)
+    factor = facts.reciprocal(facts.first("target") if reduction == MEAN else 1)
+    return shared.masked_gradient(facts, grad_output, self, target, factor, log_target=log_target)

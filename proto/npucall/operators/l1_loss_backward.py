@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.operators._numerics import MEAN
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_output", "self", "target")
@@ -42,7 +41,7 @@ INPUTS = ("grad_output", "self", "target")
     source="founding document S5; ops-nn page aclnnL1LossBackward",
 )
 def l1_loss_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -64,5 +63,5 @@ def l1_loss_backward(
     does not count an enlargement by ``grad_output``.
     """
     sign = np.subtract(self > target, self < target, dtype=np.float32)
-    factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
-    return np.multiply(sign, grad_output * factor, out=whole.out)
+    factor = facts.reciprocal(facts.count("common") if reduction == MEAN else 1)
+    return np.multiply(sign, grad_output * factor, out=facts.out)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import (
     BOOL,
     DOUBLE,
@@ -17,8 +18,6 @@ from npucall.dtypes import (
     Array,
 )
 from npucall.errors import AttributeValueError
-from npucall.operators import rules
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
@@ -65,7 +64,7 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
     source="ops-nn page aclnnLeakyReluBackward",
 )
 def leaky_relu_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     negative_slope: float,

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, operator, rows, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator, rows
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("output", "grad_output")
@@ -43,7 +42,7 @@ INPUTS = ("output", "grad_output")
     over=rows("dim"),
     source="ops-nn page aclnnLogSoftmaxBackward",
 )
-def log_softmax_backward(whole: Whole, grad_output: Array, output: Array, dim: int) -> AnyArray:
+def log_softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) -> AnyArray:
     """Gradient of ``log_softmax(x, dim)`` with respect to ``x``, from the result ``output``.
 
     With the sum along ``dim``::

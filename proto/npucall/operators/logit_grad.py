@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, AnyArray, Array
 from npucall.errors import AclnnStatus
-from npucall.operators import rules
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_950
 
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
@@ -29,7 +28,7 @@ TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
     over=elementwise("x"),
     source="header aclnn_logit_grad.h, CANN 8.1",
 )
-def logit_grad(whole: Whole, x: Array, dy: Array, eps: float = -1.0) -> AnyArray:
+def logit_grad(facts: Facts, x: Array, dy: Array, eps: float = -1.0) -> AnyArray:
     """Gradient of ``logit(x, eps)``, which is ``ln(x / (1 - x))``, with respect to ``x``.
 
     ::
@@ -43,7 +42,7 @@ def logit_grad(whole: Whole, x: Array, dy: Array, eps: float = -1.0) -> AnyArray
     As torch's ``aten.logit_backward``, whose eps of None is one below 0, but for an ``x`` of NaN:
     with ``eps`` of 0 or more it gives 0 here, NaN in torch.
     """
-    margin = whole.dtype.type(np.float32(eps))
-    low, outside = (margin, 0) if margin >= 0 else (whole.dtype.type(0), np.nan)
-    inside = (x >= low) & (x <= whole.dtype.type(1) - low)
+    margin = facts.dtype.type(np.float32(eps))
+    low, outside = (margin, 0) if margin >= 0 else (facts.dtype.type(0), np.nan)
+    inside = (x >= low) & (x <= facts.dtype.type(1) - low)
     return np.where(inside, dy / (x * np.subtract(1, x)), outside)

@@ -2,12 +2,10 @@
 
 from math import prod
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _nll_loss as shared
-from npucall.operators import rules
-from npucall.operators.draft import Draft
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator
-from npucall.operators.spec import whole as at_once
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
@@ -65,7 +63,7 @@ def pixels(draft: Draft) -> Shape:
     source="ops-nn page aclnnNLLLoss2dBackward",
 )
 def nll_loss2d_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -89,9 +87,9 @@ def nll_loss2d_backward(
     Differs from torch, which refuses labels that are no class and takes no labels of INT32. Devices
     other than Ascend 950 cut INT64 labels to 32 bits; this does not.
     """
-    batch, classes, height, width = whole.shapes["self"]
+    batch, classes, height, width = facts.shapes["self"]
     shape = (batch, classes, height * width)
     result = shared.gradient(
         shape, grad_output, target, weight, reduction, ignore_index, total_weight
     )
-    return result.reshape(whole.shapes["self"])
+    return result.reshape(facts.shapes["self"])

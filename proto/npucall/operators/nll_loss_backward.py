@@ -1,11 +1,9 @@
 """Gradient of the negative log-likelihood with respect to its input."""
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _nll_loss as shared
-from npucall.operators import rules
-from npucall.operators.draft import Draft
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, operator
-from npucall.operators.spec import whole as at_once
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 MATRIX, ROW = 2, 1
@@ -66,7 +64,7 @@ def one_label_a_row(draft: Draft) -> bool:
     source="ops-nn page aclnnNLLLossBackward",
 )
 def nll_loss_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -90,9 +88,9 @@ def nll_loss_backward(
     Differs from torch, which refuses labels that are no class and takes no labels of INT32. Devices
     other than Ascend 950 cut INT64 labels to 32 bits; this does not.
     """
-    *rows, classes = whole.shapes["self"]
+    *rows, classes = facts.shapes["self"]
     shape = (rows[0] if rows else 1, classes, 1)
     result = shared.gradient(
         shape, grad_output, target, weight, reduction, ignore_index, total_weight
     )
-    return result.reshape(whole.shapes["self"])
+    return result.reshape(facts.shapes["self"])

@@ -4,11 +4,9 @@ from math import prod
 
 import numpy as np
 
+from npucall.declare import Facts, Input, Output, at_once, operator, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.draft import Draft
-from npucall.operators.spec import Input, Output, Whole, operator
-from npucall.operators.spec import whole as at_once
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
@@ -60,7 +58,7 @@ def weight_gradient(draft: Draft) -> Shape:
     source="ops-nn activation/p_relu_grad_update",
 )
 def prelu_backward(
-    whole: Whole, grad_output: Array, self: Array, weight: Array
+    facts: Facts, grad_output: Array, self: Array, weight: Array
 ) -> tuple[AnyArray, AnyArray]:
     """Gradients of ``prelu(self, weight)`` with respect to ``self`` and ``weight``.
 
@@ -82,8 +80,8 @@ def prelu_backward(
     others = [1] * (np.ndim(self) - 2)
     slopes = np.reshape(weight, () if single else (-1, *others))
     rising = self > 0
-    falling = np.where(rising, whole.dtype.type(0), grad_output * self)
+    falling = np.where(rising, facts.dtype.type(0), grad_output * self)
     axes = tuple(axis for axis in range(falling.ndim) if single or axis != 1)
     sums = falling.sum(axes, np.float64)
     grad_input = np.where(rising, grad_output, grad_output * slopes)
-    return grad_input, sums.reshape(whole.shapes["weight_gradient"])
+    return grad_input, sums.reshape(facts.shapes["weight_gradient"])

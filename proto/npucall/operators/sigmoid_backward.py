@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import COMPLEX64, COMPLEX128, DOUBLE, FLOATS, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.spec import Input, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_output", "output")
@@ -46,7 +45,7 @@ DTYPES = (*FLOATS, DOUBLE, COMPLEX64, COMPLEX128)
     over=elementwise("common"),
     source="ops-nn page aclnnSigmoidBackward",
 )
-def sigmoid_backward(whole: Whole, grad_output: Array, output: Array) -> AnyArray:
+def sigmoid_backward(facts: Facts, grad_output: Array, output: Array) -> AnyArray:
     """Gradient of ``sigmoid(x)`` with respect to ``x``, from the result ``output``.
 
     ::
@@ -60,4 +59,4 @@ def sigmoid_backward(whole: Whole, grad_output: Array, output: Array) -> AnyArra
     Differs from torch for complex numbers, where torch takes the conjugate of the derivative, and
     in accepting inputs of two dtypes.
     """
-    return np.multiply(grad_output * np.subtract(1, output), output, out=whole.out)
+    return np.multiply(grad_output * np.subtract(1, output), output, out=facts.out)

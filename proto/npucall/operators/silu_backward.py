@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.numerics import sigmoid
-from npucall.operators.spec import Input, Output, Whole, elementwise, operator
+from npucall.operators._numerics import sigmoid
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 if TYPE_CHECKING:
-    from npucall.operators.draft import Draft
+    from npucall.declare.draft import Draft
 
 INPUTS = ("grad_output", "self")
 TENSORS = (*INPUTS, "grad_input")
@@ -65,7 +64,7 @@ def _equal_or_elsewhere(draft: Draft) -> bool:
     over=elementwise("common"),
     source="ops-nn page aclnnSiluBackward",
 )
-def silu_backward(whole: Whole, grad_output: Array, self: Array) -> AnyArray:
+def silu_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:
     """Gradient of ``silu(self)``, which is ``self * sigmoid(self)``, with respect to ``self``.
 
     With ``x = self`` and ``s = sigmoid(x) = 1 / (1 + e^-x)``::
@@ -80,4 +79,4 @@ def silu_backward(whole: Whole, grad_output: Array, self: Array) -> AnyArray:
     """
     x = np.asarray(self, np.float64)
     s = sigmoid(x)
-    return (grad_output * (s * (1 + x * (1 - s)))).astype(whole.dtype)
+    return (grad_output * (s * (1 + x * (1 - s)))).astype(facts.dtype)

@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.operators._numerics import MEAN
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_out", "self", "target")
@@ -45,7 +44,7 @@ INPUTS = ("grad_out", "self", "target")
     source="ops-nn page aclnnSmoothL1LossBackward",
 )
 def smooth_l1_loss_backward(
-    whole: Whole,
+    facts: Facts,
     grad_out: Array,
     self: Array,
     target: Array,
@@ -71,5 +70,5 @@ def smooth_l1_loss_backward(
     """
     distance = np.subtract(self, target)
     slope = np.where(distance >= beta, 1, distance / beta)
-    factor = whole.reciprocal(whole.count("self") if reduction == MEAN else 1)
-    return np.multiply(np.where(distance <= -beta, -1, slope) * grad_out, factor, out=whole.out)
+    factor = facts.reciprocal(facts.count("self") if reduction == MEAN else 1)
+    return np.multiply(np.where(distance <= -beta, -1, slope) * grad_out, factor, out=facts.out)

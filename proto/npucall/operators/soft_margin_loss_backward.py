@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.numerics import MEAN
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
+from npucall.operators._numerics import MEAN
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_output", "self", "target")
@@ -35,7 +34,7 @@ INPUTS = ("grad_output", "self", "target")
     source="ops-nn page aclnnSoftMarginLossBackward",
 )
 def soft_margin_loss_backward(
-    whole: Whole,
+    facts: Facts,
     grad_output: Array,
     self: Array,
     target: Array,
@@ -56,5 +55,5 @@ def soft_margin_loss_backward(
     Differs from torch, whose mean divides by the element count of ``self`` as passed.
     """
     power = np.exp(-(self * target))
-    factor = whole.reciprocal(whole.count("common") if reduction == MEAN else 1)
-    return np.multiply(-target * power / (1 + power), grad_output * factor, out=whole.out)
+    factor = facts.reciprocal(facts.count("common") if reduction == MEAN else 1)
+    return np.multiply(-target * power / (1 + power), grad_output * factor, out=facts.out)

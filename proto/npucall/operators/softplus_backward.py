@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import (
     BOOL,
     DOUBLE,
@@ -16,8 +17,6 @@ from npucall.dtypes import (
     AnyArray,
     Array,
 )
-from npucall.operators import rules
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
@@ -49,7 +48,7 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
     source="ops-nn page aclnnSoftplusBackward",
 )
 def softplus_backward(
-    whole: Whole, grad_output: Array, self: Array, beta: float, threshold: float
+    facts: Facts, grad_output: Array, self: Array, beta: float, threshold: float
 ) -> AnyArray:
     """Gradient of ``softplus(self, beta, threshold)``, which is ``ln(1 + e^(beta self)) / beta``.
 

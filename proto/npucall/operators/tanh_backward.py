@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators import rules
-from npucall.operators.spec import Input, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_output", "output")
@@ -44,7 +43,7 @@ WITHOUT = (*HALF_AND_SINGLE, DOUBLE)
     over=elementwise("common"),
     source="ops-math page aclnnTanhBackward",
 )
-def tanh_backward(whole: Whole, grad_output: Array, output: Array) -> AnyArray:
+def tanh_backward(facts: Facts, grad_output: Array, output: Array) -> AnyArray:
     """Gradient of ``tanh(x)`` with respect to ``x``, from the result ``output``.
 
     ::
@@ -58,4 +57,4 @@ def tanh_backward(whole: Whole, grad_output: Array, output: Array) -> AnyArray:
     As torch's, which also takes complex numbers.
     """
     slope = np.subtract(1, output) * np.add(1, output)
-    return np.multiply(grad_output, slope, out=whole.out)
+    return np.multiply(grad_output, slope, out=facts.out)

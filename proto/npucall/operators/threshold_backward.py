@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT8, INT32, INT64, UINT8, AnyArray, Array
 from npucall.errors import DTypeError
-from npucall.operators import rules
-from npucall.operators.spec import Attribute, Input, Kind, Output, Whole, elementwise, operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 if TYPE_CHECKING:
-    from npucall.operators.draft import Draft
+    from npucall.declare.draft import Draft
 
 INPUTS = ("grad_output", "self")
 INTEGERS = (INT32, INT8, UINT8)
@@ -74,7 +73,7 @@ def _int64_for_zero(name: str) -> rules.Rule:
     over=elementwise("common"),
     source="ops-nn page aclnnThresholdBackward",
 )
-def threshold_backward(whole: Whole, grad_output: Array, self: Array, threshold: float) -> AnyArray:
+def threshold_backward(facts: Facts, grad_output: Array, self: Array, threshold: float) -> AnyArray:
     """Gradient of ``threshold(self, threshold, value)`` with respect to ``self``.
 
     ::

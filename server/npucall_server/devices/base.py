@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from npucall import sharing
-from npucall.evaluate import NO_TARGETS
+from npucall.compute import helpers as sharing
+from npucall.compute.evaluate import NO_TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from npucall.compute.pieces import Piece
+    from npucall.declare.catalogue import Catalogue
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
     from npucall.errors import NpucallError
-    from npucall.operators.catalogue import Catalogue
-    from npucall.operators.prepare import Prepared
-    from npucall.operators.spec import Operator
-    from npucall.pieces import Piece
     from npucall.products import Product
     from npucall.tensors import Buffer
 

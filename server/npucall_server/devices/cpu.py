@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from npucall import evaluate, pieces
-from npucall.evaluate import NO_TARGETS
+from npucall.compute import evaluate, pieces
+from npucall.compute.evaluate import NO_TARGETS
+from npucall.compute.helpers import Helpers
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
-from npucall.sharing import Helpers
 from npucall_server.devices.base import Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
     from npucall.errors import NpucallError
-    from npucall.operators.prepare import Prepared
-    from npucall.operators.spec import Operator
     from npucall.tensors import Buffer
     from npucall_server.devices.base import RunPieces, Turn
 

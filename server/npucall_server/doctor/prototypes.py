@@ -8,15 +8,15 @@ from operator import eq as equal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from npucall.declare.parameters import c_name
 from npucall.operators import CATALOGUE
-from npucall.operators.spec import c_name
 from npucall_server.devices.cann.header_grammar import Declared, Found, parse
 from npucall_server.devices.cann.headers import headers_in
 from npucall_server.doctor.finding import Finding, Verdict, fault, ok, warning
 
 if TYPE_CHECKING:
-    from npucall.operators.catalogue import Catalogue
-    from npucall.operators.spec import Operator
+    from npucall.declare.catalogue import Catalogue
+    from npucall.declare.declaration import Operator
 
 _PHASE_ONE = "GetWorkspaceSize"
 _BEHIND_ALL = 2

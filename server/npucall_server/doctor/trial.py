@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall import evaluate
+from npucall.compute import evaluate
+from npucall.declare.call import Call
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 from npucall_server.devices.cann.lane import Lane, LaneLimits

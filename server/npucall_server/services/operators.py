@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from npucall.calls import PreparedCalls
 from npucall.errors import MessageError, TooLargeError
-from npucall.framing import join_response, split_request
-from npucall.listing import describe
-from npucall.replies import Timings, encode_identity, encode_reply, encode_timings
 from npucall.tensors import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server.services.places import PlacedCall, is_placed
+from npucall.wire.calls import PreparedCalls
+from npucall.wire.listing import describe
+from npucall.wire.messages import join_response, split_request
+from npucall.wire.replies import Timings, encode_identity, encode_reply, encode_timings
+from npucall_server.shared.places import PlacedCall, is_placed
 
 if TYPE_CHECKING:
     import grpc
 
-    from npucall.framing import Request
-    from npucall.operators.prepare import Prepared
-    from npucall.operators.spec import Operator
-    from npucall.replies import ServerIdentity
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
+    from npucall.wire.messages import Request
+    from npucall.wire.replies import ServerIdentity
     from npucall_server.devices.base import DeviceFacts
     from npucall_server.executor import Executor, Result
     from npucall_server.handling import Method
     from npucall_server.log import Record
     from npucall_server.settings import ServerSettings
-    from npucall_server.shared_memory import Regions
+    from npucall_server.shared.regions import Regions
 
 NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
 _KEPT_REPLIES = 1024

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from npucall.operators.catalogue import Catalogue
+from npucall.declare.catalogue import Catalogue
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_server.doctor.finding import Finding, Verdict
 from npucall_server.doctor.prototypes import check_prototypes

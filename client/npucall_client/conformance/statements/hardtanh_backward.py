@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare import Scalar
 from npucall.dtypes import BF16, BOOL, FLOAT, FLOAT16, INT8, INT32, INT64
-from npucall.operators.spec import Scalar
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import choice, mixed, normal
 from npucall_client.conformance.elementwise import elementwise

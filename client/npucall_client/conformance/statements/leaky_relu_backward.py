@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -22,7 +23,6 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import AttributeValueError, DTypeError
-from npucall.operators.spec import Scalar
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import choice, mixed, normal
 from npucall_client.conformance.elementwise import elementwise

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -21,7 +22,6 @@ from npucall.dtypes import (
     UINT8,
     UINT16,
 )
-from npucall.operators.spec import Scalar
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import normal
 from npucall_client.conformance.elementwise import capped, elementwise

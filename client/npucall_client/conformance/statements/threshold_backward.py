@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare import Scalar
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT8
 from npucall.errors import DTypeError
-from npucall.operators.spec import Scalar
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import normal
 from npucall_client.conformance.elementwise import elementwise

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from npucall.declare.parameters import Attribute, Kind
 from npucall.dtypes import DType
 from npucall.errors import NpucallError
-from npucall.operators.spec import Attribute, Kind
 from npucall.tensors import row_major
 from npucall_server.devices.cann.cleanup import Cleanup
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from npucall.operators.prepare import Prepared
-    from npucall.operators.spec import Input, Output, Scalar
+    from npucall.declare.parameters import Input, Output, Scalar
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import TensorSpec
     from npucall_server.devices.cann.functions import NnOpBase
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 from queue import Empty, LifoQueue
 from typing import TYPE_CHECKING, TypeVar
 
+from npucall.compute.evaluate import NO_TARGETS, check_values
 from npucall.errors import NpucallError, OutOfMemoryError
-from npucall.evaluate import NO_TARGETS, check_values
 from npucall.products import product_of
 from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.host import HostCatalogue
@@ -20,8 +20,8 @@ from npucall_server.devices.cann.watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from npucall.operators.prepare import Prepared
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.base import DeviceFacts, Ran, Turn
     from npucall_server.settings import AscendPaths, ServerSettings

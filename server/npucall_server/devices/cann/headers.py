@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from npucall.operators.spec import Input, Operator, Output, Parameter, parameter_of, prototype_only
+from npucall.declare.declaration import Operator, prototype_only
+from npucall.declare.parameters import Input, Output, Parameter, parameter_of
 from npucall_server.devices.cann.header_grammar import Declared, Found, parse
 from npucall_server.devices.cann.header_roles import Role, roles_of
 

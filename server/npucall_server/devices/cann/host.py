@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from npucall.declare.catalogue import Catalogue
 from npucall.errors import OperatorUnavailableError, VariantUnavailableError
 from npucall.operators import CATALOGUE
-from npucall.operators.catalogue import Catalogue
 from npucall_server.devices.cann import headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.settings import AscendPaths
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
-from npucall.evaluate import NO_TARGETS
 from npucall_server.devices.base import Phases, Ran
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.cleanup import Cleanup
@@ -28,7 +28,7 @@ from npucall_server.devices.cann.transfer import Transfer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.cann.operators import OpApi, OpApiFunction
     from npucall_server.devices.cann.runtime import DeviceContext

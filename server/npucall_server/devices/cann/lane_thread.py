@@ -11,14 +11,14 @@ import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from npucall.evaluate import NO_TARGETS
+from npucall.compute.evaluate import NO_TARGETS
 from npucall_server.devices.cann.lane import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from npucall.declare.prepare import Prepared
     from npucall.errors import NpucallError
-    from npucall.operators.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Ran
 

@@ -15,7 +15,7 @@ from npucall_server.devices.cann.memory import piece_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall.tensors import TensorSpec
 
 

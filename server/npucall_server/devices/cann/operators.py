@@ -10,11 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npucall.operators.spec import Attribute, Kind
+from npucall.declare.parameters import Attribute, Kind
 from npucall_server.devices.cann.library import Library
 
 if TYPE_CHECKING:
-    from npucall.operators.spec import Operator, Parameter
+    from npucall.declare.declaration import Operator
+    from npucall.declare.parameters import Parameter
     from npucall_server.devices.cann.library import Failure
     from npucall_server.settings import AscendPaths
 

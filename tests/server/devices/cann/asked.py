@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from npucall.compute.evaluate import run as evaluate
+from npucall.declare.call import Call, element
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY
-from npucall.evaluate import run as evaluate
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call, element
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:

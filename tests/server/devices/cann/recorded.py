@@ -5,15 +5,17 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import prototype_only
+from npucall.declare.parameters import Input
+from npucall.declare.prepare import Prepared, prepare
 from npucall.errors import DeviceError
-from npucall.operators.catalogue import Catalogue
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call, Input, prototype_only
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
-    from npucall.operators.spec import Parameter
+    from npucall.declare.parameters import Parameter
 
 
 class Base:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import DOUBLE, FLOAT
-from npucall.operators.spec import Scalar
 
 from .asked import Asked, Given, declared, installed, like, spec_of
 

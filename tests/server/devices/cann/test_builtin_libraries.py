@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from npucall.operators.spec import Attribute, Input, Kind, Output, prototype_only
+from npucall.declare.declaration import prototype_only
+from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.settings import AscendPaths
 

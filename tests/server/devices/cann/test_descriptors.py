@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.declare.parameters import Attribute, Input, Kind, Scalar
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, INT64
-from npucall.operators.spec import Attribute, Input, Kind, Scalar
 from npucall.tensors import Format, TensorSpec
 from npucall_server.devices.cann.descriptors import Descriptors
 

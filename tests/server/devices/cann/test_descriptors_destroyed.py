@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
 from npucall.dtypes import FLOAT
 from npucall.errors import DeviceError
-from npucall.operators.spec import Attribute, Input, Kind, Output, Scalar
 from npucall.tensors import TensorSpec
 from npucall_server.devices.cann.descriptors import Descriptors
 
@@ -17,7 +17,7 @@ from .recorded import Base, prepared
 if TYPE_CHECKING:
     from tests.simulator.control import Simulator
 
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
     from npucall_server.devices.cann.runtime import Libraries
 
 SPEC = TensorSpec(FLOAT, (2, 3))

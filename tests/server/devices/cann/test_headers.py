@@ -9,7 +9,7 @@ from tests.simulator.install import install_headers
 from tests.simulator.prototypes import GENERATIONS, Prototype, read_prototypes
 from tests.simulator.tree import Generation
 
-from npucall.operators.spec import Attribute, Input, Kind, Output
+from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall_server.devices.cann.headers import Excluded, Headers, headers_in, read
 
 from .header_folders import PHASE_TWO, RELU, both, folder_of, phase_one, phase_two

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Output
 from npucall.dtypes import FLOAT
 from npucall.errors import DeviceError
-from npucall.operators.spec import Operator, Output
 from npucall.tensors import TensorSpec
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 
 from .recorded import Base, prepared
 
 if TYPE_CHECKING:
-    from npucall.operators.prepare import Prepared
+    from npucall.declare.prepare import Prepared
 
 HERE, THERE = {"out": 0x1000}, {"out": 0x2000}
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from npucall.declare.declaration import prototype_only
 from npucall.errors import OperatorUnavailableError
-from npucall.operators.spec import prototype_only
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.settings import AscendPaths

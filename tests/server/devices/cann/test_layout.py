@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npucall.declare.declaration import Operator
 from npucall.dtypes import FLOAT, INT8
-from npucall.operators.spec import Operator
 from npucall.tensors import TensorSpec
 from npucall_server.devices.cann.layout import Layout, Piece, layout_of
 from npucall_server.devices.cann.memory import piece_bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall.operators.spec import prototype_only
+from npucall.declare.declaration import prototype_only
 from npucall_server.devices.cann.operators import CUSTOM_LIBRARY, OpApi, load_priority
 from npucall_server.settings import AscendPaths
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import DOUBLE, FLOAT
-from npucall.operators.spec import Scalar
 from npucall.tensors import TensorSpec, view
 
 from .asked import Given, Strided, declared, installed, like

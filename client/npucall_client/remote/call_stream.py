@@ -1,0 +1,344 @@
+"""Many calls on one long-lived stream, several in flight; begun anew where it breaks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import grpc
+
+from npucall.errors import (
+    CancelledError,
+    DeadlineError,
+    NpucallError,
+    ServerUnreachableError,
+    SharedMemoryError,
+)
+from npucall.wire.frames import join_cancel, split_response_frame
+from npucall.wire.messages import Response
+from npucall_client.remote.transfer import Incoming, is_chunked, outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall_client.arguments import Request
+
+    Done: TypeAlias = "Callable[[Response | Exception], object]"
+    """Hears how a call ended."""
+
+PAUSES = (0.1, 0.3, 0.9, 2.7)
+"""Seconds before a stream that broke is begun anew, as gRPC pauses with other calls."""
+
+
+class Connection(Protocol):
+    """What opens streams."""
+
+    def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
+        """The call of gRPC, which iterates over the frames that come back."""
+
+    def failure(self, error: Any, timeout: float) -> NpucallError:
+        """What gRPC's error means."""
+
+    def lateness(self, timeout: float) -> NpucallError:
+        """What a call that got no answer in time raises."""
+
+    def place(self, request: Request) -> None:
+        """Has what lies in shared memory stay there."""
+
+    def withdraw(self, request: Request) -> bool:
+        """Has everything travel, where the server does not know the memory; else False."""
+
+
+class SentCall:
+    """A call without an answer yet."""
+
+    def __init__(self, request: Request, timeout: float, request_id: str, done: Done) -> None:
+        self.id = 0
+        self.request = request
+        self.request_id = request_id
+        self.timeout = timeout
+        self.ends = time.monotonic() + timeout
+        self.done = done
+        self.incoming = Incoming(request)
+        self.attempts = 1
+        self.waits_for_another_server = False
+
+
+def _nobody(_: Response | Exception) -> None:
+    pass
+
+
+class AtOnce:
+    """Calls where there is no stream: each is computed when it is sent."""
+
+    def __init__(self, execute: Callable[[Request, float, str], Response]) -> None:
+        self._execute = execute
+
+    def send(self, request: Request, timeout: float, request_id: str, done: Done) -> SentCall:
+        """Computes a call."""
+        try:
+            outcome: Response | Exception = self._execute(request, timeout, request_id)
+        except Exception as error:  # noqa: BLE001  # the call's own
+            outcome = error
+        done(outcome)
+        return SentCall(request, timeout, request_id, _nobody)
+
+    def cancel(self, call: SentCall) -> None:
+        """It has ended already."""
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+class CallStream:
+    """Sends calls in the order in which they come, hears answers in the order in which they finish.
+
+    Three threads: gRPC's own takes the frames to send, one reads answers and opens the stream, one
+    ends calls that are late. ``window``: calls that may be without an answer.
+    """
+
+    def __init__(self, connection: Connection, window: int, chunk_bytes: int) -> None:
+        self._connection = connection
+        self._window = window
+        self._chunk_bytes = chunk_bytes
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._work = threading.Condition(self._lock)
+        self._sooner = threading.Condition(self._lock)
+        self._open: dict[int, SentCall] = {}
+        self._unsent: deque[SentCall] = deque()
+        self._cancelled: deque[int] = deque()
+        self._last_id = 0
+        self._failures = 0
+        self._watched = float("inf")
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+
+    def send(self, request: Request, timeout: float, request_id: str, done: Done) -> SentCall:
+        """Sends a call once the window has room. Raises DeadlineError if it has none in time."""
+        self._connection.place(request)
+        if is_chunked(request, self._chunk_bytes):
+            request.shared = None
+        call = SentCall(request, timeout, request_id, done)
+        with self._lock:
+            self._start_threads()
+            if not self._room.wait_for(lambda: len(self._open) < self._window, timeout):
+                raise DeadlineError(
+                    f"pipeline: expected one of {self._window} calls to be answered within the "
+                    f"timeout of {timeout:g} s, found none"
+                )
+            self._enqueue(call)
+            if call.ends < self._watched:
+                self._sooner.notify()
+        return call
+
+    def cancel(self, call: SentCall) -> None:
+        """Ends a call; the server hears of it."""
+        self._give_up(call, CancelledError("call: cancelled"))
+
+    def close(self) -> None:
+        """Waits until every call has ended."""
+        with self._lock:
+            self._closing = True
+            self._work.notify_all()
+            self._sooner.notify()
+        for thread in self._threads:
+            thread.join()
+
+    def _start_threads(self) -> None:
+        if not self._threads:
+            for run in self._read_streams, self._watch_deadlines:
+                thread = threading.Thread(target=run, name="npucall-pipeline", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def _enqueue(self, call: SentCall) -> None:
+        """Under an id of its own. To be called with the lock."""
+        self._last_id += 1
+        call.id = self._last_id
+        self._open[call.id] = call
+        self._unsent.append(call)
+        self._work.notify_all()
+
+    def _finish(self, call: SentCall, outcome: Response | Exception) -> None:
+        with self._lock:
+            if self._open.pop(call.id, None) is None:
+                return
+            self._room.notify()
+            if self._closing and not self._open:
+                self._work.notify_all()
+                self._sooner.notify()
+        done, call.done = call.done, _nobody  # what waits for the call is not kept by it
+        done(outcome)
+
+    def _give_up(self, call: SentCall, error: NpucallError) -> None:
+        with self._lock:
+            self._cancelled.append(call.id)
+            self._work.notify_all()
+        self._finish(call, error)
+
+    def _watch_deadlines(self) -> None:
+        while True:
+            with self._lock:
+                if self._closing and not self._open:
+                    return
+                now = time.monotonic()
+                late = [call for call in self._open.values() if call.ends <= now]
+                if not late:
+                    ends = (call.ends for call in self._open.values())
+                    self._watched = min(ends, default=float("inf"))
+                    left = self._watched - now
+                    self._sooner.wait(left if self._open else None)
+            for call in late:
+                self._give_up(call, self._connection.lateness(call.timeout))
+
+    def _read_streams(self) -> None:
+        while self._wait_for_calls():
+            failure = self._read_one_stream()
+            if failure is None or failure.code is grpc.StatusCode.UNAVAILABLE:
+                self._repeat(failure or ServerUnreachableError("stream: the server ended it"))
+            else:
+                self._fail_all(failure)
+
+    def _wait_for_calls(self) -> bool:
+        """Waits for something to send; False once nothing more will come."""
+        with self._lock:
+            self._work.wait_for(lambda: self._closing or self._open)
+            return bool(self._open)
+
+    def _read_one_stream(self) -> NpucallError | None:
+        """Why the stream ended."""
+        session = _Session()
+        try:
+            stream = self._connection.open_stream(self._frames(session), None)
+            session.stream = stream
+            stream.add_callback(lambda: self._end(session))
+            for message in stream:
+                self._take(session, message)
+        except grpc.RpcError as error:
+            return None if session.left else self._connection.failure(error, 0.0)
+        except NpucallError as error:
+            return error
+        finally:
+            self._end(session)
+        return None
+
+    def _end(self, session: _Session) -> None:
+        with self._lock:
+            session.over = True
+            self._work.notify_all()
+        if session.stream is not None:
+            session.stream.cancel()
+
+    def _take(self, session: _Session, message: bytes) -> None:
+        call_id, frame = split_response_frame(message)
+        with self._lock:
+            call = self._open.get(call_id)
+        if call is None:
+            return  # cancelled, or late
+        try:
+            response = call.incoming.take(frame)
+        except SharedMemoryError as error:
+            self._send_whole(call, error)
+        except NpucallError as error:
+            if error.code is grpc.StatusCode.UNAVAILABLE and call.attempts <= len(PAUSES):
+                call.waits_for_another_server = session.goes_down = True
+            else:
+                self._finish(call, error)
+        else:
+            if response is not None:
+                self._failures = 0
+                self._finish(call, response)
+        if session.goes_down:
+            self._leave_when_answered(session)
+
+    def _send_whole(self, call: SentCall, error: SharedMemoryError) -> None:
+        """Sends a call once more, since the server does not know the memory that it named."""
+        try:
+            if not self._connection.withdraw(call.request):
+                raise error
+        except (SharedMemoryError, Warning) as failure:  # warnings may be made errors
+            self._finish(call, failure)
+            return
+        with self._lock:
+            if self._open.pop(call.id, None) is not None:
+                call.incoming = Incoming(call.request)
+                self._enqueue(call)
+
+    def _leave_when_answered(self, session: _Session) -> None:
+        """The server goes down: its stream is left once it owes no answer."""
+        with self._lock:
+            owed = [call for call in self._open.values() if not call.waits_for_another_server]
+        if not owed:
+            session.left = True
+            self._end(session)
+
+    def _repeat(self, failure: NpucallError) -> None:
+        """Sends the unanswered calls once more, after a pause."""
+        pause = PAUSES[min(self._failures, len(PAUSES) - 1)]
+        self._failures += 1
+        with self._lock:
+            calls = list(self._open.values())
+        for call in calls:
+            call.attempts += 1
+            if call.attempts > len(PAUSES) + 1:
+                self._finish(call, failure)
+        if not calls:
+            return
+        threading.Event().wait(pause)
+        with self._lock:
+            self._unsent = deque(self._open.values())
+            self._cancelled.clear()
+            for call in self._unsent:
+                call.incoming = Incoming(call.request)
+                call.waits_for_another_server = False
+
+    def _fail_all(self, failure: NpucallError) -> None:
+        with self._lock:
+            calls = list(self._open.values())
+            self._unsent.clear()
+            self._cancelled.clear()
+        for call in calls:
+            self._finish(call, failure)
+
+    def _frames(self, session: _Session) -> Iterator[bytes]:
+        """What is sent, in gRPC's thread."""
+        while True:
+            with self._lock:
+                self._work.wait_for(lambda: session.over or self._cancelled or self._is_ready())
+                if session.over or not (self._cancelled or self._unsent):
+                    return
+                cancelled = self._cancelled.popleft() if self._cancelled else None
+                call = self._unsent.popleft() if cancelled is None else None
+            if cancelled is not None:
+                yield join_cancel(cancelled)
+            elif call is not None:
+                yield from self._call_frames(session, call)
+            del call  # its arrays are not kept until the next one comes
+
+    def _is_ready(self) -> bool:
+        return bool(self._unsent) or (self._closing and not self._open)
+
+    def _call_frames(self, session: _Session, call: SentCall) -> Iterator[bytes]:
+        left = call.ends - time.monotonic()
+        if call.id not in self._open or left <= 0:
+            return
+        timeout_ns = max(1, int(left * 1e9))
+        for frame in outgoing(
+            call.id, call.request, call.request_id, self._chunk_bytes, timeout_ns
+        ):
+            yield frame
+            if session.over or call.id not in self._open:
+                return  # it was cancelled, or has its answer
+
+
+class _Session:
+    """One stream."""
+
+    def __init__(self) -> None:
+        self.stream: Any = None
+        self.over = False
+        self.goes_down = False
+        self.left = False

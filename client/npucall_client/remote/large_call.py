@@ -1,0 +1,110 @@
+"""A large call on a stream of its own, in memory little above its tensors."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import grpc
+
+from npucall.errors import InternalError, NpucallError
+from npucall.wire.frames import join_cancel, split_response_frame
+from npucall_client.remote.transfer import Incoming, outgoing, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import Request
+
+_CALL_ID = 1
+
+
+class OpenStream(Protocol):
+    """Opens an ``ExecuteStream``."""
+
+    def __call__(self, frames: Iterator[bytes], timeout: float) -> Any:
+        """The call of gRPC, which iterates over the frames that come back."""
+
+
+class LargeCall:
+    """One attempt at a call."""
+
+    def __init__(self, request: Request, request_id: str, chunk_bytes: int) -> None:
+        self._request = request
+        self._request_id = request_id
+        self._chunk_bytes = chunk_bytes
+        self._progress = _Progress(request)
+        self._answered = False
+
+    def run(self, stream: OpenStream, timeout: float) -> Response:
+        """Sends the call and receives its answer.
+
+        Raises the error that the server answers, grpc.RpcError where the stream breaks, and what a
+        progress callback raises.
+        """
+        call = stream(self._frames(), timeout)
+        try:
+            return self._receive(call)
+        except (grpc.RpcError, NpucallError):
+            self._progress.check()
+            raise
+        finally:
+            self._answered = True
+            call.cancel()  # does nothing to a call that has ended
+
+    def _frames(self) -> Iterator[bytes]:
+        """What is sent, in gRPC's own thread; ends early where the answer is there already."""
+        frames = outgoing(_CALL_ID, self._request, self._request_id, self._chunk_bytes)
+        for frame in frames:
+            yield frame
+            self._progress.sent(len(frame))
+            if self._answered:
+                return
+            if self._progress.broken is not None:
+                yield join_cancel(_CALL_ID)
+                return
+
+    def _receive(self, messages: Iterator[bytes]) -> Response:
+        incoming = Incoming(self._request, self._progress.received)
+        for message in messages:
+            _, frame = split_response_frame(message)
+            response = incoming.take(frame)
+            if response is not None:
+                with suppress(grpc.RpcError):  # the answer is whole
+                    list(messages)
+                return response
+        raise InternalError("stream: expected an answer, found its end")
+
+
+class _Progress:
+    """Tells the caller how far the call is; what the caller's function raises ends the call."""
+
+    def __init__(self, request: Request) -> None:
+        self._tell = request.progress
+        self._request_bytes = size_of(request)
+        self._sent = self._received = self._reply_bytes = 0
+        self.broken: Exception | None = None
+
+    def sent(self, size: int) -> None:
+        """In gRPC's thread, where nothing may be raised. Frames are little more than their data."""
+        self._sent = min(self._sent + size, self._request_bytes)
+        try:
+            self._call()
+        except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
+            self.broken = error
+
+    def received(self, received: int, of: int) -> None:
+        """In the caller's thread."""
+        self._received, self._reply_bytes = received, of
+        self.check()
+        self._call()
+
+    def check(self) -> None:
+        """Raises what the caller's function raised in gRPC's thread."""
+        if self.broken is not None:
+            raise self.broken
+
+    def _call(self) -> None:
+        if self._tell is not None:
+            self._tell(self._sent, self._received, self._request_bytes + self._reply_bytes)

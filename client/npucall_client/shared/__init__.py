@@ -1,0 +1,1 @@
+"""Memory that this process shares with a server of the same host."""

@@ -1,0 +1,206 @@
+"""``client.shared()``: memory whose arrays a server on the same host reads and writes itself."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable
+from math import prod
+from operator import index
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from npucall_client import arrays
+from npucall_client.shared import places as regions
+from npucall_client.shared import side_socket as lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from numpy.typing import DTypeLike
+
+    from npucall.dtypes import AnyArray
+    from npucall_client.arguments import Request
+    from npucall_client.shared.side_socket import Lease
+
+_ALIGNMENT = 64
+"""Arrays begin at a multiple of this: a line of the cache, and what the contract likes best."""
+
+
+class SharedMemory:
+    """Memory that client and server share. A context manager; made by ``client.shared``.
+
+    Its arrays are ordinary NumPy arrays. What a call takes from them, or from their slices, views
+    and torch tensors, does not travel: the server reads it where it lies. Outputs that are given
+    such arrays (``options(outputs=...)``) are written there. Arrays may outlive the memory: from
+    then on they travel like all others.
+
+    A call that ends without its answer (timeout, cancel, a lost connection) may write to its
+    outputs a little longer; leave their memory alone, or close this and take another.
+    """
+
+    def __init__(
+        self, memory: AnyArray, lease: Lease | None, end: Callable[[Lease], object]
+    ) -> None:
+        self._memory = memory
+        self._lease = lease
+        self._end = end
+        self._lock = threading.Lock()
+        self._used = 0
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        unclosed = f"not closed: {self!r}" if self.shared else ""
+        self.close()
+        if unclosed:
+            warnings.warn(unclosed, ResourceWarning, source=self, stacklevel=1)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.left} left, shared={self.shared}"
+        return f"<SharedMemory of {self.nbytes} bytes, {state}>"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        return self._memory.nbytes
+
+    @property
+    def left(self) -> int:
+        """Bytes that the next array may have."""
+        return max(0, self.nbytes - self._next())
+
+    @property
+    def shared(self) -> bool:
+        """Whether a server sees it: until it is closed, or the server goes; never for ``local:``.
+
+        Arrays of memory that no server sees any more keep their values, and travel.
+        """
+        return self._lease is not None and self._lease.is_open
+
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike) -> AnyArray:
+        """A new array, of anything. Raises MemoryError where too little is left."""
+        extents = tuple(map(index, shape)) if isinstance(shape, Iterable) else (index(shape),)
+        kind = np.dtype(dtype)
+        size = prod(extents) * kind.itemsize
+        if min(extents, default=0) < 0:
+            raise ValueError(f"shape: expected extents of 0 or more, found {extents}")
+        return self._take(size).view(kind).reshape(extents)
+
+    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> AnyArray:
+        """A new array of zeros. Raises MemoryError where too little is left."""
+        array = self.empty(shape, dtype)
+        array[...] = 0
+        return array
+
+    def array(self, existing: Any) -> AnyArray:
+        """A new array with the elements of an array, or of a CPU tensor of torch.
+
+        Raises MemoryError where too little is left.
+        """
+        source = arrays.as_array("array", existing)
+        array = self.empty(source.shape, source.dtype)
+        np.copyto(array, source)
+        return array
+
+    def clear(self) -> None:
+        """Has the next array begin at the beginning again, over arrays that were made before."""
+        with self._lock:
+            self._used = 0
+
+    def close(self) -> None:
+        """Gives it back to the server. Arrays of it stay as they are, and travel from then on."""
+        self._closed = True
+        if self._lease is not None:
+            self._end(self._lease)
+
+    def _take(self, size: int) -> AnyArray:
+        with self._lock:
+            if self._closed:
+                raise ValueError("shared memory: expected it open, found it closed")
+            start = self._next()
+            if start + size > self.nbytes:
+                raise MemoryError(
+                    f"shared memory: expected {size} bytes, found {self.left} of {self.nbytes} "
+                    "left; clear() starts again, client.shared() gives more"
+                )
+            self._used = start + size
+            return self._memory[start : start + size]
+
+    def _next(self) -> int:
+        """Where the next array begins."""
+        return -(-self._used // _ALIGNMENT) * _ALIGNMENT
+
+
+def ordinary(nbytes: int) -> SharedMemory:
+    """Memory that nobody shares, for where calls do not travel."""
+    memory = np.zeros(_checked(nbytes) + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return SharedMemory(memory[start : start + nbytes], None, lambda _: None)
+
+
+class SharedMemories:
+    """The shared memory that is open on one connection to a server."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # what is collected meanwhile is ended in the same thread
+        self.leases: tuple[Lease, ...] = ()
+
+    def open(self, path: str, nbytes: int, timeout: float) -> SharedMemory:
+        """Memory of the server that listens at ``path``; see ``lease.ask``."""
+        taken = lease.ask(path, _checked(nbytes), timeout)
+        with self._lock:
+            self.leases += (taken,)
+        return SharedMemory(taken.memory, taken, self._end)
+
+    def place(self, request: Request) -> None:
+        """Has what lies in open memory stay there."""
+        known = [lease for lease in self.leases if lease.is_open]
+        request.shared = regions.place(request, known) if known else None
+
+    def withdraw(self, request: Request) -> bool:
+        """Has everything travel, since the server does not know its memory any more.
+
+        False where it was to travel anyway. Memory that is open counts as ordinary from then on.
+        """
+        if request.shared is None:
+            return False
+        lost = regions.ids(request.shared)
+        request.shared = None
+        ended = [self._end(known) for known in self.leases if known.id in lost]
+        if any(ended):
+            warnings.warn(
+                "shared memory: the server does not know it any more, after a restart perhaps; its "
+                "arrays travel from now on (client.shared() gives new memory)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return True
+
+    def close(self) -> None:
+        """Gives all of it back."""
+        for known in self.leases:
+            self._end(known)
+
+    def _end(self, ended: Lease) -> bool:
+        with self._lock:
+            self.leases = tuple(known for known in self.leases if known is not ended)
+        return ended.end()
+
+
+def _checked(nbytes: int) -> int:
+    if index(nbytes) < 1:
+        raise ValueError(f"nbytes: expected 1 or more, found {nbytes}")
+    return index(nbytes)

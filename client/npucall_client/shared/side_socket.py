@@ -1,0 +1,168 @@
+"""The side socket on which a server hands out memory. Linux only."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import struct
+import sys
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from npucall.errors import DeadlineError, InternalError, SharedMemoryError
+from npucall.v1 import shared_memory_pb2 as pb
+from npucall.wire.status import from_bytes
+
+if TYPE_CHECKING:
+    from npucall.dtypes import AnyArray
+
+_ID_BYTES = 16
+_MOST_BYTES = 65536
+"""Of an answer."""
+_MOST_FILES = 8
+"""Descriptors for which an answer has room; one is right."""
+
+
+class Lease:
+    """Memory that a server sees too, for as long as the connection that it came on is open."""
+
+    def __init__(self, connection: socket.socket, region_id: bytes, memory: AnyArray) -> None:
+        self.id = region_id
+        self.memory = memory
+        """Its bytes; they stay as long as an array of them is there, lease or not."""
+        self.start = int(memory.ctypes.data)
+        self._connection = connection
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._is_open = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server still sees it, as far as is known."""
+        return self._is_open
+
+    def end(self) -> bool:
+        """Closes the connection; False where that was done before."""
+        with self._lock:
+            was_open, self._is_open = self._is_open, False
+        if was_open and os.getpid() == self._process:
+            # A process forked from this one holds the connection too, and must not keep it open.
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+        return was_open
+
+
+def ask(path: str, nbytes: int, timeout: float) -> Lease:
+    """Asks the server that listens at ``path`` for so many bytes, zeros at first.
+
+    Raises the error that it answers; SharedMemoryError where there is no socket to be reached, or
+    not by this user; DeadlineError where no answer comes in so many seconds; InternalError for an
+    answer that breaks the contract.
+    """
+    if sys.platform != "linux":
+        raise SharedMemoryError(
+            f"shared memory: expected Linux, found {sys.platform}; arrays of ordinary memory travel"
+        )
+    # As an option of the socket the time counts for a connection that waits to be accepted, too;
+    # Python's own timeout would fail there at once.
+    wait = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
+        _connect(connection, path, timeout)
+        data, files = _exchange(connection, path, nbytes, timeout)
+        try:
+            region_id = _region_id(data)
+            memory = _mapped(files, nbytes)
+        finally:
+            for file in files:
+                os.close(file)
+    except BaseException:
+        connection.close()
+        raise
+    return Lease(connection, region_id, memory)
+
+
+def _connect(connection: socket.socket, path: str, timeout: float) -> None:
+    try:
+        connection.connect(path)
+    except BlockingIOError:
+        raise _late(path, timeout) from None
+    except OSError as error:
+        raise SharedMemoryError(
+            f"shared memory: expected to reach the server's socket {path}, found: {error}; the "
+            "server is on another host, or in another container: a volume that both have shows the "
+            "socket here, and NPUCALL_SHARED_MEMORY_SOCKET says where"
+        ) from error
+
+
+def _exchange(
+    connection: socket.socket, path: str, nbytes: int, timeout: float
+) -> tuple[bytes, list[int]]:
+    """The server's answer, and the descriptors that came with it."""
+    data, files = b"", list[int]()
+    try:
+        connection.send(pb.SharedMemoryRequest(bytes=nbytes).SerializeToString())
+        flags = socket.MSG_CMSG_CLOEXEC
+        data, files, _, _ = socket.recv_fds(connection, _MOST_BYTES, _MOST_FILES, flags)
+    except BlockingIOError:
+        raise _late(path, timeout) from None
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # as an answer that is empty: it was closed
+    if not data:
+        raise SharedMemoryError(
+            f"shared memory: expected an answer at {path}, found the connection closed; a server "
+            f"answers its own user, and those of its setting shared_memory_users (this is user "
+            f"{os.getuid()})"
+        )
+    return data, files
+
+
+def _late(path: str, timeout: float) -> DeadlineError:
+    return DeadlineError(
+        f"shared memory: expected an answer at {path} in {timeout:g} s, found none"
+    )
+
+
+def _region_id(data: bytes) -> bytes:
+    try:
+        response = pb.SharedMemoryResponse.FromString(data)
+    except DecodeError:
+        raise InternalError("shared memory: expected a response, found other bytes") from None
+    if response.WhichOneof("outcome") == "error":
+        raise from_bytes(response.error)
+    if len(response.id) != _ID_BYTES:
+        raise InternalError(
+            f"shared memory: expected an id of {_ID_BYTES} bytes, found {len(response.id)}"
+        )
+    return response.id
+
+
+def _mapped(files: list[int], nbytes: int) -> AnyArray:
+    """The memory behind the one descriptor. Refuses what could be cut off under this process."""
+    import fcntl  # noqa: PLC0415  # exists on Unix only
+
+    if len(files) != 1:
+        raise InternalError(f"shared memory: expected one file descriptor, found {len(files)}")
+    size = os.fstat(files[0]).st_size
+    if size != nbytes:
+        raise InternalError(f"shared memory: expected a file of {nbytes} bytes, found {size}")
+    try:
+        seals = fcntl.fcntl(files[0], fcntl.F_GET_SEALS)
+    except OSError:  # no memory file: it has none
+        seals = 0
+    if not seals & fcntl.F_SEAL_SHRINK:
+        raise InternalError("shared memory: expected a file sealed against truncation, found none")
+    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE  # its pages are there: no fault for each of them
+    try:
+        mapping = mmap.mmap(files[0], nbytes, flags)
+    except OSError as error:
+        raise SharedMemoryError(f"shared memory: expected to map it, found: {error}") from error
+    return np.frombuffer(mapping, np.uint8)

@@ -1,0 +1,1 @@
+"""The CPU reference: prepared calls and their arrays become outputs."""

@@ -1,0 +1,249 @@
+"""A prepared call and its arrays become outputs, block by block.
+
+The same code computes in the server's CPU device and in the client's ``local:``. Results have the
+same bits for any number of threads and any path that the arrays took: what one element becomes does
+not depend on the edges of blocks, but for the sign and payload of NaN, which NumPy leaves open; and
+the edges of sums depend on shapes alone, and they are taken in the order of blocks.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from npucall.compute import blocks
+from npucall.compute.helpers import UNLIMITED, SharedBlocks
+from npucall.compute.layouts import Layout
+from npucall.declare.attributes import attribute_value
+from npucall.declare.call import Call
+from npucall.declare.prepare import Prepared, prepare
+from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
+from npucall.errors import NpucallError
+from npucall.operators import CATALOGUE
+from npucall.products import DEFAULT_SOC, product_of
+from npucall.tensors import TensorSpec, view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.compute.blocks import Work
+    from npucall.compute.helpers import Helpers, Turn
+    from npucall.compute.operands import Index
+    from npucall.declare.declaration import Operator, P, R
+    from npucall.dtypes import AnyArray
+    from npucall.tensors import Buffer
+
+_KEPT = 16 << 20
+"""Bytes that the temporary arrays of a block surely have room in."""
+_BLOCKS_A_TURN = 3
+"""Between turns threads meet, and other calls get theirs: seldom enough to cost little."""
+_SMALL = 1 << 14
+"""Bytes below which cleared memory costs less than an array that is not cleared."""
+NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
+"""Every output gets memory of its own."""
+
+
+def run(
+    call: Prepared,
+    storages: Mapping[str, Buffer],
+    turn: Turn = UNLIMITED,
+    targets: Mapping[str, Buffer] = NO_TARGETS,
+    helpers: Helpers | None = None,
+) -> list[Buffer]:
+    """Computes a call from its storages; answers one storage for each output, in their order.
+
+    ``targets`` are writable storages to compute outputs into, which share no memory with inputs; an
+    error leaves anything in them. A storage that the call sent for an output is copied (received
+    bytes cannot be written) and written through its view, so that its gaps come back as they were.
+    ``helpers`` compute blocks at the same time, as far as ``turn`` has turns to spare.
+    """
+    plan = plan_of(call)
+    answers = [
+        answer.storage(storages.get(answer.name), targets.get(answer.name))
+        for answer in plan.answers
+    ]
+    if plan.work is None:
+        for answer, storage in zip(plan.answers, answers, strict=True):
+            answer.layout.over(storage)[...] = 0
+        return answers
+    inputs = [o.layout.over(storages[o.name]) for o in plan.work.operands]
+    outputs = [
+        layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
+    ]
+    compute_blocks(plan.work, inputs, outputs, plan.cuts, turn, helpers)
+    return answers
+
+
+def check_values(call: Prepared, storages: Mapping[str, Buffer]) -> None:
+    """Refuses what the formula would refuse of the inputs' values, and computes nothing.
+
+    For a device, before it starts what cannot be stopped: labels that are no class lead its kernel
+    out of its memory, and the device is lost for everybody. Raises ArgumentError.
+    """
+    check = call.operator.values
+    if check is None or call.done:
+        return
+    inputs = {n: view(spec, storages[n]) for n, spec in call.inputs.items() if n in storages}
+    try:
+        check(inputs, call.attributes)
+    except NpucallError as error:
+        blocks.complete(error, call)
+        raise
+
+
+def evaluate(
+    call: Prepared,
+    inputs: Mapping[str, AnyArray],
+    outputs: Mapping[str, AnyArray],
+    *,
+    block: int | None = None,
+    exact: bool = False,
+) -> None:
+    """Computes a call into ``outputs``, arrays of the shapes and dtypes that it resolved to.
+
+    Inputs are rounded to the kernel dtype, widened to float32 and broadcast; results are rounded
+    to the kernel dtype *before* they are summed, then to the output's dtype, to nearest even. Sums
+    accumulate in float64. ``exact`` computes and rounds in float64 throughout.
+    """
+    if call.done:
+        for array in outputs.values():
+            array[...] = 0
+        return
+    work = blocks.work_of(call, _layouts(inputs), _layouts(outputs), exact=exact)
+    read = [o.layout.seen(inputs[o.name]) for o in work.operands]
+    written = [
+        layout.seen(array) for layout, array in zip(work.outputs, outputs.values(), strict=True)
+    ]
+    compute_blocks(work, read, written, work.cuts(block))
+
+
+def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs one operator on NumPy arrays in this process, by the rules of the default product.
+
+    Here, and only here, float64 arrays are accepted: they pass the rules as FLOAT, and everything
+    is computed in float64, so that a test can ask for exact numbers.
+    """
+    given = operator.bind(args, kwargs)
+    names = [p.name for p in operator.inputs if given.get(p.name) is not None]
+    tensors = {name: np.asarray(given[name]) for name in names}
+    exact = any(array.dtype == np.float64 for array in tensors.values())
+    specs = {name: _spec(name, array) for name, array in tensors.items()}
+    values = {
+        p.name: attribute_value(p.name, p, given[p.name])
+        for p in operator.attributes
+        if given.get(p.name) is not None
+    }
+    call = Call(operator, {**specs, **values}, tuple(tensors))
+    prepared = prepare(call, product_of(DEFAULT_SOC), CATALOGUE)
+    outputs = {
+        name: np.empty(spec.shape, np.float64 if exact else spec.dtype.numpy)
+        for name, spec in prepared.outputs.items()
+    }
+    evaluate(prepared, tensors, outputs, exact=exact)
+    results: Any = tuple(outputs.values())
+    answer: R = results if len(results) > 1 else results[0]
+    return answer
+
+
+def _spec(name: str, array: AnyArray) -> TensorSpec:
+    dtype = BY_NUMPY[array.dtype]
+    return TensorSpec(FLOAT if dtype is DOUBLE else dtype, array.shape, name=name)
+
+
+class _Answer(NamedTuple):
+    """An output of a call that comes with storages."""
+
+    name: str
+    size: int
+    layout: Layout
+    covered: bool
+    """Whether the call writes every byte of the storage."""
+
+    def storage(self, sent: Buffer | None, target: Buffer | None) -> Buffer:
+        """The memory that it is computed into, of anything but for gaps that were sent."""
+        storage = _memory(self.size) if target is None else target
+        if not self.covered:
+            memoryview(storage)[:] = bytes(self.size) if sent is None else sent
+        return storage
+
+
+def _memory(size: int) -> Buffer:
+    return bytearray(size) if size < _SMALL else np.empty(size, np.uint8).data
+
+
+class _Plan(NamedTuple):
+    """What follows from a call, before there is any storage."""
+
+    answers: Sequence[_Answer]
+    work: Work | None = None
+    """None where the outputs are zeros."""
+    cuts: Sequence[Index] = ()
+
+
+@lru_cache(1024)
+def plan_of(call: Prepared) -> _Plan:
+    """What follows from a call, found once."""
+    outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}
+    answers = [
+        _Answer(name, spec.storage_bytes, outputs[name], spec.row_major)
+        for name, spec in call.outputs.items()
+    ]
+    if call.done:
+        return _Plan(answers)
+    inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
+    work = blocks.work_of(call, inputs, outputs, exact=False)
+    return _Plan(answers, work, work.cuts())
+
+
+def compute_blocks(  # noqa: PLR0913  # all that a run has
+    work: Work,
+    inputs: Sequence[AnyArray],
+    outputs: Sequence[AnyArray],
+    indices: Sequence[Index],
+    turn: Turn = UNLIMITED,
+    helpers: Helpers | None = None,
+) -> None:
+    """Computes blocks of arrays in the layouts of a work, a few of them a turn."""
+    if len(indices) > 1:
+        _keep_memory_of_blocks()
+    targets = work.begin(outputs)
+    compute_block = work.on(inputs, targets)
+    starts = range(0, len(indices), _BLOCKS_A_TURN)
+
+    def compute(start: int) -> list[AnyArray | None]:
+        end = min(start + _BLOCKS_A_TURN, len(indices))
+        with np.errstate(all="ignore"):
+            return [compute_block(indices[n]) for n in range(start, end)]
+
+    def add(start: int, parts: Sequence[AnyArray | None]) -> None:
+        for number, part in enumerate(parts, start):
+            if part is not None:
+                work.add(targets, part, indices[number])
+
+    if helpers is not None and len(starts) > 1:
+        SharedBlocks(starts, compute, add).run(turn, helpers)
+    else:
+        for start in starts:
+            with turn():
+                add(start, compute(start))
+    if targets is not outputs:
+        with np.errstate(all="ignore"):
+            work.finish(targets, outputs)
+
+
+@cache
+def _keep_memory_of_blocks() -> None:
+    """Has glibc keep the memory that formulas give back with each block, and want with the next.
+
+    Until something large is freed, it returns more than 256 KiB to the kernel at once, and every
+    page of that is a fault when it comes back (mallopt(3): M_TRIM_THRESHOLD, and how it adjusts).
+    """
+    large = np.empty(_KEPT, np.uint8)
+    del large
+
+
+def _layouts(arrays: Mapping[str, AnyArray]) -> dict[str, Layout]:
+    return {name: Layout.of_array(array) for name, array in arrays.items()}

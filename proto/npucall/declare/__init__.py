@@ -1,0 +1,28 @@
+"""How an operator is declared, and how a call of it is checked.
+
+An operator file needs these names and ``rules``; the modules have the rest.
+"""
+
+from npucall.declare import rules
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator, operator
+from npucall.declare.facts import Facts
+from npucall.declare.over import at_once, elementwise, rows
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Parameter, Scalar
+
+__all__ = [
+    "Attribute",
+    "Catalogue",
+    "Facts",
+    "Input",
+    "Kind",
+    "Operator",
+    "Output",
+    "Parameter",
+    "Scalar",
+    "at_once",
+    "elementwise",
+    "operator",
+    "rows",
+    "rules",
+]

@@ -1,0 +1,147 @@
+"""What Python callers give for an attribute -> the value that its C type holds."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.declare.parameters import Attribute, Kind, Scalar, Value
+from npucall.dtypes import BOOL, BY_NUMPY, DOUBLE, INT64, DType
+from npucall.errors import AttributeValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_INT64 = range(-(2**63), 2**63)
+_INT32 = range(-(2**31), 2**31)
+_RANGES = {
+    Kind.INT64: _INT64,
+    Kind.INT32: _INT32,
+    Kind.INT: _INT32,
+    Kind.INT8: range(-(2**7), 2**7),
+    Kind.UINT64: range(2**63),  # as much of it as travels
+}
+
+
+def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
+    """The value of an attribute.
+
+    Integers and floats may be NumPy's. An aclScalar has the dtype of a NumPy number; Python's own
+    float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of what it holds; an
+    aclDataType whatever NumPy takes for a dtype.
+    Raises AttributeValueError, without an aclnn status, for what the C type cannot hold.
+    """
+    kind = attribute.kind
+    try:
+        value = _CONVERSIONS[kind](given)
+    except (TypeError, ValueError, OverflowError):
+        value = None
+    if value is None:
+        raise AttributeValueError(
+            f"{name}: expected {_EXPECTED[kind]}, found {given!r}", parameter=name
+        )
+    return value
+
+
+def check_range(name: str, kind: Kind, number: int) -> None:
+    """Raises AttributeValueError for an integer that the C type of its attribute cannot hold."""
+    if kind in _RANGES and number not in _RANGES[kind]:
+        raise AttributeValueError(
+            f"{name}: expected {_EXPECTED[kind]}, found {number}", parameter=name
+        )
+
+
+def _bool(given: Any) -> bool | None:
+    return bool(given) if isinstance(given, bool | np.bool_) else None
+
+
+def _int64(given: Any) -> int | None:
+    return _integer(given, _INT64)
+
+
+def _integer(given: Any, numbers: range) -> int | None:
+    if isinstance(given, np.bool_):  # older versions of NumPy would count with it
+        return None
+    number = operator.index(given)
+    return number if number in numbers else None
+
+
+def _float(given: Any) -> float | None:
+    return None if isinstance(given, str | bytes | bool | np.bool_) else float(given)
+
+
+def _text(given: Any) -> str | None:
+    return str.__str__(given) if isinstance(given, str) and "\0" not in given else None
+
+
+def _within(numbers: range) -> Callable[[Any], int | None]:
+    return lambda given: _integer(given, numbers)
+
+
+def _dtype(given: Any) -> DType | None:
+    if given is None:  # which is float64 to NumPy
+        return None
+    return given if isinstance(given, DType) else BY_NUMPY.get(np.dtype(given))
+
+
+def _each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The conversion of a sequence whose members are converted like this."""
+
+    def convert_all(given: Any) -> tuple[Any, ...] | None:
+        members = tuple(convert(member) for member in given)
+        return None if any(member is None for member in members) else members
+
+    return convert_all
+
+
+def _scalar(given: Any) -> Scalar | None:
+    if isinstance(given, Scalar):
+        return given if _holds(given.dtype, given.value) else None
+    if isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
+        return Scalar(BY_NUMPY[given.dtype], given.item()) if given.dtype in BY_NUMPY else None
+    kinds: dict[type, DType] = {bool: BOOL, int: INT64, float: DOUBLE}
+    if type(given) not in kinds or (type(given) is int and given not in _INT64):
+        return None
+    return Scalar(kinds[type(given)], given)
+
+
+def _holds(dtype: DType, value: float) -> bool:
+    """Whether a dtype has the number; floats round it, and truth values know no other."""
+    if dtype.kind != "int":
+        return True
+    limits = np.iinfo(dtype.numpy)
+    return limits.min <= operator.index(value) <= limits.max  # type: ignore[arg-type]
+
+
+_CONVERSIONS = {
+    **{kind: _within(numbers) for kind, numbers in _RANGES.items()},
+    Kind.BOOL: _bool,
+    Kind.FLOAT: _float,
+    Kind.DOUBLE: _float,
+    Kind.DTYPE: _dtype,
+    Kind.STRING: _text,
+    Kind.SCALAR: _scalar,
+    Kind.SCALAR_LIST: _each(_scalar),
+    Kind.INT_ARRAY: _each(_int64),
+    Kind.FLOAT_ARRAY: _each(_float),
+    Kind.BOOL_ARRAY: _each(_bool),
+}
+_EXPECTED = {
+    Kind.INT64: "an integer of 64 bits",
+    Kind.INT32: "an integer of 32 bits",
+    Kind.INT: "an integer of 32 bits",
+    Kind.INT8: "an integer of 8 bits",
+    Kind.UINT64: "an integer of 0 or more and less than 2^63",
+    Kind.BOOL: "True or False",
+    Kind.FLOAT: "a number",
+    Kind.DOUBLE: "a number",
+    Kind.DTYPE: "an element type",
+    Kind.STRING: "a text without a zero byte",
+    Kind.SCALAR: "a number",
+    Kind.SCALAR_LIST: "a sequence of numbers",
+    Kind.INT_ARRAY: "a sequence of integers of 64 bits",
+    Kind.FLOAT_ARRAY: "a sequence of numbers",
+    Kind.BOOL_ARRAY: "a sequence of True and False",
+}

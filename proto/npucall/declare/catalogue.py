@@ -1,0 +1,78 @@
+"""The catalogue: every declared operator, found by name and variant."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from npucall.declare.declaration import Operator
+from npucall.errors import OperatorUnknownError
+
+if TYPE_CHECKING:
+    from npucall.products import Product
+
+
+class Catalogue:
+    """Operators by name and variant. Never changes once it exists."""
+
+    def __init__(self, operators: Iterable[Operator[Any, Any]]) -> None:
+        ordered = sorted(operators, key=lambda operator: (operator.name, operator.variant))
+        self._operators: dict[str, dict[str, Operator[Any, Any]]] = {}
+        for operator in ordered:
+            variants = self._operators.setdefault(operator.name, {})
+            if variants.setdefault(operator.variant, operator) is not operator:
+                raise ValueError(f"{operator.title} is declared twice")
+
+    def __iter__(self) -> Iterator[Operator[Any, Any]]:
+        """Every operator, by name, then variant."""
+        for variants in self._operators.values():
+            yield from variants.values()
+
+    def of_name(self, name: str) -> tuple[Operator[Any, Any], ...]:
+        """The variants of an operator, or the only one there is; empty for an unknown name."""
+        return tuple(self._operators.get(name, {}).values())
+
+    def find(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
+        """The operator; ``default`` is the variant taken if none is named and there are several.
+
+        Raises OperatorUnknownError.
+        """
+        variants = self._operators.get(name)
+        if variants is None:
+            raise OperatorUnknownError(
+                f"operator: expected one that this server lists, found {name!r}",
+                operator=name,
+            )
+        wanted = variant or (default if "" not in variants else "")
+        if wanted not in variants:
+            raise OperatorUnknownError(
+                f"variant: {name} has {', '.join(filter(None, variants)) or 'no variants'}, "
+                f"found {wanted!r}",
+                parameter="variant",
+                operator=name,
+                variant=wanted,
+            )
+        return variants[wanted]
+
+    def runnable(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
+        """``find`` for an operator that is to run; what cannot run here is refused."""
+        return self.find(name, variant, default)
+
+    def variants(self) -> tuple[str, ...]:
+        """Every name of a variant that some operator has."""
+        return tuple(sorted({operator.variant for operator in self} - {""}))
+
+    def variants_on(self, name: str, product: Product) -> tuple[str, ...]:
+        """The variants of an operator that a product has."""
+        there = (operator for operator in self.of_name(name) if operator.dtypes_on(product))
+        return tuple(operator.variant for operator in there if operator.variant)
+
+
+def operators_of(package: str, path: Iterable[str]) -> Iterator[Operator[Any, Any]]:
+    """The operators in the modules of a package whose names do not start with an underscore."""
+    for module in pkgutil.iter_modules(path):
+        if not module.name.startswith("_"):
+            names = vars(importlib.import_module(f"{package}.{module.name}"))
+            yield from (value for value in names.values() if isinstance(value, Operator))

@@ -1,0 +1,227 @@
+"""An operator: parameters in C order, products, checks in order, formula.
+
+An operator file holds one function under ``@operator(...)``. Everything that npucall knows of the
+operator is derived from that one declaration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+
+from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
+
+if TYPE_CHECKING:
+    from npucall.declare.draft import Draft
+    from npucall.declare.facts import Facts
+    from npucall.declare.over import Over
+    from npucall.declare.parameters import Parameter, Value
+    from npucall.declare.rules.rule import Rule
+    from npucall.dtypes import AnyArray, DType
+    from npucall.products import Product
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ValueCheck: TypeAlias = "Callable[[Mapping[str, AnyArray], Mapping[str, Any]], None]"
+
+
+@dataclass(frozen=True, eq=False)
+class Operator(Generic[P, R]):
+    """A declared operator. ``P`` and ``R`` are its typed signature, for ``Client.run``.
+
+    One without ``formula`` and ``over`` can be called, by a client, or by a device that has it, but
+    not computed here; its arguments go by name.
+    """
+
+    name: str
+    variant: str
+    parameters: tuple[Parameter, ...]
+    products: Mapping[Product, tuple[DType, ...]]
+    """Products of the documents, with the types that the operator takes there."""
+    legacy: Mapping[Product, tuple[DType, ...]]
+    """Products that the software accepts and current documents do not list."""
+    checks: tuple[Rule, ...]
+    kernel_dtype: Callable[[Draft], DType] | None
+    over: Over | None
+    source: str
+    formula: Callable[Concatenate[Facts, P], R] | None
+    reference: bool = True
+    """Whether rules and formula are declared, here or where it is listed, so that results can be
+    checked. False: known by its C prototype alone, and every call gives its outputs."""
+    values: ValueCheck | None = None
+    """Refuses what rules cannot see, for a device whose kernel would leave its memory: it gets the
+    inputs by name, as they are, and the attributes. The formula refuses the same."""
+
+    def __post_init__(self) -> None:
+        if self.formula is None:
+            return
+        declared = [p.name for p in self.parameters if not isinstance(p, Output)]
+        if declared != list(self.signature.parameters):
+            raise TypeError(
+                f"{self.name}: parameters {declared} are declared, "
+                f"but the formula takes {list(self.signature.parameters)} behind facts"
+            )
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The formula's signature without ``facts``: inputs and attributes in C order."""
+        if self.formula is None:
+            raise TypeError(f"{self.title} has no formula")
+        signature = inspect.signature(self.formula)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter, as Python binds them; defaults are left out.
+
+        Raises TypeError for what the formula's signature does not take; without a formula, for what
+        is no input or attribute, or is not given though it has to be.
+        """
+        bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        fits = len(bound) == len(args) + len(kwargs) and (self.formula is not None or not args)
+        if fits and self.required <= bound.keys() <= self._known:
+            return bound
+        if self.formula is None:
+            raise TypeError(self._misfit(args, kwargs))
+        return dict(self.signature.bind(*args, **kwargs).arguments)  # says what does not fit
+
+    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """What is wrong. C has names that an ``inspect.Signature`` refuses, such as ``from``."""
+        if args:
+            return f"{self.name}: expected arguments by name, found {len(args)} by position"
+        for name in kwargs:
+            if name not in self._known:
+                known = ", ".join(self._names)
+                return f"{self.name}: got an unexpected keyword argument {name!r}; it has {known}"
+        missing = ", ".join(name for name in self._names if name in self.required - kwargs.keys())
+        return f"{self.name}: missing a required argument: {missing}"
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.parameters if not isinstance(p, Output))
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self._names)
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Names of the inputs and attributes that every call has to give.
+
+        Without a formula: not what has a pointer type in C, which is null if it is left out.
+        """
+        if self.formula is not None:
+            parameters = self.signature.parameters.values()
+            return frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
+        tensors = {p.name for p in self.inputs if not p.optional}
+        values = {p.name for p in self.attributes if not p.kind.nullable and p.default is None}
+        return frozenset(tensors | values)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Parameter]:
+        """Parameters by name."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """The inputs in C order."""
+        return tuple(p for p in self.parameters if isinstance(p, Input))
+
+    @cached_property
+    def as_is(self) -> frozenset[str]:
+        """The inputs that the formula gets in their own dtype."""
+        return frozenset(parameter.name for parameter in self.inputs if parameter.as_is)
+
+    @cached_property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs in C order."""
+        return tuple(p for p in self.parameters if isinstance(p, Output))
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The attributes in C order."""
+        return tuple(p for p in self.parameters if isinstance(p, Attribute))
+
+    def default(self, attribute: Attribute) -> Value | None:
+        """What an attribute is if a call does not mention it; None is absent."""
+        if self.formula is None:
+            return attribute.default
+        value: Any = self.signature.parameters[attribute.name].default
+        return None if value is inspect.Parameter.empty else value
+
+    def dtypes_on(self, product: Product) -> tuple[DType, ...]:
+        """The types that the operator takes on a product; empty if it is not there."""
+        return self.products.get(product) or self.legacy.get(product, ())
+
+    def with_roles(self, roles: Mapping[str, type[Input | Output]]) -> Operator[P, R]:
+        """The same with these roles of tensors; only for one without reference.
+
+        A tensor that is read and written is an output whose storage the call sends.
+        """
+        changed = [_as_role(p, roles[p.name]) if p.name in roles else p for p in self.parameters]
+        return replace(self, parameters=tuple(changed))
+
+    @property
+    def title(self) -> str:
+        """Name and variant for a message."""
+        return f"{self.name} ({self.variant})" if self.variant else self.name
+
+    @property
+    def description(self) -> str:
+        """The docstring: formula and peculiarities."""
+        if not self.reference:
+            return "Known by its C prototype alone: no reference, unvalidated."
+        return (self.formula and inspect.getdoc(self.formula)) or ""
+
+    @property
+    def summary(self) -> str:
+        """Its first line."""
+        return self.description.partition("\n")[0]
+
+    @property
+    def prototype(self) -> str:
+        """C declaration of phase one."""
+        own = [f"{p.c_type} {c_name(p)}" for p in self.parameters]
+        listed = ", ".join([*own, "uint64_t* workspaceSize", "aclOpExecutor** executor"])
+        return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
+
+
+def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
+    name: str,
+    *parameters: Parameter,
+    products: Mapping[Product, tuple[DType, ...]],
+    checks: tuple[Rule, ...],
+    kernel_dtype: Callable[[Draft], DType],
+    over: Over,
+    source: str,
+    variant: str = "",
+    legacy: Mapping[Product, tuple[DType, ...]] | None = None,
+    values: ValueCheck | None = None,
+) -> Callable[[Callable[Concatenate[Facts, P], R]], Operator[P, R]]:
+    """Declares an operator; stands above its formula.
+
+    Raises TypeError, at import, where parameters and the formula's signature differ.
+    """
+
+    def declare(formula: Callable[Concatenate[Facts, P], R]) -> Operator[P, R]:
+        return Operator(
+            name, variant, parameters, products, legacy or {}, checks, kernel_dtype, over, source,
+            formula, values=values,
+        )  # fmt: skip
+
+    return declare
+
+
+def prototype_only(name: str, parameters: tuple[Parameter, ...], source: str) -> Operator[Any, Any]:
+    """An operator that is known by its C prototype alone."""
+    return Operator(name, "", parameters, {}, {}, (), None, None, source, None, reference=False)
+
+
+def _as_role(parameter: Parameter, role: type[Input | Output]) -> Parameter:
+    if isinstance(parameter, Attribute):
+        raise TypeError(f"{parameter.name} is not a tensor")
+    changed = parameter_of(parameter.name, parameter.c_type, role)
+    return replace(changed, description=parameter.description)

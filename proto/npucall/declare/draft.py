@@ -1,0 +1,124 @@
+"""A call while its rules run: its arguments, and the shapes and dtypes found so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.declare.call import tensors_of
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
+from npucall.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.declare.call import Argument, Call
+    from npucall.declare.catalogue import Catalogue
+    from npucall.dtypes import DType
+    from npucall.products import Product
+    from npucall.tensors import Shape
+
+
+class Draft:
+    """What rules look at and add to.
+
+    An output that the call does not mention has no spec of its own: rules pass over it, since what
+    the operator derives obeys them.
+    """
+
+    def __init__(self, call: Call, product: Product, catalogue: Catalogue) -> None:
+        self.operator = call.operator
+        self.product = product
+        self.catalogue = catalogue
+        self.found_shapes: dict[str, Shape] = {}
+        self.found_dtypes: dict[str, DType] = {}
+        self.warnings: list[tuple[str, str]] = []
+        self._arguments = call.arguments
+        self._tensors = {
+            place: spec
+            for parameter in call.operator.parameters
+            if not isinstance(parameter, Attribute)
+            for place, spec in tensors_of(parameter.name, call.arguments.get(parameter.name))
+        }
+
+    def absent(self, name: str) -> bool:
+        """Whether an argument is a null pointer for the C call."""
+        parameter = self.operator.by_name[name]
+        if isinstance(parameter, Attribute):
+            return self.argument(name) is None
+        mentioned = not isinstance(parameter, Output) or name in self._arguments
+        return mentioned and self._arguments.get(name) is None
+
+    def tensor(self, name: str) -> TensorSpec | None:
+        """The spec that the call gives for a tensor, or None."""
+        return self._tensors.get(name)
+
+    def tensors(self, names: tuple[str, ...]) -> Iterator[tuple[str, TensorSpec]]:
+        """Those of the tensors that the call gives, by name."""
+        for name in names:
+            if (spec := self.tensor(name)) is not None:
+                yield name, spec
+
+    def attribute(self, name: str) -> Any:
+        """The value of an attribute, its default if the call does not mention it, None if absent.
+
+        A Scalar comes as its number rounded to float32, which is what the operators use of it; a
+        number of C type float likewise, since that is what the C function is given.
+        """
+        value = self.argument(name)
+        if isinstance(value, Scalar):
+            return _single(value.value)
+        parameter = self.operator.by_name[name]
+        single = isinstance(parameter, Attribute) and parameter.kind is Kind.FLOAT
+        return value if value is None or not single else _single(value)
+
+    def scalar(self, name: str) -> Scalar | None:
+        """An aclScalar with its dtype, or None."""
+        value = self._arguments.get(name)
+        return value if isinstance(value, Scalar) else None
+
+    def argument(self, name: str) -> Argument:
+        """What the call gives for an attribute, its default if the call does not mention it."""
+        parameter = self.operator.by_name[name]
+        if not isinstance(parameter, Attribute):
+            raise TypeError(f"{name} is not an attribute")
+        return self._arguments.get(name, self.operator.default(parameter))
+
+    def shape(self, name: str) -> Shape:
+        """Shape of a given tensor, or the one that a rule finds under that name."""
+        if (spec := self.tensor(name)) is not None:
+            return spec.shape
+        if name not in self.found_shapes:
+            self._find(name)
+        return self.found_shapes[name]
+
+    def dtype(self, name: str) -> DType:
+        """Dtype of a given tensor or aclScalar, or the one that a rule finds under that name."""
+        if (given := self.tensor(name) or self.scalar(name)) is not None:
+            return given.dtype
+        if name not in self.found_dtypes:
+            self._find(name)
+        return self.found_dtypes[name]
+
+    def derive(self, output: Output) -> TensorSpec:
+        """What the operator makes of an output that the call does not mention."""
+        return TensorSpec(self.dtype(output.dtype), self.shape(output.shape), name=output.name)
+
+    def shapes(self) -> dict[str, Shape]:
+        """Every shape that is known: of the inputs as passed, and what rules found."""
+        inputs = tuple(p.name for p in self.operator.parameters if isinstance(p, Input))
+        return {name: spec.shape for name, spec in self.tensors(inputs)} | self.found_shapes
+
+    def _find(self, name: str) -> None:
+        """Runs the rule that finds ``name``, which may stand behind an exit already taken."""
+        for rule in self.operator.checks:
+            if rule.finds == name:
+                rule.check(self)
+                return
+        raise LookupError(f"{self.operator.name} has no rule that finds {name!r}")
+
+
+def _single(number: Any) -> float:
+    with np.errstate(over="ignore"):  # beyond float32 it is an infinity, as in C
+        return float(np.float32(number))

@@ -1,0 +1,256 @@
+"""A call and a product become a prepared call, or an error. Nothing else goes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.declare.call import element, tensors_of
+from npucall.declare.declaration import Operator
+from npucall.declare.draft import Draft
+from npucall.declare.facts import Facts
+from npucall.declare.over import Elementwise
+from npucall.declare.parameters import Attribute, Output
+from npucall.declare.rules import EndOfChecks
+from npucall.dtypes import BF16, FLOAT, FLOAT16
+from npucall.errors import (
+    ArgumentMissingError,
+    AttributeValueError,
+    NpucallError,
+    TensorLayoutError,
+)
+from npucall.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.declare.call import Call
+    from npucall.declare.catalogue import Catalogue
+    from npucall.declare.parameters import Value
+    from npucall.dtypes import DType
+    from npucall.products import Product
+    from npucall.tensors import Buffer
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A call that has passed every rule, its shapes, dtypes and outputs resolved."""
+
+    operator: Operator[Any, Any]
+    product: Product
+    inputs: Mapping[str, TensorSpec]
+    """The inputs that the call gives; those of a list one by one."""
+    outputs: Mapping[str, TensorSpec]
+    """The outputs as they come back: dense, unless the call sends their storage."""
+    attributes: Mapping[str, Any]
+    """The attributes as the formula takes them."""
+    values: Mapping[str, Value | None]
+    """The attributes as the C function takes them."""
+    lists: Mapping[str, tuple[str, ...]]
+    """Names of the tensors of each list that the call gives."""
+    stored: tuple[str, ...]
+    """The tensors whose storage travels with the call, in that order."""
+    kernel_dtype: DType | None
+    """What the operator computes and rounds in; None for one without reference."""
+    facts: Facts
+    warnings: tuple[tuple[str, str], ...]
+    done: bool
+    """The rules ended the call: nothing is computed, the outputs are zeros."""
+
+    @cached_property
+    def absent(self) -> Mapping[str, None]:
+        """The inputs that the call does not give, as the formula takes them."""
+        names = (parameter.name for parameter in self.operator.inputs)
+        given = {*self.inputs, *self.lists}
+        return {name: None for name in names if name not in given}
+
+    @cached_property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """Bytes of each storage that travels with the call."""
+        specs = {**self.inputs, **self.outputs}
+        return tuple(specs[name].storage_bytes for name in self.stored)
+
+    @cached_property
+    def replied_bytes(self) -> int:
+        """Bytes of the storages that go with the reply."""
+        return sum(spec.storage_bytes for spec in self.outputs.values())
+
+    @cached_property
+    def bytes_in_flight(self) -> int:
+        """Bytes of the storages that come with the call and go with its reply."""
+        return sum(self.stored_bytes) + self.replied_bytes
+
+    @cached_property
+    def largest(self) -> tuple[str, int]:
+        """What has the most bytes, and how many: a tensor, a shape, or all that travels.
+
+        A device makes strided tensors dense, and stretches them to the shape that they broadcast
+        to, so this much must fit.
+        """
+        sizes = {name: spec.bytes for name, spec in {**self.inputs, **self.outputs}.items()}
+        if not self.done and isinstance(self.operator.over, Elementwise):
+            space = self.facts.shapes[self.operator.over.space]
+            sizes[f"the shape {space} of the computation"] = prod(space) * FLOAT.itemsize
+        sizes["request and response"] = self.bytes_in_flight
+        return max(sizes.items(), key=lambda item: item[1])
+
+    def storages(self, sent: Sequence[Buffer]) -> dict[str, Buffer]:
+        """The storages by name.
+
+        Raises TensorLayoutError where their number or a length differs from what the specs say.
+        """
+        if tuple(map(len, sent)) != self.stored_bytes:
+            self._refuse(sent)
+        return dict(zip(self.stored, sent, strict=True))
+
+    def _refuse(self, sent: Sequence[Buffer]) -> None:
+        if len(sent) != len(self.stored):
+            raise TensorLayoutError(
+                f"storage: expected {len(self.stored)} ({', '.join(self.stored) or 'none'}), "
+                f"found {len(sent)}"
+            )
+        for name, expected, found in zip(self.stored, self.stored_bytes, sent, strict=True):
+            if len(found) != expected:
+                raise TensorLayoutError(
+                    f"{name}: expected {expected} bytes of storage, found {len(found)}",
+                    parameter=name,
+                )
+
+
+def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
+    """Checks layout, then the operator's rules in order, and resolves the outputs.
+
+    Raises the error of the first thing that is wrong, its ``details`` naming operator and SoC.
+    """
+    try:
+        return _prepare(call, product, catalogue)
+    except NpucallError as error:
+        error.details.setdefault("operator", call.operator.name)
+        error.details.setdefault("phase", "prepare")
+        if call.operator.variant:
+            error.details.setdefault("variant", call.operator.variant)
+        raise
+
+
+def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
+    _check_layout(call)
+    draft = Draft(call, product, catalogue)
+    done = False
+    for rule in call.operator.checks:
+        try:
+            rule.check(draft)
+        except EndOfChecks:
+            done = True
+            break
+    operator = call.operator
+    lists = _lists(call)
+    kernel_dtype = operator.kernel_dtype(draft) if operator.kernel_dtype else None
+    return Prepared(
+        operator=operator,
+        product=product,
+        inputs=_inputs(draft, lists),
+        outputs=_outputs(draft, lists, call),
+        attributes={p.name: draft.attribute(p.name) for p in operator.attributes},
+        values={p.name: draft.argument(p.name) for p in operator.attributes},  # type: ignore[misc]
+        lists=lists,
+        stored=call.stored,
+        kernel_dtype=kernel_dtype,
+        facts=Facts(draft.shapes(), _formula_dtype(operator, kernel_dtype)),
+        warnings=tuple(draft.warnings),
+        done=done,
+    )
+
+
+def _lists(call: Call) -> dict[str, tuple[str, ...]]:
+    many = (p for p in call.operator.parameters if not isinstance(p, Attribute) and p.many)
+    given = {p.name: call.arguments.get(p.name) for p in many}
+    return {
+        name: tuple(element(name, index) for index in range(len(specs)))
+        for name, specs in given.items()
+        if isinstance(specs, tuple)
+    }
+
+
+def _inputs(draft: Draft, lists: Mapping[str, tuple[str, ...]]) -> dict[str, TensorSpec]:
+    names = (name for p in draft.operator.inputs for name in lists.get(p.name, (p.name,)))
+    return dict(draft.tensors(tuple(names)))
+
+
+def _outputs(
+    draft: Draft, lists: Mapping[str, tuple[str, ...]], call: Call
+) -> dict[str, TensorSpec]:
+    """The outputs one by one; without those of an operator without reference that are absent."""
+    outputs = {}
+    for output in draft.operator.outputs:
+        for name in lists.get(output.name, (output.name,)):
+            given = draft.tensor(name)
+            if given is not None:
+                outputs[name] = given if name in call.stored else given.dense()
+            elif output.shape:
+                outputs[name] = draft.derive(output)
+    return outputs
+
+
+def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType | None) -> np.dtype[Any]:
+    if kernel_dtype is None or operator.over is None:
+        return FLOAT.numpy
+    short = kernel_dtype in (FLOAT16, BF16)
+    return FLOAT.numpy if short and operator.over.widen else kernel_dtype.numpy
+
+
+def _check_layout(call: Call) -> None:
+    """What the C function cannot be asked: these errors have no aclnn status."""
+    for attribute in call.operator.attributes:
+        _check_given(attribute, call)
+    for name, value in call.arguments.items():
+        parameter = call.operator.by_name[name]
+        if isinstance(parameter, Attribute) and value is None and not parameter.kind.nullable:
+            raise AttributeValueError(
+                f"{name}: expected a value, found none; its C type {parameter.c_type} has no null",
+                parameter=name,
+            )
+        if isinstance(parameter, Attribute) or value is None:
+            continue
+        for place, spec in tensors_of(name, value):
+            read = parameter.in_place if isinstance(parameter, Output) else parameter.read
+            if isinstance(parameter, Output):
+                _check_output(place, spec)
+            if read and place not in call.stored:
+                raise _not_sent(place)
+    for output in call.operator.outputs:
+        if not output.shape and output.name not in call.arguments:
+            raise ArgumentMissingError(
+                f"{output.name}: expected the output's shape and dtype, or none for a null "
+                f"pointer, since {call.operator.name} is known by its C header alone; not found",
+                parameter=output.name,
+            )
+
+
+def _check_given(attribute: Attribute, call: Call) -> None:
+    known = attribute.name in call.arguments or call.operator.default(attribute) is not None
+    if not known and not attribute.kind.nullable:
+        raise AttributeValueError(
+            f"{attribute.name}: expected a value, since it has no default, found none",
+            parameter=attribute.name,
+        )
+
+
+def _check_output(name: str, spec: TensorSpec) -> None:
+    if spec.overlaps_itself():
+        raise TensorLayoutError(
+            f"{name}: expected an output whose elements do not share memory, found shape "
+            f"{spec.shape} with strides {spec.strides}",
+            parameter=name,
+        )
+
+
+def _not_sent(name: str) -> TensorLayoutError:
+    return TensorLayoutError(
+        f"{name}: expected its storage, since the operator reads its values; "
+        "found `stored` not set",
+        parameter=name,
+    )

@@ -1,0 +1,42 @@
+"""What an operator computes and rounds in: its kernel dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.dtypes import BF16, FLOAT, FLOAT16
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.declare.draft import Draft
+    from npucall.dtypes import DType
+
+
+def float16_if_all(*names: str) -> Callable[[Draft], DType]:
+    """Kernel dtype: FLOAT16 if all of them are, otherwise FLOAT."""
+
+    def kernel_dtype(draft: Draft) -> DType:
+        return FLOAT16 if all(draft.dtype(name) is FLOAT16 for name in names) else FLOAT
+
+    return kernel_dtype
+
+
+def short_if_all(*names: str) -> Callable[[Draft], DType]:
+    """Kernel dtype: FLOAT16 or BF16 if that is the dtype of all of them, otherwise FLOAT."""
+
+    def kernel_dtype(draft: Draft) -> DType:
+        (first, *others) = {draft.dtype(name) for name in names}
+        return first if first in (FLOAT16, BF16) and not others else FLOAT
+
+    return kernel_dtype
+
+
+def always(dtype: DType) -> Callable[[Draft], DType]:
+    """Kernel dtype: this one, whatever the inputs are."""
+    return lambda _: dtype
+
+
+def dtype_of(name: str) -> Callable[[Draft], DType]:
+    """Kernel dtype: that of a tensor, or the one that a rule found under that name."""
+    return lambda draft: draft.dtype(name)

@@ -1,0 +1,38 @@
+"""Rules about what is given at all, and about tensors without elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.declare.parameters import c_name
+from npucall.declare.rules.rule import EndOfChecks, Rule, listed
+from npucall.errors import PARAM_NULLPTR, ArgumentMissingError
+
+if TYPE_CHECKING:
+    from npucall.declare.draft import Draft
+
+
+def present(*names: str) -> Rule:
+    """None of them is absent; the first that is gives 161001."""
+
+    def check(draft: Draft) -> None:
+        for name in names:
+            if draft.absent(name):
+                null = c_name(draft.operator.by_name[name])
+                raise ArgumentMissingError(
+                    f"{name}: expected a value, found none (a null {null})",
+                    parameter=name,
+                    aclnn_status=PARAM_NULLPTR,
+                )
+
+    return Rule(f"{listed(names)} must not be null", names, PARAM_NULLPTR, check)
+
+
+def succeed_if_empty(*names: str) -> Rule:
+    """If one of them has no elements the call is done; its outputs are zeros."""
+
+    def check(draft: Draft) -> None:
+        if any(spec.elements == 0 for _, spec in draft.tensors(names)):
+            raise EndOfChecks
+
+    return Rule(f"if {listed(names, 'or')} is empty, the call is done", (), 0, check)

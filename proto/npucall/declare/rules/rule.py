@@ -1,0 +1,62 @@
+"""A rule: a named check of a call. It raises an error, lets the call pass, or ends the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npucall.errors import PARAM_INVALID, ArgumentError, ShapeError
+
+if TYPE_CHECKING:
+    from npucall.declare.draft import Draft
+
+
+class EndOfChecks(Exception):  # noqa: N818  # it is no error: the call succeeds here
+    """Raised by a rule that ends the checks."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named check."""
+
+    description: str
+    blames: tuple[str, ...]
+    """Parameters that an error may blame."""
+    status: int
+    """The aclnn status of its errors; 0 for a rule that raises none."""
+    check: Callable[[Draft], None]
+    finds: str | None = None
+    """The name under which it leaves a shape or dtype for others."""
+
+
+def requires(
+    description: str,
+    *blames: str,
+    holds: Callable[[Draft], bool],
+    found: Callable[[Draft], object],
+    error: type[ArgumentError] = ShapeError,
+    status: int = PARAM_INVALID,
+) -> Rule:
+    """What no other rule says; messages read "expected ``description``" and blame the first."""
+
+    def check(draft: Draft) -> None:
+        if not holds(draft):
+            raise error(
+                f"{blames[0]}: expected {description}, found {found(draft)}",
+                parameter=blames,
+                aclnn_status=status,
+            )
+
+    return Rule(f"{blames[0]}: {description}", blames, status, check)
+
+
+def is_unknown(name: str, draft: Draft) -> bool:
+    """Whether it is a parameter of which the call says nothing, such as an output to derive."""
+    given = draft.tensor(name) or draft.scalar(name)
+    return given is None and name in draft.operator.by_name
+
+
+def listed(words: tuple[str, ...], joint: str = "and") -> str:
+    """The words as a sentence has them: ``a, b and c``."""
+    return f" {joint} ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

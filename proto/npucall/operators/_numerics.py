@@ -1,0 +1,93 @@
+"""Mathematics that operators share."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from npucall.declare import Facts
+    from npucall.dtypes import AnyArray
+
+NONE, MEAN, SUM, BATCHMEAN = range(4)
+"""Reduction codes. In a gradient they scale, they do not sum."""
+
+KL_REDUCTIONS = "0 none, 1 mean, 2 sum, 3 batchmean; any other acts as none"
+
+
+def kl_factor(facts: Facts, reduction: int, space: str) -> np.floating[Any]:
+    """The factor of a KL gradient: 1 / elements, or 1 / first extent, of the shape ``space``."""
+    if reduction == MEAN:
+        return facts.reciprocal(facts.count(space))
+    return facts.reciprocal(facts.first(space) if reduction == BATCHMEAN else 1)
+
+
+def sigmoid(x: AnyArray) -> AnyArray:
+    """``1 / (1 + e^-x)`` in the array's own dtype; large x of either sign lose nothing."""
+    power = np.exp(-np.abs(x))
+    return np.where(x < 0, power, x.dtype.type(1)) / (1 + power)
+
+
+def log_sigmoid(x: AnyArray) -> AnyArray:
+    """``ln(1 / (1 + e^-x))`` in the array's own dtype; large x of either sign lose nothing."""
+    return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+def normal_distribution(x: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Distribution function and density of the standard normal distribution, in float64.
+
+    ``(1 + erf(x / sqrt(2))) / 2`` and ``e^(-x^2 / 2) / sqrt(2 pi)``. For an x of float32's 24 bits
+    both have a relative error of a few 2^-53, also where they are nearly 0, down to x = -37, where
+    the normal numbers of float64 end.
+    """
+    wide = np.asarray(x, np.float64)
+    density = np.exp(-0.5 * wide * wide) * (1 / sqrt(2 * pi))
+    beyond = density * _mills_ratio(np.abs(wide))
+    return np.where(wide < 0, beyond, 1 - beyond), density
+
+
+def _mills_ratio(x: AnyArray) -> AnyArray:
+    """``(1 - distribution) / density`` of the standard normal distribution for x >= 0.
+
+    ``(1 + x)`` times the ratio is smooth and goes from sqrt(pi / 2) to 1; ``y = (x - 4) / (x + 4)``
+    takes 0 to infinity to -1 to 1, where a polynomial is that near.
+    """
+    y = 1 - 8 / (x + 4)
+    smooth = np.full_like(y, _MILLS[-1])
+    for coefficient in _MILLS[-2::-1]:
+        smooth *= y
+        smooth += coefficient
+    return smooth / (1 + x)
+
+
+# (1 + x) sqrt(pi / 2) e^(x^2 / 2) erfc(x / sqrt(2)) in powers of y: its Chebyshev series, computed
+# from 60 nodes with 40 digits, cut behind T24, where the rest is below 2^-53, and expanded.
+_MILLS = (
+    1.1832619145678034,
+    -0.2423996705218081,
+    0.035091880234748005,
+    0.07169048120143744,
+    -0.0807080096790523,
+    0.04495912907706981,
+    -0.01253910362039814,
+    -0.0007159509052838121,
+    0.001741848773732585,
+    -0.00023670175882712258,
+    -0.0002202155756957516,
+    5.3266970938315365e-05,
+    3.415881433183821e-05,
+    -8.606187876096938e-06,
+    -6.5533544552582505e-06,
+    1.0194890870987357e-06,
+    1.390762707984928e-06,
+    -3.101083609757584e-09,
+    -2.869299965207942e-07,
+    -4.494916382038613e-08,
+    5.077844122332048e-08,
+    1.3723059452459651e-08,
+    -6.5624402369464745e-09,
+    -1.6952996818880583e-09,
+    4.480233382099169e-10,
+)

@@ -1,0 +1,261 @@
+"""Frames of ``ExecuteStream`` <-> bytes.
+
+Frames as npucall and the generated classes write them, their fields once and in the order of their
+numbers, are read by hand, so that a chunk's data is a view of what was received. Every other
+spelling of the same message is read by the protobuf class, which copies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from npucall.errors import MessageError
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.messages import ALIGNMENT
+from npucall.wire.protobuf import Malformed, header, number, varint
+
+if TYPE_CHECKING:
+    from npucall.tensors import Buffer
+
+MAX_CHUNK_BYTES = 16 * 2**20
+"""Most data of one chunk."""
+CHUNK_BYTES = 2**21
+"""Data of the chunks that we send. Half as long ones take an eighth more CPU time; twice as long
+ones hold the interpreter's lock so long that small calls beside them take twice as long. Frames
+must stay below 4 MiB, which is what gRPC's clients receive unless told more."""
+INLINE_BYTES = 2**20
+"""Most bytes of storage that stand in the frame of their call or reply; more follow in chunks."""
+
+# Tags of the fields, `number << 3 | wire type`.
+_CALL_ID = b"\x08"
+_BEGIN_REQUEST, _BEGIN_CHUNKED, _BEGIN_TIMEOUT, _BEGIN_REQUEST_ID = 0x0A, 0x10, 0x18, 0x22
+_CHUNK_STORAGE, _CHUNK_OFFSET, _CHUNK_PADDING, _CHUNK_DATA = 0x08, 0x10, 0x1A, 0x7A
+_OPENING, _CHUNK, _END, _LAST = 2, 3, 4, 5
+_MAX_STORAGE = 2**32 - 1
+_LENGTH_BYTES = 5
+"""Most bytes of a tag or a length on the wire."""
+
+
+class Begin(NamedTuple):
+    """Opens a call."""
+
+    request: bytes
+    """An ``ExecuteRequest``, for ``framing`` to split."""
+    chunked: bool = False
+    timeout_ns: int = 0
+    request_id: str = ""
+
+
+class Chunk(NamedTuple):
+    """A part of a storage."""
+
+    storage: int
+    offset: int
+    data: Buffer
+
+
+class End(NamedTuple):
+    """All chunks have been sent."""
+
+
+class Cancel(NamedTuple):
+    """The answer is not wanted any more."""
+
+
+class Reply(NamedTuple):
+    """The answer to a call."""
+
+    response: bytes
+    """An ``ExecuteResponse``, for ``framing`` to split."""
+
+
+class Error(NamedTuple):
+    """The call failed."""
+
+    status: bytes
+    """A serialised ``google.rpc.Status``."""
+
+
+RequestFrame: TypeAlias = Begin | Chunk | End | Cancel
+ResponseFrame: TypeAlias = Reply | Chunk | End | Error
+
+
+def join_begin(call_id: int, begin: Begin) -> bytes:
+    """The bytes of the frame that opens a call."""
+    parts = [header(1, len(begin.request)), begin.request]
+    if begin.chunked:
+        parts.append(b"\x10\x01")
+    if begin.timeout_ns:
+        parts += (bytes([_BEGIN_TIMEOUT]), number(begin.timeout_ns))
+    if begin.request_id:
+        name = begin.request_id.encode()
+        parts += (header(4, len(name)), name)
+    return _frame(call_id, _OPENING, *parts)
+
+
+def join_chunk(call_id: int, chunk: Chunk) -> bytes:
+    """The bytes of the frame of a chunk, alike in both directions. Copies the data once.
+
+    Padded so that the data is aligned within the frame, and can be computed where it is.
+    """
+    size, padding = len(chunk.data), 0
+    place = b"\x08%b\x10%b" % (number(chunk.storage), number(chunk.offset))
+    while True:
+        inner = b"%b%b%b%b" % (place, header(3, padding), bytes(padding), header(15, size))
+        before = b"%b%b%b" % (_CALL_ID, number(call_id), header(_CHUNK, len(inner) + size))
+        if not (short := -(len(before) + len(inner)) % ALIGNMENT):
+            return b"".join((before, inner, chunk.data))
+        padding += short  # once more if a length now takes one byte more
+
+
+def join_end(call_id: int) -> bytes:
+    """The bytes of the frame behind the last chunk, alike in both directions."""
+    return _frame(call_id, _END)
+
+
+def join_cancel(call_id: int) -> bytes:
+    """The bytes of the frame that cancels a call."""
+    return _frame(call_id, _LAST)
+
+
+def join_reply(call_id: int, response: bytes) -> bytes:
+    """The bytes of the frame of an answer."""
+    return _frame(call_id, _OPENING, response)
+
+
+def join_error(call_id: int, status: bytes) -> bytes:
+    """The bytes of the frame of a failure."""
+    return _frame(call_id, _LAST, status)
+
+
+def split_request_frame(message: bytes) -> tuple[int, RequestFrame]:
+    """The call's id and the frame in an ``ExecuteStreamRequest``.
+
+    Raises MessageError where the protobuf class would refuse the message, where no frame is set,
+    and for a chunk that is too long.
+    """
+    try:
+        call_id, field, position = _opened(message)
+        if field == _OPENING:
+            return call_id, _begin(message, position)
+        if field == _CHUNK:
+            return call_id, _chunk(message, position)
+    except (Malformed, UnicodeDecodeError):
+        pass  # another spelling, or no message: the class decides
+    return _request_of_class(message)
+
+
+def split_response_frame(message: bytes) -> tuple[int, ResponseFrame]:
+    """The call's id and the frame in an ``ExecuteStreamResponse``; see ``split_request_frame``."""
+    try:
+        call_id, field, position = _opened(message)
+        if field == _OPENING:
+            return call_id, Reply(message[position:])
+        if field == _CHUNK:
+            return call_id, _chunk(message, position)
+    except Malformed:
+        pass
+    return _response_of_class(message)
+
+
+def _frame(call_id: int, field: int, *parts: Buffer) -> bytes:
+    before = _CALL_ID + number(call_id) + header(field, sum(map(len, parts)))
+    return b"".join((before, *parts))
+
+
+def _opened(message: bytes) -> tuple[int, int, int]:
+    """The call's id, the number of the only field behind it, and where its content begins."""
+    end = len(message)
+    call_id = position = 0
+    if message[:1] == _CALL_ID:
+        call_id, position = varint(message, 1, end)
+    tag, position = varint(message, position, end, _LENGTH_BYTES)
+    length, position = varint(message, position, end, _LENGTH_BYTES)
+    if tag & 7 != 2 or position + length != end:  # noqa: PLR2004  # the wire type of bytes
+        raise Malformed("another spelling")
+    return call_id, tag >> 3, position
+
+
+def _begin(message: bytes, position: int) -> Begin:
+    end = len(message)
+    request, position = _bytes(message, position, _BEGIN_REQUEST)
+    chunked, position = _number(message, position, _BEGIN_CHUNKED)
+    timeout_ns, position = _number(message, position, _BEGIN_TIMEOUT)
+    name, position = _bytes(message, position, _BEGIN_REQUEST_ID)
+    if position != end:
+        raise Malformed("another spelling")
+    return Begin(bytes(request), bool(chunked), timeout_ns, str(name, "utf-8"))
+
+
+def _chunk(message: bytes, position: int) -> Chunk:
+    storage, position = _number(message, position, _CHUNK_STORAGE)
+    offset, position = _number(message, position, _CHUNK_OFFSET)
+    _, position = _bytes(message, position, _CHUNK_PADDING)
+    data, position = _bytes(message, position, _CHUNK_DATA)
+    if position != len(message) or storage > _MAX_STORAGE:
+        raise Malformed("another spelling")
+    return _checked(Chunk(storage, offset, data))
+
+
+def _number(message: bytes, position: int, tag: int) -> tuple[int, int]:
+    """A field of that tag if it stands here, else 0; and the position behind it."""
+    if position < len(message) and message[position] == tag:
+        return varint(message, position + 1, len(message))
+    return 0, position
+
+
+def _bytes(message: bytes, position: int, tag: int) -> tuple[memoryview, int]:
+    """A field of that tag if it stands here, else nothing; and the position behind it."""
+    if position >= len(message) or message[position] != tag:
+        return memoryview(b""), position
+    length, position = varint(message, position + 1, len(message), _LENGTH_BYTES)
+    if position + length > len(message):
+        raise Malformed("a field that is longer than what holds it")
+    return memoryview(message)[position : position + length], position + length
+
+
+def _checked(chunk: Chunk) -> Chunk:
+    if len(chunk.data) > MAX_CHUNK_BYTES:
+        raise MessageError(
+            f"chunk: expected at most {MAX_CHUNK_BYTES} bytes, found {len(chunk.data)}"
+        )
+    return chunk
+
+
+def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
+    parsed = _parsed(pb.ExecuteStreamRequest, message)
+    kind = parsed.WhichOneof("frame")
+    if kind == "begin":
+        begin = parsed.begin
+        request = begin.request.SerializeToString()
+        return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, begin.request_id)
+    if kind == "chunk":
+        return parsed.call_id, _chunk_of_class(parsed.chunk)
+    if kind is None:
+        raise MessageError("frame: expected begin, chunk, end or cancel, found none of them")
+    return parsed.call_id, End() if kind == "end" else Cancel()
+
+
+def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
+    parsed = _parsed(pb.ExecuteStreamResponse, message)
+    kind = parsed.WhichOneof("frame")
+    if kind == "reply":
+        return parsed.call_id, Reply(parsed.reply.SerializeToString())
+    if kind == "chunk":
+        return parsed.call_id, _chunk_of_class(parsed.chunk)
+    if kind is None:
+        raise MessageError("frame: expected reply, chunk, end or error, found none of them")
+    return parsed.call_id, End() if kind == "end" else Error(parsed.error)
+
+
+def _chunk_of_class(chunk: pb.Chunk) -> Chunk:
+    return _checked(Chunk(chunk.storage, chunk.offset, memoryview(chunk.data)))
+
+
+def _parsed(kind: Any, message: bytes) -> Any:
+    try:
+        return kind.FromString(message)
+    except DecodeError as error:
+        raise MessageError(f"frame: expected a serialised {kind.__name__}") from error

@@ -1,0 +1,121 @@
+"""An operator as its listing shows it, ``npucall.v1.OperatorInfo``, from its declaration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Attribute, Input, Output, parameter_of
+from npucall.v1 import operator_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from npucall.declare.parameters import Parameter
+    from npucall.products import Product
+
+
+def describe(
+    operator: Operator[Any, Any], product: Product, unavailable_because: str = ""
+) -> pb.OperatorInfo:
+    """Everything that a caller can know of an operator, seen from a server of ``product``.
+
+    ``unavailable_because``: why the server cannot run it, where that is not the product's fault.
+    """
+    if operator.reference and not operator.dtypes_on(product):
+        unavailable_because = f"{product} does not have it"
+    listed = [(operator.products, False), (operator.legacy, True)]
+    return pb.OperatorInfo(
+        name=operator.name,
+        variant=operator.variant,
+        summary=operator.summary,
+        description=operator.description,
+        parameters=[_parameter(operator, parameter) for parameter in operator.parameters],
+        products=[
+            pb.ProductInfo(soc=key.soc, dtypes=[d.wire for d in dtypes], legacy=legacy)  # type: ignore[misc]
+            for products, legacy in listed
+            for key, dtypes in products.items()
+        ],
+        rules=[
+            pb.RuleInfo(description=rule.description, blames=rule.blames, aclnn_status=rule.status)
+            for rule in operator.checks
+        ],
+        source=operator.source,
+        available=not unavailable_because,
+        prototype=operator.prototype,
+        reference=operator.reference,
+        unavailable_because=unavailable_because,
+    )
+
+
+def declare(info: pb.OperatorInfo) -> Operator[Any, Any]:
+    """An operator as far as a listing tells it: what a caller needs, without rules and formula.
+
+    Raises ValueError for a parameter of a kind that is not known here.
+    """
+    parameters = tuple(map(_declared, info.parameters))
+    return Operator(
+        info.name, info.variant, parameters, {}, {}, (), None, None, info.source, None,
+        reference=info.reference,
+    )  # fmt: skip
+
+
+def _declared(info: pb.ParameterInfo) -> Parameter:
+    if info.role not in _TYPES:
+        raise ValueError(f"{info.name}: expected a known role, found {info.role}")
+    parameter = parameter_of(
+        info.name, info.c_type, _TYPES[info.role], in_place=info.role == _IN_PLACE
+    )
+    if isinstance(parameter, Input):
+        return replace(
+            parameter, description=info.description, read=info.read, optional=info.optional
+        )
+    if isinstance(parameter, Output):
+        return replace(parameter, description=info.description)
+    member = info.WhichOneof("default_value")
+    default = getattr(info, member) if member else None
+    return replace(parameter, description=info.description, default=default)
+
+
+_IN_PLACE = pb.ROLE_INPUT_OUTPUT
+_TYPES: dict[int, type[Input | Output] | None] = {
+    pb.ROLE_INPUT: Input,
+    pb.ROLE_OUTPUT: Output,
+    pb.ROLE_INPUT_OUTPUT: Output,
+    pb.ROLE_ATTRIBUTE: None,
+}
+
+
+def _role(parameter: Parameter) -> pb.Role.ValueType:
+    if isinstance(parameter, Attribute):
+        return pb.ROLE_ATTRIBUTE
+    if isinstance(parameter, Input):
+        return pb.ROLE_INPUT
+    return _IN_PLACE if parameter.in_place else pb.ROLE_OUTPUT
+
+
+def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.ParameterInfo:
+    info = pb.ParameterInfo(
+        name=parameter.name,
+        role=_role(parameter),
+        c_type=parameter.c_type,
+        description=parameter.description,
+        read=isinstance(parameter, Input) and parameter.read,
+        optional=_optional(operator, parameter),
+    )
+    default = operator.default(parameter) if isinstance(parameter, Attribute) else None
+    if isinstance(default, bool):
+        info.boolean = default
+    elif isinstance(default, int):
+        info.integer = default
+    elif isinstance(default, float):
+        info.number = default
+    elif isinstance(default, str):
+        info.text = default
+    return info
+
+
+def _optional(operator: Operator[Any, Any], parameter: Parameter) -> bool:
+    if isinstance(parameter, Attribute):
+        given = parameter.name in operator.required or operator.default(parameter) is not None
+        return parameter.kind.nullable and not given
+    return isinstance(parameter, Input) and parameter.optional

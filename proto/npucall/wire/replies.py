@@ -1,0 +1,136 @@
+"""What a server answers, apart from the outputs' bytes: a reply, its timings, and their bytes."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.dtypes import BY_WIRE
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import decode_tensor, encode_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
+    from npucall.tensors import TensorSpec
+
+
+class Timings(NamedTuple):
+    """Where a server's time went, in nanoseconds."""
+
+    decode_ns: int = 0
+    """Finding call and storage in the message."""
+    check_ns: int = 0
+    """Checking the call; short if the same call was checked before."""
+    queue_ns: int = 0
+    """Waiting for the device."""
+    run_ns: int = 0
+    """Running on the device; where there are copies, without them and by its clock."""
+    encode_ns: int = 0
+    """Putting the response together."""
+    copy_in_ns: int = 0
+    """Copying the inputs to the device, by its clock; 0 where there are no copies."""
+    plan_ns: int = 0
+    """Phase one: the device's library checks and plans."""
+    copy_out_ns: int = 0
+    """Copying the outputs from the device, by its clock."""
+
+
+@dataclass(frozen=True)
+class ServerIdentity:
+    """Names a server process."""
+
+    instance: str
+    """Random name of the process; another one after each restart."""
+    device: str
+    """``cpu`` or ``cann:0``; ``local`` for a client that computes itself."""
+    soc: str
+    """The SoC whose rules hold."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a call resolved to."""
+
+    variant: str
+    """The variant that ran; empty for an operator that has only one."""
+    kernel_dtype: DType | None
+    """What the operator computes and rounds in, where the device tells."""
+    outputs: Mapping[str, TensorSpec]
+    """The outputs, in the operator's order."""
+    stored: tuple[str, ...]
+    """Outputs whose storage follows."""
+    warnings: tuple[str, ...]
+    """What the caller should know though the call is valid."""
+    server: ServerIdentity
+
+    @cached_property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """Bytes of each storage that follows."""
+        return tuple(self.outputs[name].storage_bytes for name in self.stored)
+
+
+def encode_reply(call: Prepared, server: ServerIdentity) -> bytes:
+    """The bytes of the reply to a call; every output's storage follows it."""
+    outputs = [
+        pb.Argument(name=name, stored=True, tensor=encode_tensor(spec))
+        for name, spec in call.outputs.items()
+    ]
+    warnings = [pb.Warning(parameter=name, message=text) for name, text in call.warnings]
+    return pb.Reply(
+        variant=call.operator.variant,
+        kernel_dtype=call.kernel_dtype.wire if call.kernel_dtype else 0,  # type: ignore[arg-type]
+        outputs=outputs,
+        warnings=warnings,
+        server=encode_identity(server),
+    ).SerializeToString()
+
+
+def decode_reply(data: bytes) -> Reply:
+    """The reply in its bytes."""
+    message = pb.Reply.FromString(data)
+    return Reply(
+        variant=message.variant,
+        kernel_dtype=BY_WIRE.get(message.kernel_dtype),
+        outputs={a.name: decode_tensor(a.name, a.tensor) for a in message.outputs},
+        stored=tuple(argument.name for argument in message.outputs if argument.stored),
+        warnings=tuple(warning.message for warning in message.warnings),
+        server=decode_identity(message.server),
+    )
+
+
+def encode_identity(server: ServerIdentity) -> pb.ServerIdentity:
+    """The message of an identity."""
+    return pb.ServerIdentity(instance=server.instance, device=server.device, soc=server.soc)
+
+
+def decode_identity(message: pb.ServerIdentity) -> ServerIdentity:
+    """The identity in its message."""
+    return ServerIdentity(message.instance, message.device, message.soc)
+
+
+_TIMINGS = struct.Struct("<" + "BQ" * 8)
+_TAGS = (0x09, 0x11, 0x19, 0x21, 0x29, 0x31, 0x39, 0x41)
+
+
+def encode_timings(timings: Timings) -> bytes:
+    """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each behind its tag."""
+    decode, check, queue, run, encode, copy_in, plan, copy_out = timings
+    return _TIMINGS.pack(
+        0x09, decode, 0x11, check, 0x19, queue, 0x21, run, 0x29, encode,
+        0x31, copy_in, 0x39, plan, 0x41, copy_out,
+    )  # fmt: skip
+
+
+def decode_timings(data: bytes) -> Timings:
+    """The timings in their bytes."""
+    if len(data) == _TIMINGS.size:
+        values = _TIMINGS.unpack(data)
+        if values[::2] == _TAGS:  # as we write them
+            return Timings(*values[1::2])
+    message = pb.Timings.FromString(data)
+    return Timings(*(getattr(message, name) for name in Timings._fields))

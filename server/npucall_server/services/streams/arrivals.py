@@ -1,0 +1,181 @@
+"""The chunks of a call on their way into its computation, which takes them as they come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from npucall.compute.pieces import Piece
+from npucall.errors import CancelledError
+
+if TYPE_CHECKING:
+    from npucall.declare.prepare import Prepared
+    from npucall.tensors import Buffer
+
+_GATHERED_BYTES = 1 << 19
+"""Small chunks become parts of this length, so that blocks are worth their turns."""
+_LEAST_BYTES = 1 << 16
+"""Of a chunk that is kept as it came; many small ones would weigh more than their data."""
+_MOST_BESIDE = 1 << 12
+"""Bytes of a message beside a chunk that is kept as it came: a view keeps all of its message."""
+
+
+class Arrivals:
+    """An iterator over the pieces of a call, in the thread that computes them.
+
+    Another thread puts the chunks in and never waits. Parts are held, not copied, from their
+    coming until their piece has been taken: at most the storages' own size.
+    """
+
+    def __init__(self, call: Prepared) -> None:
+        specs = [call.inputs[name] for name in call.stored]
+        read = {parameter.name for parameter in call.operator.inputs if parameter.read}
+        self._parts = [
+            _Parts(spec.storage_bytes, spec.dtype.itemsize) if name in read else None
+            for name, spec in zip(call.stored, specs, strict=True)
+        ]
+        self._by_name = {
+            name: parts
+            for name, parts in zip(call.stored, self._parts, strict=True)
+            if parts is not None
+        }
+        self._elements = max(parts.elements for parts in self._by_name.values())
+        self._many = [parts for parts in self._by_name.values() if parts.elements == self._elements]
+        self._taken = 0
+        self._whole = self._stopped = False
+        self._changed = threading.Condition()
+        self.waited_ns = 0
+        """How long the thread that computes waited for bytes."""
+
+    def put(self, index: int, data: Buffer) -> None:
+        """Takes the next bytes of a storage; those that no formula reads are dropped."""
+        parts = self._parts[index]
+        if parts is None:
+            return
+        with self._changed:
+            if not self._stopped:
+                parts.put(data)
+                if self._ready():
+                    self._changed.notify()
+
+    def end(self) -> None:
+        """All has been put in."""
+        with self._changed:
+            self._whole = True
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Nothing is wanted any more: drops what is there; who asks for a piece is refused."""
+        with self._changed:
+            self._stopped = True
+            for parts in self._by_name.values():
+                parts.clear()
+            self._changed.notify()
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come and not been taken."""
+        with self._changed:
+            return sum(parts.held_bytes for parts in self._by_name.values())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Piece:
+        """The next piece. Raises CancelledError once nothing is wanted any more."""
+        with self._changed:
+            if not self._ready():
+                start = time.perf_counter_ns()
+                self._changed.wait_for(self._ready)
+                self.waited_ns += time.perf_counter_ns() - start
+            if self._stopped:
+                raise CancelledError("call: ended before its bytes had come")
+            if self._taken == self._elements:
+                raise StopIteration
+            return self._next()
+
+    def _ready(self) -> bool:
+        if self._stopped or self._taken == self._elements:
+            return self._stopped or self._whole
+        return all(parts.ready for parts in self._by_name.values())
+
+    def _next(self) -> Piece:
+        count = min(parts.ready for parts in self._many)
+        start, self._taken = self._taken, self._taken + count
+        many = self._elements
+        inputs = {
+            name: parts.take(count) if parts.elements == many else parts.first
+            for name, parts in self._by_name.items()
+        }
+        return Piece(start, self._taken, inputs)
+
+
+class _Parts:
+    """What has come of one storage and not been taken: parts of whole elements, none of them empty.
+
+    Chunks that end inside an element, and small ones, are copied into one part after the other.
+    """
+
+    def __init__(self, size: int, itemsize: int) -> None:
+        self.elements = size // itemsize
+        self._itemsize = itemsize
+        self._missing = size
+        self._parts: deque[memoryview] = deque()
+        self._gathered = bytearray()
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(map(len, self._parts)) + len(self._gathered)
+
+    @property
+    def ready(self) -> int:
+        """Elements of the first part."""
+        return len(self._parts[0]) // self._itemsize if self._parts else 0
+
+    @property
+    def first(self) -> memoryview:
+        return self._parts[0]
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self._gathered = bytearray()
+
+    def put(self, data: Buffer) -> None:
+        view = memoryview(data)
+        self._missing -= len(view)
+        if _is_kept(view):
+            begun = -len(self._gathered) % self._itemsize
+            self._gathered += view[:begun]
+            self._end_gathering()
+            end = len(view) - (len(view) - begun) % self._itemsize
+            self._parts.append(view[begun:end])
+            view = view[end:]
+        self._gathered += view
+        if not self._missing or len(self._gathered) >= _GATHERED_BYTES:
+            self._end_gathering()
+
+    def take(self, count: int) -> memoryview:
+        """Elements from the front of the first part."""
+        size = count * self._itemsize
+        part = self._parts[0]
+        if size == len(part):
+            return self._parts.popleft()
+        self._parts[0] = part[size:]
+        return part[:size]
+
+    def _end_gathering(self) -> None:
+        """Makes a part of the whole elements that have been gathered."""
+        end = len(self._gathered) - len(self._gathered) % self._itemsize
+        if end:
+            self._parts.append(memoryview(self._gathered)[:end])
+            self._gathered = self._gathered[end:]
+
+
+def _is_kept(view: memoryview) -> bool:
+    """Whether a chunk may stay in the message that it came in."""
+    if len(view) < _LEAST_BYTES:
+        return False
+    message = memoryview(view.obj)
+    return message.nbytes - len(view) <= _MOST_BESIDE

@@ -1,0 +1,132 @@
+"""Calls of which storages or outputs are in memory that the caller shares with the server."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.errors import MessageError, TensorLayoutError
+from npucall.wire.messages import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall.tensors import Buffer
+    from npucall.wire.messages import Place, Request
+    from npucall_server.shared.regions import Regions
+
+
+def is_placed(request: Request) -> bool:
+    """Whether anything of a call is in shared memory."""
+    return bool(request.output_places) or Region in map(type, request.storage)
+
+
+class PlacedCall:
+    """The storages of such a call, and the memory for its outputs; kept mapped while this lives.
+
+    The client can write to an input while the call runs. That gives anything in the outputs, and
+    must give nothing worse. Most inputs are only computed with, so they are read where they lie.
+    What a formula or a kernel *addresses* with must not change once it has been checked: inputs
+    that the formula takes as they are, such as labels, and all inputs of an operator that checks
+    values before a device runs it, are copied first.
+
+    Raises MessageError, TensorLayoutError and SharedMemoryError.
+    """
+
+    def __init__(self, prepared: Prepared, request: Request, regions: Regions) -> None:
+        names = chain(prepared.stored, repeat("storage"))
+        self._storages = prepared.storages(
+            [
+                regions.view(place, name) if isinstance(place, Region) else place
+                for place, name in zip(request.storage, names, strict=False)
+            ]
+        )
+        self._outputs, self._places = tuple(prepared.outputs), request.output_places
+        shared = {
+            name: place
+            for name, place in zip(prepared.stored, request.storage, strict=True)
+            if isinstance(place, Region)
+        }
+        self._copied = {name for name in shared if _is_addressed_with(prepared, name)}
+        self.targets: dict[str, Buffer] = {
+            name: _target(prepared, name, place, regions)
+            for name, place in request.output_places.items()
+        }
+        """Memory for outputs, by name."""
+        _check_apart(request.output_places, shared)
+
+    def storages(self) -> dict[str, Buffer]:
+        """The storages by name, for a run; some of them copied."""
+        return {
+            name: bytes(storage) if name in self._copied else storage
+            for name, storage in self._storages.items()
+        }
+
+    def replied(self, outputs: Sequence[Buffer]) -> list[Place]:
+        """What the response says of the outputs: their places, or their bytes."""
+        return [
+            self._places.get(name, output)
+            for name, output in zip(self._outputs, outputs, strict=True)
+        ]
+
+
+def _is_addressed_with(prepared: Prepared, name: str) -> bool:
+    operator = prepared.operator
+    parameter = name.partition("[")[0]  # of a list, one of its tensors
+    return name in prepared.inputs and (operator.values is not None or parameter in operator.as_is)
+
+
+def _target(prepared: Prepared, name: str, place: Region, regions: Regions) -> memoryview:
+    spec = prepared.outputs.get(name)
+    if spec is None:
+        raise MessageError(
+            f"output_places: expected outputs ({', '.join(prepared.outputs)}), found {name!r}"
+        )
+    if place.length != spec.storage_bytes:
+        raise TensorLayoutError(
+            f"{name}: expected a place of {spec.storage_bytes} bytes, found {place.length}",
+            parameter=name,
+        )
+    return regions.view(place, name)
+
+
+class _Span(NamedTuple):
+    """Bytes from ``start`` to ``end``; spans sort by memory, then by where they begin."""
+
+    memory: bytes
+    start: int
+    end: int
+    name: str
+    is_place: bool
+
+    def reach(self) -> tuple[bytes, int]:
+        return self.memory, self.end
+
+
+def _check_apart(places: Mapping[str, Region], storages: Mapping[str, Region]) -> None:
+    """Raises TensorLayoutError where an output's place shares bytes with anything else."""
+    farthest = farthest_place = _Span(b"", 0, 0, "", is_place=False)
+    for span in sorted(_spans(places, storages)):
+        before = farthest if span.is_place else farthest_place
+        if (span.memory, span.start) < before.reach():
+            place, other = (span, before) if span.is_place else (before, span)
+            raise TensorLayoutError(
+                f"{place.name}: expected a place of its own, found that it shares bytes with "
+                f"{'the place' if other.is_place else 'the storage'} of {other.name}",
+                parameter=place.name,
+            )
+        farthest = max(farthest, span, key=_Span.reach)
+        if span.is_place:
+            farthest_place = span
+
+
+def _spans(places: Mapping[str, Region], storages: Mapping[str, Region]) -> Iterator[_Span]:
+    """All that has bytes; of an output that is written over its own storage the place alone."""
+    for name, (memory, start, length) in places.items():
+        if length:
+            yield _Span(memory, start, start + length, name, is_place=True)
+    for name, region in storages.items():
+        if region.length and places.get(name) != region:
+            memory, start, length = region
+            yield _Span(memory, start, start + length, name, is_place=False)

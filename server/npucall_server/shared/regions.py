@@ -1,0 +1,135 @@
+"""Memory that clients on this host share with the server: made here, sealed, named at random."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import secrets
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from npucall.errors import (
+    OutOfMemoryError,
+    QueueFullError,
+    SharedMemoryError,
+    TensorLayoutError,
+    TooLargeError,
+)
+
+if TYPE_CHECKING:
+    from npucall.wire.messages import Region
+
+MOST_REGIONS = 256
+"""At a time. Each takes two descriptors: of its connection, and of its mapping."""
+_ID_BYTES = 16
+_RETRY_SECONDS = 1.0
+
+
+class Regions:
+    """All memory that the server shares, at most ``limit`` bytes.
+
+    A region can be viewed until it is forgotten. It stays mapped, and counts, until the last view
+    has gone too: nothing is ever unmapped below a call that runs. One thread creates and forgets,
+    any may view.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._viewable: dict[bytes, memoryview] = {}
+        self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()
+
+    @property
+    def bytes_taken(self) -> int:
+        """Bytes of all that is mapped, in whole pages."""
+        return sum(_in_pages(len(mapping)) for mapping in self._mapped.values())
+
+    def create(self, size: int) -> tuple[bytes, int]:
+        """Makes a region of zeros; its id, and a descriptor of it that the caller has to close.
+
+        Raises TooLargeError, QueueFullError and OutOfMemoryError.
+        """
+        self._check_room(_in_pages(size))
+        try:
+            descriptor, mapping = _sealed(size)
+        except (OSError, OverflowError) as error:
+            raise OutOfMemoryError(
+                f"shared memory: expected {size} bytes of the host, found none: {error}"
+            ) from error
+        name = secrets.token_bytes(_ID_BYTES)
+        self._mapped[name] = mapping
+        self._viewable[name] = memoryview(mapping)
+        return name, descriptor
+
+    def forget(self, name: bytes) -> None:
+        """Gives no more views of a region."""
+        self._viewable.pop(name, None)
+
+    def view(self, region: Region, name: str) -> memoryview:
+        """The bytes of a part, of the tensor ``name``, writable.
+
+        The client sees them and may change them at any time. Raises SharedMemoryError where the id
+        is not known, TensorLayoutError where the part is not inside the memory.
+        """
+        memory = self._viewable.get(region.id)
+        if memory is None:
+            raise SharedMemoryError(
+                f"{name}: expected memory that this server shares, found an id that it does not "
+                "know: the memory was given back, or the server started again; send the bytes",
+                parameter=name,
+            )
+        end = region.offset + region.length
+        if end > len(memory):
+            raise TensorLayoutError(
+                f"{name}: expected a part of {len(memory)} bytes of shared memory, found bytes "
+                f"{region.offset} to {end}",
+                parameter=name,
+            )
+        return memory[region.offset : end]
+
+    def _check_room(self, size: int) -> None:
+        limit, taken = self._limit, self.bytes_taken
+        if size > limit:
+            raise TooLargeError(
+                f"shared memory: expected at most {limit} bytes (setting shared_memory_limit), "
+                f"found {size}",
+                limit=str(limit),
+                setting="shared_memory_limit",
+            )
+        if taken + size > limit:
+            raise QueueFullError(
+                f"shared memory: expected {size} free bytes, found {limit - taken} of the {limit} "
+                "that shared_memory_limit allows; repeat the call later",
+                retry_after=_RETRY_SECONDS,
+                limit=str(limit),
+                setting="shared_memory_limit",
+            )
+        if len(self._mapped) >= MOST_REGIONS:
+            raise QueueFullError(
+                f"shared memory: expected less than {MOST_REGIONS} regions in use, found as many; "
+                "repeat the call later",
+                retry_after=_RETRY_SECONDS,
+                limit=str(MOST_REGIONS),
+            )
+
+
+def _sealed(size: int) -> tuple[int, mmap.mmap]:
+    """A memory file that nobody can truncate any more, and its mapping.
+
+    Its pages are taken at once, since a page that is not there when it is touched kills the
+    process. A client may still give pages back (FALLOC_FL_PUNCH_HOLE); zeros take their place.
+    """
+    descriptor = os.memfd_create("npucall", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, size)
+        os.posix_fallocate(descriptor, 0, size)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        return descriptor, mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _in_pages(size: int) -> int:
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

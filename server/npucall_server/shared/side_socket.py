@@ -1,0 +1,209 @@
+"""The side socket: hands out shared memory to processes on this host (``shared_memory.proto``)."""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from npucall.errors import MessageError, NpucallError
+from npucall.v1 import shared_memory_pb2 as pb
+from npucall.wire.status import to_status
+from npucall_server.shared.regions import MOST_REGIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from npucall_server.log import Log
+    from npucall_server.shared.regions import Regions
+
+REQUEST_SECONDS = 10.0
+"""In which a connection has to say what it wants."""
+MOST_CONNECTIONS = 2 * MOST_REGIONS
+"""At a time; further ones are closed."""
+_LONGEST_PACKET = 4096
+_PAUSE_SECONDS = 0.1
+_PROBE_SECONDS = 1.0
+_CREDENTIALS = struct.Struct("iII")
+"""C's ``struct ucred``: process, user, group."""
+
+
+class SideSocket:
+    """Listens on a path, and has one thread for all connections. Each holds one region at most.
+
+    ``users`` may connect besides the server's own. Raises OSError where the path cannot be taken.
+    """
+
+    def __init__(self, path: Path, users: Iterable[int], regions: Regions, log: Log) -> None:
+        self._path, self._regions, self._log = path, regions, log
+        self._users = {os.geteuid(), *users}
+        # Who may connect is seen from the credentials; the mode just keeps others from trying.
+        self._listener = _listening(path, 0o666 if self._users - {os.geteuid()} else 0o600)
+        self._inode = path.stat().st_ino
+        self._leases: set[_Lease] = set()
+        self._stopping = threading.Event()
+        self._wake, woken = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(woken, selectors.EVENT_READ)
+        self._woken = woken
+        self._thread = threading.Thread(target=self._serve, name="npucall-side", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends every lease and removes the file."""
+        self.remove()
+        self._stopping.set()
+        self._wake.send(b"\0")
+        self._thread.join()
+        for lease in list(self._leases):
+            self._end(lease)
+        self._selector.close()
+        for each in self._listener, self._wake, self._woken:
+            each.close()
+
+    def remove(self) -> None:
+        """Removes the file, unless another one is there by now."""
+        with suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
+            now = time.monotonic()
+            for lease in [each for each in self._leases if each.expires <= now]:
+                if lease.connection not in ready:
+                    self._end(lease)
+            if self._listener in ready:
+                self._accept()
+            for lease in [each for each in self._leases if each.connection in ready]:
+                self._hear(lease)
+
+    def _patience(self) -> float | None:
+        """Seconds until the next lease expires."""
+        first = min((lease.expires for lease in self._leases), default=math.inf)
+        return None if first == math.inf else max(first - time.monotonic(), 0)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # such as no descriptor left: it would be ready again at once
+            self._stopping.wait(_PAUSE_SECONDS)
+            return
+        process, user, _ = _CREDENTIALS.unpack(_credentials(connection))
+        if user not in self._users:
+            self._log.event("shared memory refused", user=user, process=process)
+            connection.close()
+        elif len(self._leases) >= MOST_CONNECTIONS:
+            connection.close()
+        else:
+            connection.settimeout(0)
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._leases.add(_Lease(connection))
+
+    def _hear(self, lease: _Lease) -> None:
+        """What the client sent, or that it went away."""
+        if lease.memory is not None:  # nothing else may come
+            self._end(lease)
+            return
+        try:
+            self._give(lease)
+        except NpucallError as error:
+            self._refuse(lease, error)
+        except OSError:  # the client has gone, or does not receive
+            self._end(lease)
+        except Exception:  # noqa: BLE001  # a bug shall not end the thread
+            self._log.event("bug", traceback=traceback.format_exc())
+            self._end(lease)
+
+    def _give(self, lease: _Lease) -> None:
+        # Without room for them the kernel throws descriptors away that come along (unix(7)).
+        packet = lease.connection.recv(_LONGEST_PACKET + 1)
+        lease.memory, descriptor = self._regions.create(_bytes_wanted(packet))
+        try:
+            answer = pb.SharedMemoryResponse(id=lease.memory).SerializeToString()
+            socket.send_fds(lease.connection, [answer], [descriptor])
+        finally:
+            os.close(descriptor)
+        lease.expires = math.inf
+
+    def _refuse(self, lease: _Lease, error: NpucallError) -> None:
+        status = to_status(error).SerializeToString()
+        with suppress(OSError):
+            lease.connection.send(pb.SharedMemoryResponse(error=status).SerializeToString())
+        self._end(lease)
+
+    def _end(self, lease: _Lease) -> None:
+        self._leases.discard(lease)
+        self._selector.unregister(lease.connection)
+        lease.connection.close()
+        if lease.memory is not None:
+            self._regions.forget(lease.memory)
+
+
+class _Lease:
+    """A connection: until it has said what it wants, and then for as long as it holds memory."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.expires = time.monotonic() + REQUEST_SECONDS
+        self.memory: bytes | None = None
+
+
+def _credentials(connection: socket.socket) -> bytes:
+    """Who connected: unix(7), SO_PEERCRED."""
+    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+
+
+def _bytes_wanted(packet: bytes) -> int:
+    """Raises MessageError where the packet says none."""
+    try:
+        wanted = pb.SharedMemoryRequest.FromString(packet[:_LONGEST_PACKET]).bytes
+    except DecodeError as error:
+        raise MessageError("request: expected a serialised SharedMemoryRequest") from error
+    if not wanted or len(packet) > _LONGEST_PACKET:
+        raise MessageError(f"bytes: expected 1 or more, found {wanted}")
+    return wanted
+
+
+def _listening(path: Path, mode: int) -> socket.socket:
+    _clear(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.bind(str(path))
+        path.chmod(mode)  # before it listens: nobody else gets in first
+        listener.listen()
+        listener.settimeout(0)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _clear(path: Path) -> None:
+    """Removes a socket on which nobody listens any more; raises FileExistsError for what else."""
+    if not path.exists():
+        return
+    if not path.is_socket():
+        raise FileExistsError("found a file that is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except OSError:  # one of another type, or one that is busy
+            pass
+    raise FileExistsError("found a server that uses it")
