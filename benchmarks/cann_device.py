@@ -16,7 +16,7 @@ from npucall.wire import messages as framing
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
 from npucall_server.devices import open_device
-from npucall_server.executor import Turns, _Turn
+from npucall_server.turns import Turns, Turn
 from npucall_server.settings import ServerSettings
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -77,7 +77,7 @@ class Npu:
 
     def run(self, case: Case) -> Ran:
         """Runs it in a turn; waits until there is one."""
-        turn = _Turn(self._turns, _PatientCaller(), call_timeout=60.0)
+        turn = Turn(self._turns, _PatientCaller(), call_timeout=60.0)
         return self.device.run(case.call, case.storages, turn)
 
 

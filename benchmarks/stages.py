@@ -18,7 +18,7 @@ from npucall.wire import messages as framing
 from npucall.wire import replies
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
-from npucall_server.executor import Turns, _Turn
+from npucall_server.turns import Turns, Turn
 from npucall_server.log import Log, Record
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
     g, s, t = np.random.default_rng(1).random((3, size // 4), np.float32)
     calls = PreparedCalls(CATALOGUE, A2, "documented")
 
-    def bind() -> arguments.Request:
+    def bind() -> arguments.BoundCall:
         return arguments.bind(
             kl_div_backward, "", (g, s, t), {}, {}, keep_layout=False, send_unread=True
         )
@@ -86,7 +86,7 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
         "server: checks (cached)": lambda: calls.of(split.call),
         "server: checks (first time)": lambda: PreparedCalls(CATALOGUE, A2, "").of(split.call),
         "server: run": lambda: evaluate.run(
-            prepared, storages, _Turn(turns, _NoCaller(), call_timeout=60.0)
+            prepared, storages, Turn(turns, _NoCaller(), call_timeout=60.0)
         ),
         "server: encode": lambda: framing.join_response(reply, timings, outputs),
         "server: log line": lambda: log.call(record),
@@ -104,7 +104,7 @@ def queue_hop(hops: int = 2000) -> float:
 
     def pass_on(mine: Turns, other: Turns) -> None:
         for _ in range(hops):
-            _Turn(mine, _NoCaller(), call_timeout=60.0).__enter__()  # not given back
+            Turn(mine, _NoCaller(), call_timeout=60.0).__enter__()  # not given back
             other.give_back()
 
     thread = threading.Thread(target=pass_on, args=(there, here))

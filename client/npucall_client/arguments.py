@@ -13,9 +13,9 @@ from npucall.declare.call import element
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
+from npucall.regions import RegionPart
 from npucall.tensors import TensorSpec
 from npucall.wire import calls, replies
-from npucall.wire.messages import Region
 from npucall_client import arrays
 
 if TYPE_CHECKING:
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
     from npucall.dtypes import AnyArray
+    from npucall.regions import Place
     from npucall.tensors import Buffer, Shape
-    from npucall.wire.messages import Place
     from npucall.wire.replies import Reply
 
 
-class Shared(NamedTuple):
+class Placement(NamedTuple):
     """What of a call lies in memory that the server sees too, and so does not travel."""
 
-    storage: Mapping[str, Region]
-    """By argument, as ``Request.storage``."""
-    outputs: Mapping[str, Region]
+    storage: Mapping[str, RegionPart]
+    """By argument, as ``BoundCall.storage``."""
+    outputs: Mapping[str, RegionPart]
     """Where outputs are to be written, by name."""
 
 
 @dataclass
-class Request:
+class BoundCall:
     """What goes to a device, and where its answer goes."""
 
     operator: str
@@ -55,7 +55,7 @@ class Request:
     """The outputs that are lists of tensors."""
     updated: tuple[str, ...] = ()
     """The outputs whose values the operator may read."""
-    shared: Shared | None = None
+    placement: Placement | None = None
     keep_layout: bool = False
     send_unread: bool = False
     progress: Callable[[int, int, int], object] | None = None
@@ -71,8 +71,8 @@ def bind(  # noqa: PLR0913  # all that makes a call
     *,
     keep_layout: bool,
     send_unread: bool = False,
-) -> Request:
-    """The request that calls an operator with these arguments.
+) -> BoundCall:
+    """The call that calls an operator with these arguments.
 
     Of inputs whose values the operator never reads only the spec goes, unless ``send_unread``.
     ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
@@ -81,7 +81,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
     Raises TypeError where a Python call would, and the errors of the contract for what cannot
     travel.
     """
-    request = Request(operator.name, keep_layout=keep_layout, send_unread=send_unread)
+    bound = BoundCall(operator.name, keep_layout=keep_layout, send_unread=send_unread)
     roles = _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator
     items: list[_Item] = []
@@ -93,55 +93,55 @@ def bind(  # noqa: PLR0913  # all that makes a call
             converted = attribute_value(key, parameter, value)
             items.append((key, converted, repr(converted), (), False, False))
         else:
-            items.append(_inputs(request, parameter, value))
+            items.append(_inputs(bound, parameter, value))
     for key, value in outputs.items():
         if value is None:
             items.append(_absent(key))
             continue
         output = called.by_name.get(key)  # the server refuses what is none
-        items.append(_outputs(request, key, output, value, read=key in roles))
-    request.call = _encode(operator.name, variant, tuple(items), tuple(roles.items()))
-    return request
+        items.append(_outputs(bound, key, output, value, read=key in roles))
+    bound.call = _encode(operator.name, variant, tuple(items), tuple(roles.items()))
+    return bound
 
 
-def unpack(request: Request, reply: Reply, places: Sequence[Place]) -> dict[str, Any]:
+def unpack(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str, Any]:
     """The outputs of an answer by name, each in memory of its own or in the caller's array.
 
     A list of tensors is a list of arrays.
     """
-    found = tuple(place.length if isinstance(place, Region) else len(place) for place in places)
+    found = tuple(place.length if isinstance(place, RegionPart) else len(place) for place in places)
     if found != reply.stored_bytes:
         raise InternalError(
             f"response: expected storages of {list(reply.stored_bytes)} bytes, found {list(found)}"
         )
     outputs: dict[str, Any] = {}
     for name, place in zip(reply.stored, places, strict=True):
-        array = _receive(request, name, reply.outputs[name], place)
-        if request.lists and (listed := name.partition("[")[0]) in request.lists:
+        array = _receive(bound, name, reply.outputs[name], place)
+        if bound.lists and (listed := name.partition("[")[0]) in bound.lists:
             outputs.setdefault(listed, []).append(array)
         else:
             outputs[name] = array
-    for name in request.lists:
+    for name in bound.lists:
         outputs.setdefault(name, [])  # one without tensors is not in the reply
     return outputs
 
 
-def memory_of(request: Request, name: str) -> Buffer:
+def memory_of(bound: BoundCall, name: str) -> Buffer:
     """The bytes of the caller's own array for an output that was given a place."""
-    sent = request.storage.get(name)
-    return arrays.memory(request.targets[name]) if sent is None else sent
+    sent = bound.storage.get(name)
+    return arrays.memory(bound.targets[name]) if sent is None else sent
 
 
-def _receive(request: Request, name: str, spec: TensorSpec, place: Place) -> AnyArray:
+def _receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyArray:
     """An output, of which the server may have written the memory itself."""
-    if isinstance(place, Region):
-        if request.shared is None or request.shared.outputs.get(name) != place:
+    if isinstance(place, RegionPart):
+        if bound.placement is None or bound.placement.outputs.get(name) != place:
             raise InternalError(f"response: expected the bytes of {name}, found {place}")
-        return request.targets[name]
-    target = request.targets.get(name)
+        return bound.targets[name]
+    target = bound.targets.get(name)
     if target is None:
         return arrays.receive(spec, place)
-    arrays.write(target, spec, place, keep_layout=request.keep_layout)
+    arrays.write(target, spec, place, keep_layout=bound.keep_layout)
     return target
 
 
@@ -182,39 +182,39 @@ def _absent(name: str) -> _Item:
     return name, None, "", (), False, False
 
 
-def _inputs(request: Request, parameter: Input | Output, value: Any) -> _Item:
+def _inputs(bound: BoundCall, parameter: Input | Output, value: Any) -> _Item:
     """Arrays that are sent."""
     name = parameter.name
-    if isinstance(parameter, Input) and not (parameter.read or request.send_unread):
+    if isinstance(parameter, Input) and not (parameter.read or bound.send_unread):
         array = arrays.as_array(name, value)
         return name, None, "", ((array.dtype, array.shape, None, None),), False, False
     if not parameter.many:
-        sent = _send(request, name, arrays.as_array(name, value))
+        sent = _send(bound, name, arrays.as_array(name, value))
         return name, None, "", (sent,), False, True
     members = [(place, arrays.as_array(place, member)) for place, member in _members(name, value)]
-    tensors = tuple(_send(request, place, array) for place, array in members)
+    tensors = tuple(_send(bound, place, array) for place, array in members)
     return name, None, "", tensors, True, True
 
 
 def _outputs(
-    request: Request, name: str, parameter: Parameter | None, value: Any, *, read: bool
+    bound: BoundCall, name: str, parameter: Parameter | None, value: Any, *, read: bool
 ) -> _Item:
     """Arrays that are written to, and sent too where the operator may read them."""
     updated = read or (isinstance(parameter, Output) and parameter.in_place)
-    stored = updated or request.keep_layout
+    stored = updated or bound.keep_layout
     if updated:
-        request.updated += (name,)
+        bound.updated += (name,)
     if parameter is None or isinstance(parameter, Attribute) or not parameter.many:
-        return name, None, "", (_target(request, name, value, stored),), False, stored
-    request.lists.append(name)
+        return name, None, "", (_target(bound, name, value, stored),), False, stored
+    bound.lists.append(name)
     members = _members(name, value)
-    targets = [_target(request, place, member, stored) for place, member in members]
+    targets = [_target(bound, place, member, stored) for place, member in members]
     return name, None, "", tuple(targets), True, stored
 
 
-def _target(request: Request, name: str, value: Any, stored: bool) -> _Tensor:  # noqa: FBT001
-    target = request.targets[name] = arrays.as_target(name, value)
-    return _send(request, name, target) if stored else (target.dtype, target.shape, None, None)
+def _target(bound: BoundCall, name: str, value: Any, stored: bool) -> _Tensor:  # noqa: FBT001
+    target = bound.targets[name] = arrays.as_target(name, value)
+    return _send(bound, name, target) if stored else (target.dtype, target.shape, None, None)
 
 
 def _members(name: str, value: Any) -> list[tuple[str, Any]]:
@@ -227,9 +227,9 @@ def _members(name: str, value: Any) -> list[tuple[str, Any]]:
     return [(element(name, index), member) for index, member in enumerate(value)]
 
 
-def _send(request: Request, name: str, array: AnyArray) -> _Tensor:
-    sent = arrays.send(name, array, keep_layout=request.keep_layout)
-    request.storage[name] = sent.storage
+def _send(bound: BoundCall, name: str, array: AnyArray) -> _Tensor:
+    sent = arrays.send(name, array, keep_layout=bound.keep_layout)
+    bound.storage[name] = sent.storage
     return sent[:4]
 
 

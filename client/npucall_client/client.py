@@ -152,10 +152,12 @@ class Options:
 class Transport(Protocol):
     """Where calls are computed: a server, or this process."""
 
-    def execute(self, request: arguments.Request, timeout: float, request_id: str) -> Response:
+    def execute(self, request: arguments.BoundCall, timeout: float, request_id: str) -> Response:
         """Runs a call."""
 
-    def plan(self, request: arguments.Request, timeout: float, request_id: str) -> pb.PlanResponse:
+    def plan(
+        self, request: arguments.BoundCall, timeout: float, request_id: str
+    ) -> pb.PlanResponse:
         """Checks a call."""
 
     def calls(self) -> Calls:
@@ -364,7 +366,7 @@ class Client:
 
     def _call(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[arguments.Request, Options]:
+    ) -> tuple[arguments.BoundCall, Options]:
         """What travels, and the options it travels with."""
         options = self._options_of(operator, kwargs)
         request = self._bind(operator, args, kwargs, options)
@@ -385,7 +387,7 @@ class Client:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         options: Options,
-    ) -> arguments.Request:
+    ) -> arguments.BoundCall:
         variant = options.variant
         if isinstance(operator, Operator):
             variant = operator.variant
@@ -414,7 +416,7 @@ class Client:
         return self._declared[name]
 
 
-def _result(request: arguments.Request, response: Response, start: int) -> Result:
+def _result(request: arguments.BoundCall, response: Response, start: int) -> Result:
     """The full answer; ``start``: when the call was made, in nanoseconds."""
     reply = arguments.decode_reply(response.reply)
     outputs = arguments.unpack(request, reply, response.storage)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.compute import evaluate
 from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.limits import MAX_RANK
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall.tensors import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.listing import describe
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
     from npucall_client.shared.memory import SharedMemory
 
 
@@ -46,7 +46,7 @@ class LocalTransport:
         self._calls = PreparedCalls(CATALOGUE, self._product, DEFAULT_VARIANT)
         self._reply = lru_cache(1024)(lambda call: encode_reply(call, self._identity))
 
-    def execute(self, request: Request, timeout: float, request_id: str) -> Response:
+    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         """Computes in the calling thread. There is no deadline: nothing else could end it."""
         del timeout, request_id
         start = time.perf_counter_ns()
@@ -58,7 +58,7 @@ class LocalTransport:
         views: list[Any] = [memoryview(output) for output in outputs]
         return Response(self._reply(prepared), encode_timings(timings), views)
 
-    def plan(self, request: Request, timeout: float, request_id: str) -> pb.PlanResponse:
+    def plan(self, request: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Checks a call; there is no workspace."""
         del timeout, request_id
         start = time.perf_counter_ns()
@@ -101,7 +101,7 @@ class LocalTransport:
         """Calls of a pipeline, computed when they are sent."""
         return AtOnce(self.execute)
 
-    def _prepared(self, request: Request) -> Prepared:
+    def _prepared(self, request: BoundCall) -> Prepared:
         try:
             return self._calls.of(request.call)
         except NpucallError as error:

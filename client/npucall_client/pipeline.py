@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.declaration import Operator
     from npucall.wire.messages import Response
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
     from npucall_client.client import Options, Result
 
 P = ParamSpec("P")
@@ -26,7 +26,7 @@ class Calls(Protocol):
 
     def send(
         self,
-        request: Request,
+        request: BoundCall,
         timeout: float,
         request_id: str,
         done: Callable[[Response | Exception], object],
@@ -74,8 +74,8 @@ class Pipeline:
     def __init__(
         self,
         calls: Calls,
-        bind: Callable[..., tuple[Request, Options]],
-        read: Callable[[Request, Response, int], Result],
+        bind: Callable[..., tuple[BoundCall, Options]],
+        read: Callable[[BoundCall, Response, int], Result],
     ) -> None:
         self._calls = calls
         self._bind = bind
@@ -158,7 +158,7 @@ class Pipeline:
                 yield call
 
     def _end(
-        self, call: PendingCall[Any], request: Request, outcome: Response | Exception, start: int
+        self, call: PendingCall[Any], request: BoundCall, outcome: Response | Exception, start: int
     ) -> None:
         if isinstance(outcome, Exception):
             call.set_exception(outcome)
@@ -171,7 +171,7 @@ class Pipeline:
             self._ended.notify_all()
 
     def _deliver(
-        self, call: PendingCall[Any], request: Request, response: Response, start: int
+        self, call: PendingCall[Any], request: BoundCall, response: Response, start: int
     ) -> None:
         try:
             answer = self._read(request, response, start)

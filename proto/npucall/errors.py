@@ -1,12 +1,12 @@
 """What can go wrong: one class for each reason, raised alike by server and client.
 
-Every class says which gRPC status it travels with. ``status`` turns errors into
-``google.rpc.Status`` and back.
+Every class says which gRPC status it travels with, and whether the same call may be repeated.
+``wire.status`` turns errors into ``google.rpc.Status`` and back.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import ClassVar
 
 from grpc import StatusCode
@@ -36,6 +36,21 @@ PARAM_NULLPTR = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
 PARAM_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
 
 
+class Repeat(Enum):
+    """Whether the same call may be sent again, unchanged. A call has no side effects."""
+
+    NEVER = "never"
+    """It fails again."""
+    HERE = "here"
+    """This server, or the one that takes its place, answers it soon: the client repeats it, after a
+    pause, as long as its timeout allows. Another server may answer it at once."""
+    LATER = "after RetryInfo's delay"
+    """This server may answer it then: the caller is told, and decides. Another server may answer it
+    at once."""
+    ELSEWHERE = "elsewhere"
+    """Another server may answer it. Of this one nobody knows when: the caller is told."""
+
+
 class NpucallError(Exception):
     """Base of all errors of npucall.
 
@@ -44,6 +59,7 @@ class NpucallError(Exception):
 
     code: ClassVar[StatusCode] = StatusCode.UNKNOWN
     reason: ClassVar[str] = "UNKNOWN"
+    repeat: ClassVar[Repeat] = Repeat.NEVER
 
     def __init__(
         self,
@@ -89,6 +105,7 @@ class OperatorUnavailableError(NpucallError):
     """The operator is known, but this server cannot run it. Use another server."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "OPERATOR_UNAVAILABLE"
+    repeat = Repeat.ELSEWHERE
 
 
 class VariantUnavailableError(OperatorUnavailableError):
@@ -167,6 +184,7 @@ class QueueFullError(NpucallError):
     """The server is busy. Repeat the call after ``retry_after`` seconds."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"
+    repeat = Repeat.LATER
 
 
 class DeadlineError(NpucallError):
@@ -185,6 +203,7 @@ class DrainingError(NpucallError):
     """The server is going down and takes no new calls. Repeat the call."""
 
     code, reason = StatusCode.UNAVAILABLE, "DRAINING"
+    repeat = Repeat.HERE
 
 
 class DeviceError(NpucallError):
@@ -197,12 +216,14 @@ class OutOfMemoryError(DeviceError):
     """The device has no memory for this call now. Make it smaller, or repeat it later."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "DEVICE_MEMORY"
+    repeat = Repeat.ELSEWHERE
 
 
 class DeviceLostError(DeviceError):
     """Another call broke the device; the server restarts. Repeat the call."""
 
     code, reason = StatusCode.UNAVAILABLE, "DEVICE_LOST"
+    repeat = Repeat.HERE
 
 
 class InternalError(NpucallError):
@@ -215,6 +236,7 @@ class ServerUnreachableError(NpucallError):
     """Made by the client: nothing answers at the target. Start the server, or mend the target."""
 
     code, reason = StatusCode.UNAVAILABLE, "SERVER_UNREACHABLE"
+    repeat = Repeat.HERE
 
 
 def _family(base: type[NpucallError]) -> list[type[NpucallError]]:

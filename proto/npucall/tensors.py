@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from npucall.errors import TensorLayoutError
+from npucall.limits import MAX_RANK, MAX_TENSOR_BYTES
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, DType
 
 Shape: TypeAlias = tuple[int, ...]
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
-
-MAX_RANK = 32
-"""Most dimensions that travel, so that an operator's own rule can refuse the ninth."""
-_MAX_BYTES = 2**63 - 1
 
 
 class Format(IntEnum):
@@ -208,7 +205,7 @@ def _check_extents(name: str, what: str, extents: Shape, itemsize: int) -> None:
         _fail(name, f"expected a {what} of at most {MAX_RANK} dimensions", len(extents))
     if any(extent < 0 for extent in extents):
         _fail(name, f"expected a {what} of extents of 0 or more", extents)
-    if prod(extent for extent in extents if extent) * itemsize > _MAX_BYTES:
+    if prod(extent for extent in extents if extent) * itemsize > MAX_TENSOR_BYTES:
         _fail(name, f"expected a {what} of less than 2^63 bytes", extents)
 
 

@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from npucall.errors import DeviceLostError
 from npucall.wire.replies import ServerIdentity
+from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
@@ -55,8 +56,9 @@ class Server:
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         self._health = health.HealthServicer(experimental_non_blocking=True)
         regions = Regions(settings.shared_memory_limit)
-        self._operators = operators.OperatorService(self._executor, settings, identity, regions)
-        self._streams = StreamService(self._executor, self._operators, settings)
+        executions = Executions(self._executor, identity, regions)
+        self._operators = operators.OperatorService(executions, settings, identity)
+        self._streams = StreamService(executions, settings)
         self._grpc = self._build(device, identity)
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None

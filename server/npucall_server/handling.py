@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import grpc
 
 from npucall.errors import InternalError, NpucallError, OutOfMemoryError
+from npucall.limits import MAX_REQUEST_ID_CHARACTERS
 from npucall.wire import status
+from npucall_server.callers import UnaryCaller
 from npucall_server.log import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from npucall.wire.replies import ServerIdentity
+    from npucall_server.callers import Caller
     from npucall_server.log import Log
-
-_MAX_REQUEST_ID = 128
 
 
 class Method(Protocol):
     """A method of a service: bytes of the request in, bytes of the response out."""
 
-    def __call__(self, request: bytes, record: Record, context: grpc.ServicerContext, /) -> bytes:
+    def __call__(self, request: bytes, record: Record, caller: Caller, /) -> bytes:
         """Raises NpucallError; anything else that it raises is a bug."""
 
 
@@ -61,9 +62,10 @@ class Handling:
     def _handler(self, name: str, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
             start = time.perf_counter_ns()
-            record = self.record(name, _sent_id(context), context.peer(), len(request))
+            caller = UnaryCaller(context)
+            record = self.record(name, caller, len(request))
             try:
-                response = method(request, record, context)
+                response = method(request, record, caller)
                 record.response_bytes = len(response)
             except Exception as error:  # noqa: BLE001  # the one place where a bug becomes an answer
                 _abort(self.failure(error, record), context)
@@ -82,7 +84,7 @@ class Handling:
             try:
                 yield from method(frames, context, self)
             except Exception as error:  # noqa: BLE001  # as above
-                record = self.record(name, _sent_id(context), context.peer(), 0)
+                record = self.record(name, UnaryCaller(context), 0)
                 failure = self.failure(error, record)
                 record.total_ns = time.perf_counter_ns() - start
                 self._log.call(record)
@@ -90,10 +92,11 @@ class Handling:
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def record(self, method: str, request_id: str, peer: str, request_bytes: int) -> Record:
+    def record(self, method: str, caller: Caller, request_bytes: int) -> Record:
         """The record of a call; without a name of the caller's own it gets one of this process."""
-        name = request_id[:_MAX_REQUEST_ID] or f"{self._identity.instance}-{next(self._numbers)}"
-        return Record(method, name, peer, request_bytes=request_bytes)
+        name = caller.request_id[:MAX_REQUEST_ID_CHARACTERS]
+        name = name or f"{self._identity.instance}-{next(self._numbers)}"
+        return Record(method, name, caller.peer, request_bytes=request_bytes)
 
     def log(self, record: Record) -> None:
         """Writes the line of a call that has been answered."""
@@ -123,11 +126,3 @@ def _abort(error: NpucallError, context: grpc.ServicerContext) -> NoReturn:
     details = status.to_status(error)
     context.set_trailing_metadata(((status.TRAILER, details.SerializeToString()),))
     context.abort(error.code, details.message)
-
-
-def _sent_id(context: grpc.ServicerContext) -> str:
-    """The caller's own name for the call; empty if there is none."""
-    for key, value in context.invocation_metadata():
-        if key == status.REQUEST_ID and isinstance(value, str):
-            return value
-    return ""

@@ -23,9 +23,9 @@ from pydantic_settings import (
 )
 
 from npucall.errors import ArgumentError
+from npucall.limits import CHUNK_BYTES
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
-from npucall.wire.frames import CHUNK_BYTES
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")

@@ -54,17 +54,17 @@ def bound(
     *args: Any,
     keep_layout: bool = False,
     **kwargs: Any,
-) -> arguments.Request:
+) -> arguments.BoundCall:
     """The request of a call."""
     return arguments.bind(called, "", args, kwargs, outputs or {}, keep_layout=keep_layout)
 
 
-def parsed(request: arguments.Request) -> dict[str, pb.Argument]:
+def parsed(request: arguments.BoundCall) -> dict[str, pb.Argument]:
     """Arguments of the call as the message has them."""
     return {argument.name: argument for argument in pb.Call.FromString(request.call).arguments}
 
 
-def members(request: arguments.Request) -> dict[str, str | None]:
+def members(request: arguments.BoundCall) -> dict[str, str | None]:
     """Which member holds each argument."""
     return {name: argument.WhichOneof("value") for name, argument in parsed(request).items()}
 
@@ -80,7 +80,7 @@ class ScriptedTransport:
         """Names and timeouts of GetOperator."""
         self.ran: list[Prepared] = []
 
-    def execute(self, request: arguments.Request, timeout: float, request_id: str) -> Response:
+    def execute(self, request: arguments.BoundCall, timeout: float, request_id: str) -> Response:
         call = self._calls.of(request.call)
         self.ran.append(call)
         sent = call.storages(list(request.storage.values()))
@@ -92,7 +92,9 @@ class ScriptedTransport:
         answers = [memoryview(storage) for storage in written.values()]
         return Response(encode_reply(call, SERVER), encode_timings(Timings()), answers)
 
-    def plan(self, request: arguments.Request, timeout: float, request_id: str) -> pb.PlanResponse:
+    def plan(
+        self, request: arguments.BoundCall, timeout: float, request_id: str
+    ) -> pb.PlanResponse:
         reply = encode_reply(self._calls.of(request.call), SERVER)
         return pb.PlanResponse(reply=pb.Reply.FromString(reply), workspace_bytes=512)
 

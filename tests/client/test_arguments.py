@@ -20,7 +20,7 @@ ONES = np.ones((2, 3), np.float32)
 ANY_NUMBER = listed("aclnnAnyNumber", a="in aclTensor*", n="int64_t", flag="bool", x="double")
 
 
-def bound(operator: Any, *args: Any, **kwargs: Any) -> arguments.Request:
+def bound(operator: Any, *args: Any, **kwargs: Any) -> arguments.BoundCall:
     return arguments.bind(operator, "", args, kwargs, {}, keep_layout=False)
 
 
@@ -172,7 +172,7 @@ def test_a_response_with_too_few_bytes_is_a_bug_of_the_server() -> None:
     server = ServerIdentity("a", "cpu", "Ascend910B1")
     reply = Reply("", None, {"out": spec}, ("out",), (), server)  # type: ignore[dict-item]
     with pytest.raises(InternalError, match=r"storages of \[24\] bytes, found \[20\]"):
-        arguments.unpack(arguments.Request("x"), reply, [bytes(20)])
+        arguments.unpack(arguments.BoundCall("x"), reply, [bytes(20)])
 
 
 def test_several_outputs_are_a_named_tuple() -> None:

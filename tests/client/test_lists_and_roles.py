@@ -29,7 +29,7 @@ EXP = listed("aclnnExp", self="in const aclTensor*", out="in const aclTensor*")
 ADD = listed("aclnnAddInto", self="in aclTensor*", y="out aclTensor*", z="out aclTensor*")
 
 
-def storages(request: arguments.Request) -> dict[str, list[float]]:
+def storages(request: arguments.BoundCall) -> dict[str, list[float]]:
     """What is sent, as numbers."""
     sent = request.storage.items()
     return {name: np.frombuffer(data, np.float32).tolist() for name, data in sent}

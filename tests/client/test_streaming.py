@@ -335,12 +335,12 @@ def test_no_thread_stays_behind(script: StreamScript) -> None:
 
 def received_into(sent: Any, target: Any) -> Any:
     """What becomes of a target: the memory in which the answer to a call is received."""
-    from npucall.wire.frames import Reply
+    from npucall.exchange import Reply
     from npucall.wire.messages import join_response
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
     from npucall_client.remote.transfer import Incoming
 
-    request = Request("x", storage={"self": sent.reshape(-1).view(np.uint8).data})
+    request = BoundCall("x", storage={"self": sent.reshape(-1).view(np.uint8).data})
     request.targets["out"] = target
     incoming = Incoming(request)
     reply = reply_of(bytes(sent.nbytes), inline=False).reply.SerializeToString()

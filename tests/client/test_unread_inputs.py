@@ -23,7 +23,7 @@ HUGE = np.broadcast_to(np.float16(1), (2**20, 2**20))
 """Two TiB, should anybody gather it."""
 
 
-def bound(*, send_unread: bool, unread: np.ndarray = ONES) -> arguments.Request:
+def bound(*, send_unread: bool, unread: np.ndarray = ONES) -> arguments.BoundCall:
     given = {"grad_output": ONES, "self": unread, "target": ONES}
     return arguments.bind(
         kl_div_backward, "", (), given, {}, keep_layout=False, send_unread=send_unread

@@ -8,7 +8,7 @@ from npucall.dtypes import FLOAT
 from npucall.tensors import TensorSpec
 from npucall.wire import calls
 from npucall.wire import messages as framing
-from npucall_client.arguments import Request
+from npucall_client.arguments import BoundCall
 
 if TYPE_CHECKING:
     from npucall.declare.call import Argument
@@ -44,7 +44,7 @@ def plan(client: Client, operator: str, variant: str, arguments: Arguments) -> p
 
 
 def plan_bytes(client: Client, call: bytes) -> pb.PlanResponse:
-    return client._transport.plan(Request("raw", call), 30, "")
+    return client._transport.plan(BoundCall("raw", call), 30, "")
 
 
 def execute(client: Client, operator: str, variant: str, arguments: Arguments) -> framing.Response:
@@ -55,7 +55,7 @@ def execute(client: Client, operator: str, variant: str, arguments: Arguments) -
 
 
 def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> framing.Response:
-    return client._transport.execute(Request("raw", call, dict(storage)), 30, "")
+    return client._transport.execute(BoundCall("raw", call, dict(storage)), 30, "")
 
 
 def stored(arguments: Arguments) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from npucall_client.settings import ClientSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
     from npucall_client.conformance.report import Outcome
 
 
@@ -27,7 +27,7 @@ class Altered(LocalTransport):
         super().__init__(soc)
         self._change = change
 
-    def execute(self, request: Request, timeout: float, request_id: str) -> Response:
+    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         response = super().execute(request, timeout, request_id)
         storages = [bytearray(storage) for storage in response.storage]
         for storage in storages:
@@ -43,7 +43,7 @@ class Refusing(LocalTransport):
         self.asked = 0
         self._error = error or ServerUnreachableError("target: expected a server, found none")
 
-    def execute(self, request: Request, timeout: float, request_id: str) -> Response:
+    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         self.asked += 1
         raise self._error
 

@@ -22,7 +22,7 @@ from npucall.wire.calls import PreparedCalls, encode
 from npucall_client.conformance.calls import call_of
 from npucall_client.conformance.select import Selection, select
 from npucall_client.conformance.statements import statements
-from npucall_server.services.streams.arrivals import Arrivals
+from npucall_server.arrivals import Arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall.wire.frames import Chunk, split_response_frame
+from npucall.exchange import Chunk
+from npucall.wire.frames import split_response_frame
 from npucall_client.remote import large_call as streaming
 from npucall_client.testing import running_server
 

@@ -10,8 +10,9 @@ import pytest
 
 from npucall.compute.helpers import Unlimited
 from npucall.operators import CATALOGUE
+from npucall.regions import RegionPart
 from npucall.wire.calls import PreparedCalls
-from npucall.wire.messages import Region, Request
+from npucall.wire.messages import BoundCall
 from npucall_client.client import Client
 from npucall_client.conformance.runner import Runner, judged
 from npucall_client.conformance.select import Selection, select
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.wire.messages import Response
-    from npucall_client.arguments import Request as Asked
+    from npucall_client.arguments import BoundCall as Asked
 
 FREE: Any = Unlimited()
 SOC, VARIANT = "Ascend910B1", "documented"
@@ -75,13 +76,13 @@ class Shared:
         os.close(descriptor)
         self._alignment, self._end = alignment, 1 if alignment == 1 else 0
 
-    def put(self, data: bytes) -> Region:
-        region = Region(self.id, self._end, len(data))
+    def put(self, data: bytes) -> RegionPart:
+        region = RegionPart(self.id, self._end, len(data))
         self.bytes_of(region)[:] = data
         self._end += -(-len(data) // self._alignment) * self._alignment
         return region
 
-    def bytes_of(self, region: Region) -> memoryview:
+    def bytes_of(self, region: RegionPart) -> memoryview:
         return self.regions.view(region, "test")
 
 
@@ -102,7 +103,7 @@ def in_place(
         name: own[name] if name in own else shared.put(POISON * spec.storage_bytes)
         for name, spec in call.outputs.items()
     }
-    placed = PlacedCall(call, Request(b"", list(storages.values()), places), shared.regions)
+    placed = PlacedCall(call, BoundCall(b"", list(storages.values()), places), shared.regions)
     outputs = device.run(call, placed.storages(), FREE, placed.targets).outputs
     assert placed.replied(outputs) == list(places.values())
     for (name, region), data in zip(storages.items(), sent, strict=True):

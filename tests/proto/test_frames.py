@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 from npucall.errors import MessageError
+from npucall.exchange import Begin, Cancel, Chunk, End, Error, Reply
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import (
-    Begin,
-    Cancel,
-    Chunk,
-    End,
-    Error,
-    Reply,
     join_begin,
     join_cancel,
     join_chunk,

@@ -9,15 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
+from npucall.exchange import Begin, Chunk, Error, Reply
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.frames import (
-    Begin,
-    Chunk,
-    Error,
-    Reply,
-    split_request_frame,
-    split_response_frame,
-)
+from npucall.wire.frames import split_request_frame, split_response_frame
 
 from .test_framing_fuzz import (
     LONG_NUMBER,

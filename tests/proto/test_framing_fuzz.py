@@ -10,15 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
+from npucall.regions import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire.messages import (
-    Region,
-    join_request,
-    join_response,
-    split_request,
-    split_response,
-)
+from npucall.wire.messages import join_request, join_response, split_request, split_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +117,8 @@ def response_of_class(parsed: pb.ExecuteResponse) -> Verdict:
     return parsed.reply, parsed.timings, list(map(_place, parsed.storage))
 
 
-def _seen(place: memoryview | Region) -> object:
-    return tuple(place) if isinstance(place, Region) else bytes(place)
+def _seen(place: memoryview | RegionPart) -> object:
+    return tuple(place) if isinstance(place, RegionPart) else bytes(place)
 
 
 def _place(storage: tensor_pb2.Storage) -> object:
@@ -184,7 +179,7 @@ def test_a_damaged_message_gets_the_verdict_of_the_class(
     assert ours(damaged) == of_the_class(damaged)
 
 
-in_region = st.builds(Region, st.binary(max_size=3), st.integers(0, 300), st.integers(0, 300))
+in_region = st.builds(RegionPart, st.binary(max_size=3), st.integers(0, 300), st.integers(0, 300))
 places = st.one_of(
     st.lists(st.binary(max_size=20), max_size=3),
     st.lists(in_region, max_size=3),
@@ -195,7 +190,7 @@ places = st.one_of(
 @given(call_parts, places, st.dictionaries(st.text(max_size=2), in_region, max_size=2), st.data())
 @settings(max_examples=400)
 def test_a_message_that_almost_equals_one_before_gets_the_verdict_of_the_class(
-    call: bytes, storage: list[Any], outputs: dict[str, Region], data: st.DataObject
+    call: bytes, storage: list[Any], outputs: dict[str, RegionPart], data: st.DataObject
 ) -> None:
     message = join_request(call, storage, outputs)
     assert ours(message) == ours(message) == of_the_class(message)

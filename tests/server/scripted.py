@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.dtypes import FLOAT
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Phases, RunPieces, Turn
+    from npucall_server.executor import Completed
 
 PATIENCE = 20.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""
@@ -91,6 +92,10 @@ class ScriptedDevice:
 class ScriptedCaller:
     """Waits ``remaining`` seconds for its call, or until the test cancels it."""
 
+    peer = "scripted"
+    request_id = ""
+    metadata: ClassVar[Mapping[str, str]] = {}
+
     def __init__(self, remaining: float | None = None) -> None:
         self._remaining = remaining
         self._active = True
@@ -143,3 +148,14 @@ def is_at_rest(subject: Executor) -> bool:
     turns = subject._turns
     free = turns._free == subject.device.lanes and not turns._waiting
     return free and (subject.calls_in_flight, subject.bytes_in_flight) == (0, 0)
+
+
+def execute(
+    subject: Executor, call: Prepared, storages: Mapping[str, Buffer], caller: ScriptedCaller
+) -> Completed:
+    """A call from its admission to its end."""
+    subject.admit(call)
+    try:
+        return subject.run(call, storages, caller)
+    finally:
+        subject.dismiss(call)

@@ -20,6 +20,7 @@ from google.rpc.status_pb2 import Status
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.replies import ServerIdentity
+from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.handling import Handling
 from npucall_server.log import Log
@@ -52,8 +53,9 @@ class Served:
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
         self.executor = Executor(device, limits)
         self.regions = Regions(given.shared_memory_limit)
-        operators = OperatorService(self.executor, given, IDENTITY, self.regions)
-        self.streams = StreamService(self.executor, operators, given)
+        executions = Executions(self.executor, IDENTITY, self.regions)
+        operators = OperatorService(executions, given, IDENTITY)
+        self.streams = StreamService(executions, given)
         self._log = io.StringIO()
         handling = Handling(IDENTITY, Log(stream=self._log))
         self.grpc = grpc.server(

@@ -1,4 +1,4 @@
-"""npucall_server.services.streams.arrivals: chunks become pieces of whole elements."""
+"""npucall_server.arrivals: chunks become pieces of whole elements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from npucall.errors import CancelledError
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
-from npucall_server.services.streams import arrivals
-from npucall_server.services.streams.arrivals import Arrivals
+from npucall_server import arrivals
+from npucall_server.arrivals import Arrivals
 
 from .scripted import PATIENCE, ScriptedDevice, prepared, until
 

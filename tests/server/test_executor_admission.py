@@ -14,6 +14,7 @@ from .scripted import (
     PATIENCE,
     ScriptedCaller,
     ScriptedDevice,
+    execute,
     executor,
     is_at_rest,
     prepared,
@@ -41,7 +42,8 @@ class House:
         call = prepared(elements)
         expected = self.executor.calls_in_flight + calls
         futures = [
-            self.pool.submit(self.executor.run, call, {}, ScriptedCaller()) for _ in range(calls)
+            self.pool.submit(execute, self.executor, call, {}, ScriptedCaller())
+            for _ in range(calls)
         ]
         until(lambda: self.executor.calls_in_flight == expected, "the calls are in")
         return futures
@@ -68,7 +70,7 @@ def test_as_many_calls_are_let_in_as_may_wait_and_run_and_not_one_more(
     houses.append(house := House(queue_length, lanes))
     calls = house.fill(queue_length + lanes)
     with pytest.raises(QueueFullError):
-        house.executor.run(prepared(), {}, ScriptedCaller())
+        execute(house.executor, prepared(), {}, ScriptedCaller())
     house.let_go.set()
     assert [call.result(PATIENCE).outputs for call in calls] == [[b"result"]] * len(calls)
     assert is_at_rest(house.executor)
@@ -78,7 +80,7 @@ def test_a_full_queue_names_the_setting_and_says_when_to_come_back(houses: list[
     houses.append(house := House(queue_length=2, lanes=1))
     house.fill(3)
     with pytest.raises(QueueFullError, match="queue_length = 2") as caught:
-        house.executor.run(prepared(), {}, ScriptedCaller())
+        execute(house.executor, prepared(), {}, ScriptedCaller())
     assert caught.value.details == {"limit": "2", "setting": "queue_length"}
     assert caught.value.retry_after is not None
     assert 0.05 <= caught.value.retry_after <= 5.0  # _RETRY_BOUNDS
@@ -88,17 +90,17 @@ def test_a_place_is_free_again_after_a_refusal_and_an_answer(houses: list[House]
     houses.append(house := House(queue_length=0, lanes=1))
     (call,) = house.fill(1)
     with pytest.raises(QueueFullError):
-        house.executor.run(prepared(), {}, ScriptedCaller())
+        execute(house.executor, prepared(), {}, ScriptedCaller())
     house.let_go.set()
     call.result(PATIENCE)
-    assert house.executor.run(prepared(), {}, ScriptedCaller()).outputs == [b"result"]
+    assert execute(house.executor, prepared(), {}, ScriptedCaller()).outputs == [b"result"]
 
 
 def test_bytes_in_flight_stay_under_the_memory_limit(houses: list[House]) -> None:
     houses.append(house := House(queue_length=8, lanes=2, memory_limit=16 * 250))
     house.fill(2, elements=100)  # 16 bytes an element: 3,200 of 4,000
     with pytest.raises(QueueFullError, match="memory_limit = 4000") as caught:
-        house.executor.run(prepared(51), {}, ScriptedCaller())  # 816 more
+        execute(house.executor, prepared(51), {}, ScriptedCaller())  # 816 more
     assert caught.value.details == {"limit": "4000", "setting": "memory_limit"}
     assert caught.value.retry_after is not None
     assert house.executor.bytes_in_flight == 3200
@@ -114,7 +116,7 @@ def test_what_just_fits_into_the_memory_limit_is_let_in(houses: list[House]) -> 
 def test_a_call_over_the_memory_limit_is_refused_for_good() -> None:
     subject = executor(ScriptedDevice(), memory_limit=1599)
     with pytest.raises(TooLargeError, match=r"1599 bytes.*found 1600") as caught:
-        subject.run(prepared(100), {}, ScriptedCaller())
+        execute(subject, prepared(100), {}, ScriptedCaller())
     assert caught.value.details == {"limit": "1599", "setting": "memory_limit"}
     assert caught.value.retry_after is None
     assert is_at_rest(subject)
@@ -137,7 +139,7 @@ def test_a_draining_executor_refuses_new_calls_and_finishes_the_others(
     calls = house.fill(2)
     house.executor.drain()
     with pytest.raises(DrainingError) as caught:
-        house.executor.run(prepared(), {}, ScriptedCaller())
+        execute(house.executor, prepared(), {}, ScriptedCaller())
     assert caught.value.retry_after == 1.0
     house.let_go.set()
     assert house.executor.wait_idle(PATIENCE)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from npucall.errors import DeviceLostError, DrainingError
-from npucall_server.executor import Turns
+from npucall_server.turns import Turns
 
 from .scripted import (
     PATIENCE,
     ScriptedCaller,
     ScriptedDevice,
+    execute,
     executor,
     is_at_rest,
     prepared,
@@ -43,7 +44,7 @@ class Held:
         self.entered = 0
         self.pool = ThreadPoolExecutor(16)
         self.executor = executor(ScriptedDevice(self._run), queue_length=16)
-        self.running = self.pool.submit(self.executor.run, CALL, {}, ScriptedCaller())
+        self.running = self.pool.submit(execute, self.executor, CALL, {}, ScriptedCaller())
         until(lambda: self.entered == 1, "it holds the turn")
 
     def _run(self, turn: Turn) -> None:
@@ -61,7 +62,7 @@ def held() -> Iterator[Held]:
 
 
 def test_calls_that_wait_are_told_at_once_and_never_run(held: Held) -> None:
-    calls = [held.pool.submit(held.executor.run, CALL, {}, ScriptedCaller()) for _ in range(5)]
+    calls = [held.pool.submit(execute, held.executor, CALL, {}, ScriptedCaller()) for _ in range(5)]
     until(lambda: waiting(held.executor) == 5, "they wait")
     held.executor.lose(lost)
     for call in calls:
@@ -90,7 +91,7 @@ def test_the_call_that_runs_has_its_answer(held: Held) -> None:
 def test_calls_that_come_are_told_before_they_count(held: Held) -> None:
     held.executor.lose(lost)
     with pytest.raises(DeviceLostError):
-        held.executor.run(CALL, {}, ScriptedCaller())
+        execute(held.executor, CALL, {}, ScriptedCaller())
     with pytest.raises(DeviceLostError):
         held.executor.plan(CALL, ScriptedCaller())
     assert held.executor.calls_in_flight == 1
@@ -103,10 +104,10 @@ def test_calls_that_come_are_told_so_though_the_queue_is_full() -> None:
         with turn():
             subject.lose(lost)
             with pytest.raises(DeviceLostError):
-                subject.run(CALL, {}, ScriptedCaller())
+                execute(subject, CALL, {}, ScriptedCaller())
 
     subject = executor(ScriptedDevice(run), queue_length=0)
-    subject.run(CALL, {}, ScriptedCaller())
+    execute(subject, CALL, {}, ScriptedCaller())
     assert is_at_rest(subject)
 
 
@@ -118,7 +119,7 @@ def test_a_running_call_that_asks_whether_it_should_go_on_is_told() -> None:
 
     subject = executor(ScriptedDevice(run))
     with pytest.raises(DeviceLostError):
-        subject.run(CALL, {}, ScriptedCaller())
+        execute(subject, CALL, {}, ScriptedCaller())
     assert is_at_rest(subject)
 
 
@@ -133,7 +134,7 @@ def test_a_call_gets_no_further_turn() -> None:
 
     subject = executor(ScriptedDevice(run))
     with pytest.raises(DeviceLostError):
-        subject.run(CALL, {}, ScriptedCaller())
+        execute(subject, CALL, {}, ScriptedCaller())
     assert blocks == ["a"]
     assert is_at_rest(subject)
 
@@ -158,7 +159,7 @@ class LosingCaller(ScriptedCaller):
 def test_a_loss_between_the_last_look_and_a_free_turn_gives_no_turn() -> None:
     caller = LosingCaller()
     with pytest.raises(DeviceLostError):
-        caller.executor.run(CALL, {}, caller)
+        execute(caller.executor, CALL, {}, caller)
     assert not caller.ran
     assert is_at_rest(caller.executor)
 
@@ -166,7 +167,7 @@ def test_a_loss_between_the_last_look_and_a_free_turn_gives_no_turn() -> None:
 def test_a_loss_between_the_last_look_and_the_queue_lets_nobody_wait(held: Held) -> None:
     caller = LosingCaller(held)
     with pytest.raises(DeviceLostError):
-        held.executor.run(CALL, {}, caller)
+        execute(held.executor, CALL, {}, caller)
     assert waiting(held.executor) == 0
 
 
@@ -194,14 +195,14 @@ def test_a_turn_that_is_given_back_after_the_loss_goes_to_nobody() -> None:
 
 
 def test_going_down_after_the_loss_changes_nothing_for_those_who_wait(held: Held) -> None:
-    call = held.pool.submit(held.executor.run, CALL, {}, ScriptedCaller())
+    call = held.pool.submit(execute, held.executor, CALL, {}, ScriptedCaller())
     until(lambda: waiting(held.executor) == 1, "it waits")
     held.executor.lose(lost)
     held.executor.drain()
     with pytest.raises(DeviceLostError):
         call.result(PATIENCE)
     with pytest.raises(DrainingError):
-        held.executor.run(CALL, {}, ScriptedCaller())
+        execute(held.executor, CALL, {}, ScriptedCaller())
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -221,7 +222,7 @@ def test_nobody_has_a_turn_after_a_loss_at_any_moment(seed: int) -> None:
 
     def call() -> str:
         try:
-            subject.run(CALL, {}, ScriptedCaller())
+            execute(subject, CALL, {}, ScriptedCaller())
         except DeviceLostError:
             return "LOST"
         return "OK"

@@ -11,7 +11,15 @@ import pytest
 
 from npucall.errors import DeviceError, NpucallError
 
-from .scripted import PATIENCE, ScriptedCaller, ScriptedDevice, executor, is_at_rest, prepared
+from .scripted import (
+    PATIENCE,
+    ScriptedCaller,
+    ScriptedDevice,
+    execute,
+    executor,
+    is_at_rest,
+    prepared,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +80,7 @@ def stress(pool: ThreadPoolExecutor, seed: int, calls: int) -> None:
         caller = ScriptedCaller(random.choice([None, 0.0, 0.0005, 0.002, 0.01]))
         cancels.append(caller)
         try:
-            subject.run(CALL, {}, caller)
+            execute(subject, CALL, {}, caller)
         except NpucallError as error:
             return error.reason
         except MemoryError:

@@ -18,6 +18,7 @@ from .scripted import (
     PATIENCE,
     ScriptedCaller,
     ScriptedDevice,
+    execute,
     executor,
     is_at_rest,
     prepared,
@@ -62,7 +63,7 @@ def gate() -> Iterator[Gate]:
 
 def start(subject: Executor, name: str, caller: ScriptedCaller | None = None) -> threading.Thread:
     def run() -> None:
-        subject.run(CALL, {}, caller or ScriptedCaller())
+        execute(subject, CALL, {}, caller or ScriptedCaller())
 
     thread = threading.Thread(target=run, name=name)
     thread.start()
@@ -126,7 +127,7 @@ def test_there_are_as_many_turns_as_lanes_and_never_more(
                     held -= 1
 
     subject = executor(ScriptedDevice(run, lanes), queue_length=32)
-    for call in [pool.submit(subject.run, CALL, {}, ScriptedCaller()) for _ in range(16)]:
+    for call in [pool.submit(execute, subject, CALL, {}, ScriptedCaller()) for _ in range(16)]:
         call.result(PATIENCE)
     assert most == lanes
     assert is_at_rest(subject)
@@ -137,7 +138,7 @@ def test_a_call_whose_deadline_ends_while_it_waits_never_runs(gate: Gate) -> Non
     holder = start(subject, "holder")
     until(lambda: gate.entered == ["holder"], "it holds the turn")
     with pytest.raises(DeadlineError, match="its deadline ended"):
-        subject.run(CALL, {}, ScriptedCaller(remaining=0.02))
+        execute(subject, CALL, {}, ScriptedCaller(remaining=0.02))
     assert waiting(subject) == 0
     gate.opened.set()
     holder.join(PATIENCE)
@@ -151,7 +152,7 @@ def test_a_call_that_is_cancelled_while_it_waits_never_runs(
     subject, caller = executor(ScriptedDevice(gate)), ScriptedCaller()
     holder = start(subject, "holder")
     until(lambda: gate.entered == ["holder"], "it holds the turn")
-    call = pool.submit(subject.run, CALL, {}, caller)
+    call = pool.submit(execute, subject, CALL, {}, caller)
     until(lambda: waiting(subject) == 1, "it waits")
     caller.cancel()
     with pytest.raises(CancelledError):
@@ -172,7 +173,7 @@ def test_a_call_without_a_caller_is_not_started() -> None:
     subject, caller = executor(ScriptedDevice(run)), ScriptedCaller()
     caller.cancel()
     with pytest.raises(CancelledError):
-        subject.run(CALL, {}, caller)
+        execute(subject, CALL, {}, caller)
     assert not ran
     assert is_at_rest(subject)
 
@@ -188,7 +189,7 @@ def test_a_running_call_is_stopped_between_two_blocks_when_it_is_cancelled() -> 
 
     subject = executor(ScriptedDevice(run))
     with pytest.raises(CancelledError):
-        subject.run(CALL, {}, caller)
+        execute(subject, CALL, {}, caller)
     assert blocks == [0]
     assert is_at_rest(subject)
 
@@ -201,7 +202,7 @@ def test_a_running_call_is_stopped_between_two_blocks_when_its_deadline_ends() -
 
     subject = executor(ScriptedDevice(run))
     with pytest.raises(DeadlineError, match=r"its deadline ended after 0\.02 s"):
-        subject.run(CALL, {}, ScriptedCaller(remaining=0.02))
+        execute(subject, CALL, {}, ScriptedCaller(remaining=0.02))
     assert is_at_rest(subject)
 
 
@@ -214,7 +215,7 @@ def test_the_servers_own_limit_ends_a_call_whose_deadline_is_later(remaining: fl
 
     subject = executor(ScriptedDevice(run), call_timeout=0.02)
     with pytest.raises(DeadlineError, match="call_timeout") as caught:
-        subject.run(CALL, {}, ScriptedCaller(remaining))
+        execute(subject, CALL, {}, ScriptedCaller(remaining))
     assert caught.value.details == {"limit": "0.02", "setting": "call_timeout"}
     assert is_at_rest(subject)
 
@@ -232,7 +233,7 @@ def test_everything_is_counted_back_whatever_the_device_raises(
 
     subject = executor(ScriptedDevice(run))
     with pytest.raises(type(fault)):
-        subject.run(CALL, {}, ScriptedCaller())
+        execute(subject, CALL, {}, ScriptedCaller())
     assert is_at_rest(subject)
 
 
@@ -242,7 +243,7 @@ def test_no_turn_is_lost_when_the_wait_itself_fails(gate: Gate) -> None:
     holder = start(subject, "holder")
     until(lambda: gate.entered == ["holder"], "it holds the turn")
     with pytest.raises(OverflowError):
-        subject.run(CALL, {}, ScriptedCaller())
+        execute(subject, CALL, {}, ScriptedCaller())
     gate.opened.set()
     holder.join(PATIENCE)
     assert is_at_rest(subject)

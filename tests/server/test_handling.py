@@ -44,6 +44,15 @@ class Context:
     def peer(self) -> str:
         return "ipv4:127.0.0.1:9"
 
+    def time_remaining(self) -> None:
+        return None
+
+    def is_active(self) -> bool:
+        return True
+
+    def add_callback(self, _: object) -> bool:
+        return True
+
     def set_trailing_metadata(self, trailers: tuple[tuple[str, bytes], ...]) -> None:
         self.trailers = dict(trailers)
 

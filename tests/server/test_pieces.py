@@ -12,6 +12,7 @@ import pytest
 
 from npucall.compute import evaluate
 from npucall.errors import ArgumentError, DeviceLostError
+from npucall.exchange import State
 from npucall.operators import DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC
 from npucall_server.devices.cpu import CpuDevice
@@ -22,7 +23,7 @@ from .streams import INPUTS, Served, serving, stream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.wire.frames import Begin
+    from npucall.declare.prepare import Prepared
     from npucall_server.services.streams.call import StreamCall
 
     from .streams import Peer
@@ -57,14 +58,14 @@ def the_call(served: Served, call_id: int = 1) -> StreamCall:
     """A call that is open, once it is."""
     until(lambda: any(call_id in s._open for s in served.streams._streams), "it is open")
     (call,) = [s._open[call_id] for s in served.streams._streams if call_id in s._open]
-    until(lambda: call.arrivals is not None, "it is computed piece by piece")
+    until(lambda: call.execution._arrivals is not None, "it is computed piece by piece")
     return call
 
 
 def computed(call: StreamCall) -> int:
     """Elements that have been handed to the formula."""
-    assert call.arrivals is not None
-    return call.arrivals._taken
+    assert call.execution._arrivals is not None
+    return call.execution._arrivals._taken
 
 
 def has_computed(call: StreamCall, elements: int) -> bool:
@@ -109,7 +110,7 @@ def test_a_call_is_computed_while_its_chunks_come() -> None:
         send(peer, 1)
         call = the_call(served)
         until(lambda: computed(call) == 32_768, "half of it is computed")
-        assert call.storages == []
+        assert not call.execution._storages
         send(peer, 2)
         send(peer, 3)
         peer.end(1)
@@ -135,11 +136,11 @@ def test_what_has_been_computed_is_freed() -> None:
     with serving_cpu() as served, stream(served) as peer:
         peer.begin_chunked(1, elements=ELEMENTS)
         call = the_call(served)
-        assert call.arrivals is not None
+        assert call.execution._arrivals is not None
         for chunk, elements in enumerate((16_384, 32_768, 49_152, 65_536)):
             send(peer, chunk)
             until(partial(has_computed, call, elements), "the chunk is computed")
-            assert call.arrivals.held_bytes == 0
+            assert call.execution._arrivals.held_bytes == 0
         peer.end(1)
         peer.receive()
 
@@ -154,8 +155,8 @@ def test_time_spent_waiting_for_bytes_is_no_time_of_the_device() -> None:
         peer.end(1)
         timings = peer.receive().reply.timings
     (line,) = served.lines()
-    assert call.arrivals is not None
-    waited = call.arrivals.waited_ns
+    assert call.execution._arrivals is not None
+    waited = call.execution._arrivals.waited_ns
     assert waited > 0
     assert timings.run_ns + timings.queue_ns + waited <= line["total_ns"]
 
@@ -178,8 +179,8 @@ def test_the_reader_goes_on_while_a_block_is_computed(formula: Formula) -> None:
         until(lambda: formula.blocks == 1, "the first block is computed")
         send(peer, 1)
         send(peer, 2)
-        assert call.arrivals is not None
-        until(lambda: call.arrivals.held_bytes == 6 * CHUNK, "two chunks wait")  # type: ignore[union-attr]
+        assert call.execution._arrivals is not None
+        until(lambda: call.execution._arrivals.held_bytes == 6 * CHUNK, "two chunks wait")  # type: ignore[union-attr]
         formula.gate.set()
         send(peer, 3)
         peer.end(1)
@@ -231,8 +232,8 @@ def test_a_formula_that_refuses_ends_its_call_alone_and_once(formula: Formula) -
         formula.failing_at = 10**9
         peer.begin(2)
         assert peer.receive().call_id == 2
-        assert call.arrivals is not None
-        assert call.arrivals.held_bytes == 0
+        assert call.execution._arrivals is not None
+        assert call.execution._arrivals.held_bytes == 0
     assert [line["reason"] for line in served.lines()] == ["ARGUMENT_INVALID", "OK"]
 
 
@@ -244,7 +245,7 @@ def test_a_formula_that_refuses_when_all_has_come_ends_its_call(formula: Formula
         for chunk in range(CHUNKS):
             send(peer, chunk)
         peer.end(1)
-        until(lambda: call.complete, "all has come")
+        until(lambda: call.state is State.COMPLETE, "all has come")
         formula.gate.set()
         assert peer.reason(1) == "ARGUMENT_INVALID"
 
@@ -321,8 +322,8 @@ def test_a_call_of_another_kind_has_memory_of_its_own() -> None:
         until(lambda: served.executor.calls_in_flight == 1, "it is taken in")
         (open_stream,) = served.streams._streams
         call = open_stream._open[1]
-        until(lambda: len(call.storages) == 3, "it has its memory")
-        assert call.arrivals is None
+        until(lambda: len(call.execution._storages) == 3, "it has its memory")
+        assert call.execution._arrivals is None
         for storage in range(3):
             peer.chunk(1, storage, 0, bytes(4))
         peer.end(1)
@@ -333,14 +334,14 @@ def test_a_call_is_not_late_before_it_has_its_room(monkeypatch: pytest.MonkeyPat
     """Or nobody would give the room back."""
     late: list[object] = []
     with serving_cpu() as served, stream(served) as peer:
-        admit = served.streams.admit
+        admit = served.executor.admit
 
-        def watched(call: StreamCall, begin: Begin) -> None:
-            admit(call, begin)
+        def watched(call: Prepared) -> None:
+            admit(call)
             (open_stream,) = served.streams._streams
             late.extend(open_stream._late()[0])
 
-        monkeypatch.setattr(served.streams, "admit", watched)
+        monkeypatch.setattr(served.executor, "admit", watched)
         peer.begin_chunked(1, elements=ELEMENTS, timeout_ns=1)
         assert peer.reason(1) == "DEADLINE"
         until(served.is_idle, "its room is free")

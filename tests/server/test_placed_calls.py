@@ -23,11 +23,12 @@ from npucall.dtypes import FLOAT, INT64, UINT8
 from npucall.errors import ArgumentError, MessageError, SharedMemoryError, TensorLayoutError
 from npucall.operators import CATALOGUE
 from npucall.products import A2
+from npucall.regions import RegionPart
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
-from npucall.wire.messages import Region, Request
+from npucall.wire.messages import Request
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.shared.places import PlacedCall, is_placed
+from npucall_server.shared.places import PlacedCall
 from npucall_server.shared.regions import Regions
 
 if TYPE_CHECKING:
@@ -51,10 +52,12 @@ class Shared:
         self.regions = Regions(1 << 30)
         self.id, self.descriptor = self.regions.create(size)
         weakref.finalize(self, os.close, self.descriptor)
-        self.bytes = np.frombuffer(self.regions.view(Region(self.id, 0, size), "test"), np.uint8)
+        self.bytes = np.frombuffer(
+            self.regions.view(RegionPart(self.id, 0, size), "test"), np.uint8
+        )
 
-    def at(self, offset: int, length: int = 8) -> Region:
-        return Region(self.id, offset, length)
+    def at(self, offset: int, length: int = 8) -> RegionPart:
+        return RegionPart(self.id, offset, length)
 
 
 def prepared(operator: str, stored: tuple[str, ...], **arguments: Any) -> Prepared:
@@ -73,17 +76,17 @@ def l1(elements: int = 2, *, stored_output: bool = False) -> Prepared:
 
 
 def placed(
-    call: Prepared, shared: Shared, storage: list[Any], places: dict[str, Region] | None = None
+    call: Prepared, shared: Shared, storage: list[Any], places: dict[str, RegionPart] | None = None
 ) -> PlacedCall:
     return PlacedCall(call, Request(b"", storage, places or {}), shared.regions)
 
 
 def test_only_a_request_that_names_a_region_is_placed() -> None:
-    region = Region(b"", 0, 0)
-    assert not is_placed(Request(b"", [memoryview(b"x")]))
-    assert not is_placed(Request(b"", []))
-    assert is_placed(Request(b"", [memoryview(b"x"), region]))
-    assert is_placed(Request(b"", [], {"out": region}))
+    region = RegionPart(b"", 0, 0)
+    assert not Request(b"", [memoryview(b"x")]).is_placed
+    assert not Request(b"", []).is_placed
+    assert Request(b"", [memoryview(b"x"), region]).is_placed
+    assert Request(b"", [], {"out": region}).is_placed
 
 
 def test_storages_are_views_of_the_memory_or_of_the_message() -> None:
@@ -142,10 +145,10 @@ def test_a_storage_outside_the_memory_is_refused_by_name(offset: int) -> None:
 def test_an_unknown_memory_is_refused_by_name() -> None:
     shared = Shared()
     with pytest.raises(SharedMemoryError) as caught:
-        placed(l1(), shared, [shared.at(0), Region(b"x" * 16, 0, 8), shared.at(0)])
+        placed(l1(), shared, [shared.at(0), RegionPart(b"x" * 16, 0, 8), shared.at(0)])
     assert caught.value.parameter == "self"
     with pytest.raises(SharedMemoryError) as caught:
-        placed(l1(), shared, [shared.at(0)] * 3, {"grad_input": Region(b"x" * 16, 0, 8)})
+        placed(l1(), shared, [shared.at(0)] * 3, {"grad_input": RegionPart(b"x" * 16, 0, 8)})
     assert caught.value.parameter == "grad_input"
 
 
@@ -315,7 +318,7 @@ while True:
 
 
 @contextmanager
-def flipped(shared: Shared, region: Region) -> Iterator[None]:
+def flipped(shared: Shared, region: RegionPart) -> Iterator[None]:
     """A client that changes a label all the time, from a class to what is none."""
     place = (str(number) for number in (shared.descriptor, region.offset))
     command = [sys.executable, "-c", FLIP, *place]

@@ -22,7 +22,7 @@ from npucall.errors import (
     TensorLayoutError,
     TooLargeError,
 )
-from npucall.wire.messages import Region
+from npucall.regions import RegionPart
 from npucall_server.shared.regions import Regions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_server_and_client_see_the_same_bytes() -> None:
     regions = Regions(PAGE)
     with created(regions, 100) as (name, descriptor):
         theirs = mmap.mmap(descriptor, 100)
-        view = regions.view(Region(name, 10, 4), "self")
+        view = regions.view(RegionPart(name, 10, 4), "self")
         theirs[10:14] = b"abcd"
         assert view == b"abcd"
         view[1:3] = b"xy"
@@ -70,7 +70,7 @@ def test_a_region_has_as_many_bytes_as_were_asked_for_and_they_are_zeros() -> No
     regions = Regions(1 << 20)
     with created(regions, PAGE + 5) as (name, descriptor):
         assert os.fstat(descriptor).st_size == PAGE + 5
-        assert regions.view(Region(name, 0, PAGE + 5), "self") == bytes(PAGE + 5)
+        assert regions.view(RegionPart(name, 0, PAGE + 5), "self") == bytes(PAGE + 5)
 
 
 def test_its_pages_are_reserved_before_anybody_touches_them() -> None:
@@ -98,7 +98,7 @@ def test_a_client_cannot_seal_it_further() -> None:
 def test_pages_that_a_client_gives_back_are_zeros_for_the_server() -> None:
     regions = Regions(1 << 20)
     with created(regions, 4 * PAGE) as (name, descriptor):
-        view = regions.view(Region(name, 0, 4 * PAGE), "self")
+        view = regions.view(RegionPart(name, 0, 4 * PAGE), "self")
         view[:] = b"\x01" * (4 * PAGE)
         fallocate = ctypes.CDLL(None).fallocate64
         fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -125,7 +125,7 @@ def test_a_view_has_the_bytes_of_its_part_or_is_refused(
     with created(regions, size) as (name, descriptor):
         model = os.urandom(size)
         os.pwrite(descriptor, model, 0)
-        region = Region(name, offset, length)
+        region = RegionPart(name, offset, length)
         if offset + length <= size:
             assert regions.view(region, "self") == model[offset : offset + length]
         else:
@@ -137,7 +137,7 @@ def test_a_view_has_the_bytes_of_its_part_or_is_refused(
 @pytest.mark.parametrize("name", [b"", b"x", b"x" * 16, b"x" * 1000])
 def test_an_unknown_id_is_refused_with_what_to_do(name: bytes) -> None:
     with pytest.raises(SharedMemoryError, match="send the bytes") as caught:
-        Regions(PAGE).view(Region(name, 0, 0), "self")
+        Regions(PAGE).view(RegionPart(name, 0, 0), "self")
     assert caught.value.parameter == "self"
 
 
@@ -146,14 +146,14 @@ def test_a_region_that_is_forgotten_is_not_viewed_any_more() -> None:
     name = make(regions, 8)
     regions.forget(name)
     with pytest.raises(SharedMemoryError):
-        regions.view(Region(name, 0, 8), "self")
+        regions.view(RegionPart(name, 0, 8), "self")
 
 
 def test_a_view_outlives_its_region_and_the_mapping_goes_with_it() -> None:
     before = mappings(), descriptors()
     regions = Regions(PAGE)
     name = make(regions, 8)
-    view = regions.view(Region(name, 2, 4), "self")
+    view = regions.view(RegionPart(name, 2, 4), "self")
     regions.forget(name)
     view[:] = b"abcd"
     assert view == b"abcd"
@@ -165,7 +165,7 @@ def test_a_view_outlives_its_region_and_the_mapping_goes_with_it() -> None:
 def test_bytes_count_in_whole_pages_until_the_last_view_has_gone() -> None:
     regions = Regions(2 * PAGE)
     name = make(regions, PAGE + 1)
-    view = regions.view(Region(name, 0, 0), "self")
+    view = regions.view(RegionPart(name, 0, 0), "self")
     assert regions.bytes_taken == 2 * PAGE
     regions.forget(name)
     with pytest.raises(QueueFullError) as caught:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.shared import Memory, Refused, Side
 
-from npucall.wire.messages import Region
+from npucall.regions import RegionPart
 from npucall_server.log import Log
 from npucall_server.shared import side_socket
 from npucall_server.shared.regions import Regions
@@ -99,7 +99,7 @@ def reason(side: Side) -> str:
 def test_a_client_gets_memory_that_the_server_sees(served: Served) -> None:
     with Memory(served.path, 100) as memory:
         memory.bytes[4:8] = b"abcd"
-        assert served.regions.view(Region(memory.id, 4, 4), "self") == b"abcd"
+        assert served.regions.view(RegionPart(memory.id, 4, 4), "self") == b"abcd"
 
 
 def test_the_memory_is_forgotten_when_the_client_closes_the_connection(served: Served) -> None:

@@ -19,6 +19,7 @@ from .scripted import (
     PATIENCE,
     ScriptedCaller,
     ScriptedDevice,
+    execute,
     executor,
     is_at_rest,
     prepared,
@@ -48,7 +49,7 @@ def test_a_call_takes_every_turn_that_is_free_and_no_more() -> None:
                         pass
 
     subject = executor(ScriptedDevice(run, lanes=3))
-    subject.run(CALL, {}, ScriptedCaller())
+    execute(subject, CALL, {}, ScriptedCaller())
     assert taken == [True, True, False]
     assert is_at_rest(subject)
 
@@ -64,7 +65,7 @@ def test_a_spare_turn_is_given_back_when_it_is_left() -> None:
                 taken.append(turn.spare() is None)
 
     subject = executor(ScriptedDevice(run, lanes=1))
-    subject.run(CALL, {}, ScriptedCaller())
+    execute(subject, CALL, {}, ScriptedCaller())
     assert taken == [True, True, True]
     assert is_at_rest(subject)
 
@@ -83,7 +84,8 @@ def test_a_turn_that_somebody_waits_for_is_not_to_spare() -> None:
 
     subject = executor(ScriptedDevice(run))
     threads = [
-        threading.Thread(target=subject.run, args=(CALL, {}, ScriptedCaller())) for _ in range(2)
+        threading.Thread(target=execute, args=(subject, CALL, {}, ScriptedCaller()))
+        for _ in range(2)
     ]
     threads[0].start()
     assert begun.wait(PATIENCE)
@@ -105,7 +107,7 @@ def test_a_device_that_is_lost_has_no_turns_to_spare() -> None:
             spare.append(turn.spare())
 
     subject = executor(ScriptedDevice(run, lanes=2))
-    subject.run(CALL, {}, ScriptedCaller())
+    execute(subject, CALL, {}, ScriptedCaller())
     assert spare == [None]
 
 
@@ -126,7 +128,7 @@ def test_a_large_call_on_idle_cores_gives_what_one_core_gives(device: CpuDevice)
     alone = evaluate.run(LARGE, sent)
     subject = Executor(device, Limits(8, 1 << 30, PATIENCE))
     for _ in range(5):
-        assert subject.run(LARGE, sent, ScriptedCaller()).outputs == alone
+        assert execute(subject, LARGE, sent, ScriptedCaller()).outputs == alone
 
 
 def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> None:
@@ -136,7 +138,7 @@ def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> N
     found: list[object] = []
 
     def run() -> None:
-        found.append(subject.run(LARGE, sent, ScriptedCaller()).outputs == alone)
+        found.append(execute(subject, LARGE, sent, ScriptedCaller()).outputs == alone)
 
     threads = [threading.Thread(target=run) for _ in range(8)]
     for thread in threads:
@@ -160,5 +162,5 @@ def test_a_large_call_that_is_cancelled_leaves_no_turn_taken(device: CpuDevice) 
 
     subject = Executor(device, Limits(8, 1 << 30, PATIENCE))
     with suppress(CancelledError):  # unless helpers have done all before it asks again
-        subject.run(LARGE, storages(), Leaving())
+        execute(subject, LARGE, storages(), Leaving())
     assert subject._turns._free == 3

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+
+from npucall_server.services.streams.ids import Ids
 
 from .scripted import until, waiting
 from .streams import Peer, serving, stream
@@ -80,17 +83,39 @@ def test_a_misuse_ends_the_stream(act: Act) -> None:
         assert peer.end_of_stream() == "MESSAGE_MALFORMED"
 
 
-@pytest.mark.parametrize("frame", ["chunk", "end"])
-def test_bytes_for_a_call_that_has_all_of_them_end_the_stream(frame: str) -> None:
+def late_chunk(peer: Peer, call_id: int) -> None:
+    peer.chunk(call_id, 0, 0, b"x")
+
+
+@pytest.mark.parametrize("late", [late_chunk, Peer.end], ids=["chunk", "end"])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("answered", [False, True], ids=["while it runs", "after its answer"])
+def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(
+    late: Callable[[Peer, int], None], chunked: bool, answered: bool
+) -> None:
+    """Whenever they come: neither this call nor one beside it is lost."""
     gate = Gate()
     with serving(gate.device) as served, stream(served) as peer:
-        peer.begin(1)
-        until(lambda: gate.running == 1, "it runs")
-        if frame == "chunk":
-            peer.chunk(1, 0, 0, b"x")
-        else:
+        if chunked:
+            peer.begin_chunked(1)
+            for storage in range(3):
+                peer.chunk(1, storage, 0, bytes(8))
             peer.end(1)
-        assert peer.end_of_stream() == "MESSAGE_MALFORMED"
+        else:
+            peer.begin(1)
+        until(lambda: gate.running == 1, "it runs")
+        peer.begin(2)
+        if answered:
+            gate.let_go(3)
+            assert {peer.receive().call_id, peer.receive().call_id} == {1, 2}
+        late(peer, 1)
+        peer.begin(3)
+        until(lambda: served.executor.calls_admitted == 3, "the late frame was read")
+        gate.let_go(3)
+        left = {3} if answered else {1, 2, 3}
+        assert {peer.receive().call_id for _ in left} == left
+        peer.close()
+        assert peer.end_of_stream() == "OK"
 
 
 def test_a_misuse_ends_the_calls_beside_it() -> None:
@@ -108,7 +133,7 @@ def test_a_misuse_ends_the_calls_beside_it() -> None:
 
 
 def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npucall_server.services.streams.call._MOST_RUNS", 3)
+    monkeypatch.setattr("npucall_server.services.streams.stream.Ids", partial(Ids, 3))
     with serving() as served, stream(served) as peer:
         for call_id in (30, 10, 20, 21, 22, 11, 0):
             peer.begin(call_id)

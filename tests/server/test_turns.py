@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from npucall_server.executor import Turns
+from npucall_server.turns import Turns
 
 if TYPE_CHECKING:
-    from npucall_server.executor import _Turn
+    from npucall_server.turns import Turn
 
 
 class Taker:
@@ -88,8 +88,8 @@ class TurnsMachine(RuleBasedStateMachine):
         assert not any(taker.granted for taker in self.queue)
 
 
-def as_turn(taker: Taker) -> _Turn:
-    turn: _Turn = taker  # type: ignore[assignment]  # all that Turns asks of one is grant()
+def as_turn(taker: Taker) -> Turn:
+    turn: Turn = taker  # type: ignore[assignment]  # all that Turns asks of one is grant()
     return turn
 
 

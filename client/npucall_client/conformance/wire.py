@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.wire import calls
 from npucall.wire.replies import decode_timings
-from npucall_client.arguments import Request, decode_reply
+from npucall_client.arguments import BoundCall, decode_reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def send(  # noqa: PLR0913  # all that makes a call
 ) -> Answer:
     """Runs one call. Raises NpucallError."""
     data = calls.encode(operator, variant, arguments, tuple(storages))
-    request = Request(operator, data, dict(storages))
+    request = BoundCall(operator, data, dict(storages))
     start = perf_counter_ns()
     response = client._transport.execute(request, timeout, "")  # noqa: SLF001  # what Client hides
     total = perf_counter_ns() - start

@@ -23,7 +23,7 @@ from npucall_client.remote.transfer import Incoming, is_chunked, outgoing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
 
     Done: TypeAlias = "Callable[[Response | Exception], object]"
     """Hears how a call ended."""
@@ -44,17 +44,17 @@ class Connection(Protocol):
     def lateness(self, timeout: float) -> NpucallError:
         """What a call that got no answer in time raises."""
 
-    def place(self, request: Request) -> None:
+    def place(self, request: BoundCall) -> None:
         """Has what lies in shared memory stay there."""
 
-    def withdraw(self, request: Request) -> bool:
+    def withdraw(self, request: BoundCall) -> bool:
         """Has everything travel, where the server does not know the memory; else False."""
 
 
 class SentCall:
     """A call without an answer yet."""
 
-    def __init__(self, request: Request, timeout: float, request_id: str, done: Done) -> None:
+    def __init__(self, request: BoundCall, timeout: float, request_id: str, done: Done) -> None:
         self.id = 0
         self.request = request
         self.request_id = request_id
@@ -73,10 +73,10 @@ def _nobody(_: Response | Exception) -> None:
 class AtOnce:
     """Calls where there is no stream: each is computed when it is sent."""
 
-    def __init__(self, execute: Callable[[Request, float, str], Response]) -> None:
+    def __init__(self, execute: Callable[[BoundCall, float, str], Response]) -> None:
         self._execute = execute
 
-    def send(self, request: Request, timeout: float, request_id: str, done: Done) -> SentCall:
+    def send(self, request: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
         """Computes a call."""
         try:
             outcome: Response | Exception = self._execute(request, timeout, request_id)
@@ -116,7 +116,7 @@ class CallStream:
         self._closing = False
         self._threads: list[threading.Thread] = []
 
-    def send(self, request: Request, timeout: float, request_id: str, done: Done) -> SentCall:
+    def send(self, request: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
         """Sends a call once the window has room. Raises DeadlineError if it has none in time."""
         self._connection.place(request)
         if is_chunked(request, self._chunk_bytes):

@@ -17,8 +17,8 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
+from npucall.limits import CHUNK_BYTES, MAX_CHUNK_BYTES
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.frames import CHUNK_BYTES, MAX_CHUNK_BYTES
 from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import REQUEST_ID, TRAILER, from_status
 from npucall_client.remote.call_stream import PAUSES, AtOnce, CallStream
@@ -29,7 +29,7 @@ from npucall_client.shared.memory import SharedMemories
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
     from npucall_client.shared.memory import SharedMemory
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class ChannelTransport:
             self.close()
             raise
 
-    def execute(self, request: Request, timeout: float, request_id: str) -> Response:
+    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
         if not self._memories.leases:
             return self._run(request, timeout, request_id)
@@ -96,7 +96,7 @@ class ChannelTransport:
                 raise
         return self._run(request, max(0.0, end - time.monotonic()), request_id)
 
-    def _run(self, request: Request, timeout: float, request_id: str) -> Response:
+    def _run(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         if self._travels_in_chunks(request):
             return self._execute_in_chunks(request, timeout, request_id)
         message = message_of(request)
@@ -110,7 +110,7 @@ class ChannelTransport:
                 raise
         return self._execute_in_chunks(request, end - time.monotonic(), request_id)
 
-    def plan(self, request: Request, timeout: float, request_id: str) -> pb.PlanResponse:
+    def plan(self, request: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
         message = join_request(request.call, ())
         return pb.PlanResponse.FromString(self._send(self._plan, message, timeout, request_id))
@@ -141,11 +141,11 @@ class ChannelTransport:
             )
         return self._memories.open(socket or path, nbytes, timeout)
 
-    def place(self, request: Request) -> None:
+    def place(self, request: BoundCall) -> None:
         """Has what lies in shared memory stay there."""
         self._memories.place(request)
 
-    def withdraw(self, request: Request) -> bool:
+    def withdraw(self, request: BoundCall) -> bool:
         """Has everything travel, where the server does not know the memory; else False."""
         return self._memories.withdraw(request)
 
@@ -175,7 +175,7 @@ class ChannelTransport:
         wish = self._limits.chunk_bytes or CHUNK_BYTES
         return min(wish, MAX_CHUNK_BYTES, max(1, most - _FRAME_BYTES))
 
-    def _travels_in_chunks(self, request: Request) -> bool:
+    def _travels_in_chunks(self, request: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
 
         Its request does not travel in chunks where only its answer could be too long for a message.
@@ -189,12 +189,12 @@ class ChannelTransport:
             return False
         return self._is_too_long(request, sum(map(len, request.storage.values())))
 
-    def _is_too_long(self, request: Request, size: int) -> bool:
+    def _is_too_long(self, request: BoundCall, size: int) -> bool:
         """Whether a call of so many bytes of storage has no room in a message."""
         message = size + len(request.call) + _FRAME_BYTES * (1 + len(request.storage))
         return message > (self._limits.max_message_bytes or _GRPC_MAX)
 
-    def _execute_in_chunks(self, request: Request, timeout: float, request_id: str) -> Response:
+    def _execute_in_chunks(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own, begun anew where the stream breaks."""
         if is_chunked(request, self._chunk_bytes()):
             request.shared = None  # no part of it can be named in chunks
@@ -277,7 +277,7 @@ class ChannelTransport:
             "start one with npucall-server, or mend the target (NPUCALL_TARGET)"
         )
 
-    def _check_size(self, request: Request, size: int) -> None:
+    def _check_size(self, request: BoundCall, size: int) -> None:
         limits = self._limits
         room = {
             "max_message_bytes": min(limits.max_message_bytes or _GRPC_MAX, _GRPC_MAX),
@@ -287,7 +287,7 @@ class ChannelTransport:
         if size > limit:
             raise _too_large(request, size, limit, setting)
 
-    def _check_room(self, request: Request) -> None:
+    def _check_room(self, request: BoundCall) -> None:
         """A call in chunks may be larger than a message, not larger than the memory."""
         size, limit = size_of(request), self._limits.memory_limit
         if limit and size > limit:
@@ -303,7 +303,7 @@ def _closed() -> CancelledError:
     return CancelledError("call: the client was closed")
 
 
-def _too_large(request: Request, size: int, limit: int, setting: str) -> TooLargeError:
+def _too_large(request: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
     name, data = max(travelling(request).items(), key=lambda item: len(item[1]))
     return TooLargeError(
         f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.wire.messages import Response
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
 
 _CALL_ID = 1
 
@@ -30,7 +30,7 @@ class OpenStream(Protocol):
 class LargeCall:
     """One attempt at a call."""
 
-    def __init__(self, request: Request, request_id: str, chunk_bytes: int) -> None:
+    def __init__(self, request: BoundCall, request_id: str, chunk_bytes: int) -> None:
         self._request = request
         self._request_id = request_id
         self._chunk_bytes = chunk_bytes
@@ -80,7 +80,7 @@ class LargeCall:
 class _Progress:
     """Tells the caller how far the call is; what the caller's function raises ends the call."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BoundCall) -> None:
         self._tell = request.progress
         self._request_bytes = size_of(request)
         self._sent = self._received = self._reply_bytes = 0

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.errors import InternalError
-from npucall.wire.frames import (
-    INLINE_BYTES,
-    Begin,
-    Chunk,
-    End,
-    Error,
-    Reply,
-    join_begin,
-    join_chunk,
-    join_end,
-)
-from npucall.wire.messages import Region, Response, join_request, split_response
+from npucall.exchange import Begin, Chunk, End, Error, Reply
+from npucall.limits import INLINE_BYTES
+from npucall.regions import RegionPart
+from npucall.wire.frames import join_begin, join_chunk, join_end
+from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import from_bytes
 from npucall_client import arrays
 from npucall_client.arguments import decode_reply, memory_of
@@ -26,17 +19,17 @@ from npucall_client.arguments import decode_reply, memory_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from npucall.exchange import ResponseFrame
     from npucall.tensors import Buffer, TensorSpec
-    from npucall.wire.frames import ResponseFrame
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
 
 
-def size_of(request: Request) -> int:
+def size_of(request: BoundCall) -> int:
     """Bytes of the storages of a call that travel."""
     return sum(map(len, travelling(request).values()))
 
 
-def travelling(request: Request) -> Mapping[str, Buffer]:
+def travelling(request: BoundCall) -> Mapping[str, Buffer]:
     """The storages of a call that travel, by name: those that do not lie in shared memory."""
     shared = request.shared
     if shared is None:
@@ -44,12 +37,12 @@ def travelling(request: Request) -> Mapping[str, Buffer]:
     return {name: data for name, data in request.storage.items() if name not in shared.storage}
 
 
-def is_chunked(request: Request, chunk_bytes: int) -> bool:
+def is_chunked(request: BoundCall, chunk_bytes: int) -> bool:
     """Whether the storages of a call have no room in its first frame."""
     return size_of(request) > min(INLINE_BYTES, chunk_bytes)
 
 
-def message_of(request: Request) -> bytes:
+def message_of(request: BoundCall) -> bytes:
     """A call in one message."""
     if request.shared is None:
         return join_request(request.call, list(request.storage.values()))
@@ -58,7 +51,7 @@ def message_of(request: Request) -> bytes:
 
 
 def outgoing(
-    call_id: int, request: Request, request_id: str, chunk_bytes: int, timeout_ns: int = 0
+    call_id: int, request: BoundCall, request_id: str, chunk_bytes: int, timeout_ns: int = 0
 ) -> Iterator[bytes]:
     """The frames that send a call. Arrays are read as they are sent, never copied as a whole.
 
@@ -82,7 +75,7 @@ class Incoming:
     """The answer to a call, frame by frame."""
 
     def __init__(
-        self, request: Request, received: Callable[[int, int], object] = lambda _, __: None
+        self, request: BoundCall, received: Callable[[int, int], object] = lambda _, __: None
     ) -> None:
         self._request = request
         self._received = received
@@ -111,7 +104,7 @@ class Incoming:
         response = split_response(frame.response)
         reply = decode_reply(response.reply)
         if response.storage or not reply.stored:
-            size = sum(len(data) for data in response.storage if not isinstance(data, Region))
+            size = sum(len(data) for data in response.storage if not isinstance(data, RegionPart))
             self._received(size, size)
             return response
         specs = [(name, reply.outputs[name]) for name in reply.stored]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from npucall.dtypes import AnyArray
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
     from npucall_client.shared.side_socket import Lease
 
 _ALIGNMENT = 64
@@ -165,12 +165,12 @@ class SharedMemories:
             self.leases += (taken,)
         return SharedMemory(taken.memory, taken, self._end)
 
-    def place(self, request: Request) -> None:
+    def place(self, request: BoundCall) -> None:
         """Has what lies in open memory stay there."""
         known = [lease for lease in self.leases if lease.is_open]
         request.shared = regions.place(request, known) if known else None
 
-    def withdraw(self, request: Request) -> bool:
+    def withdraw(self, request: BoundCall) -> bool:
         """Has everything travel, since the server does not know its memory any more.
 
         False where it was to travel anyway. Memory that is open counts as ordinary from then on.

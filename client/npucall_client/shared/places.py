@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from npucall.wire.messages import Region
+from npucall.regions import RegionPart
 from npucall_client import arrays
-from npucall_client.arguments import Shared
+from npucall_client.arguments import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from npucall.dtypes import AnyArray
-    from npucall_client.arguments import Request
+    from npucall_client.arguments import BoundCall
 
 
 class Memory(Protocol):
@@ -33,7 +33,7 @@ class Memory(Protocol):
         """Its bytes."""
 
 
-def place(request: Request, memories: Sequence[Memory]) -> Shared | None:
+def place(request: BoundCall, memories: Sequence[Memory]) -> Placement | None:
     """The storages of a call that lie in one of the memories, and the outputs that can be written.
 
     Those are the caller's own arrays that are, byte for byte, what the output's storage will be,
@@ -58,23 +58,23 @@ def place(request: Request, memories: Sequence[Memory]) -> Shared | None:
     }
     shared = _overlapping([*storage.items(), *written.items()])
     outputs = {name: at for name, at in {**written, **kept}.items() if name not in shared}
-    return Shared(storage, outputs) if storage or outputs else None
+    return Placement(storage, outputs) if storage or outputs else None
 
 
-def ids(shared: Shared) -> set[bytes]:
+def ids(shared: Placement) -> set[bytes]:
     """The ids of the memories that a call names."""
     return {region.id for region in (*shared.storage.values(), *shared.outputs.values())}
 
 
-def _find(memories: Iterable[Memory], address: int, length: int) -> Region | None:
+def _find(memories: Iterable[Memory], address: int, length: int) -> RegionPart | None:
     for memory in memories:
         offset = address - memory.start
         if offset >= 0 and offset + length <= memory.memory.nbytes:
-            return Region(memory.id, offset, length)
+            return RegionPart(memory.id, offset, length)
     return None
 
 
-def _overlapping(regions: list[tuple[str, Region]]) -> set[str]:
+def _overlapping(regions: list[tuple[str, RegionPart]]) -> set[str]:
     """The names of those that share a byte with another one."""
     found: set[str] = set()
     last, region_id, end = "", b"", 0

@@ -21,6 +21,7 @@ from npucall.errors import (
     NpucallError,
     TensorLayoutError,
 )
+from npucall.limits import CACHED_CALL_BYTES, CACHED_CALLS, MAX_CALL_BYTES
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from npucall.declare.parameters import Parameter
     from npucall.products import Product
 
-MAX_CALL_BYTES = 64 * 1024
-_CACHED_CALLS = 1024
-_CACHED_CALL_BYTES = 8 * 1024
-
 
 class PreparedCalls:
     """Calls that passed their rules on one product, kept by their bytes. Failures are not kept."""
@@ -44,14 +41,14 @@ class PreparedCalls:
     def __init__(self, catalogue: Catalogue, product: Product, default_variant: str) -> None:
         self._catalogue, self._product = catalogue, product
         self._default_variant = default_variant
-        self._cached = lru_cache(_CACHED_CALLS)(self._prepare)
+        self._cached = lru_cache(CACHED_CALLS)(self._prepare)
 
     def of(self, call: bytes) -> Prepared:
         """The prepared call of a serialised ``npucall.v1.Call``.
 
         Raises what ``decode`` and ``prepare`` raise.
         """
-        return self._cached(call) if len(call) <= _CACHED_CALL_BYTES else self._prepare(call)
+        return self._cached(call) if len(call) <= CACHED_CALL_BYTES else self._prepare(call)
 
     def _prepare(self, call: bytes) -> Prepared:
         decoded = decode(call, self._catalogue, self._default_variant)

@@ -7,79 +7,25 @@ spelling of the same message is read by the protobuf class, which copies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
+from npucall.exchange import Begin, Cancel, Chunk, End, Error, Reply
+from npucall.limits import ALIGNMENT, MAX_CHUNK_BYTES, MAX_STORAGE_INDEX
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.messages import ALIGNMENT
-from npucall.wire.protobuf import Malformed, header, number, varint
+from npucall.wire.protobuf import Malformed, bytes_at, header, number, number_at, tag_at, varint
 
 if TYPE_CHECKING:
+    from npucall.exchange import RequestFrame, ResponseFrame
     from npucall.tensors import Buffer
-
-MAX_CHUNK_BYTES = 16 * 2**20
-"""Most data of one chunk."""
-CHUNK_BYTES = 2**21
-"""Data of the chunks that we send. Half as long ones take an eighth more CPU time; twice as long
-ones hold the interpreter's lock so long that small calls beside them take twice as long. Frames
-must stay below 4 MiB, which is what gRPC's clients receive unless told more."""
-INLINE_BYTES = 2**20
-"""Most bytes of storage that stand in the frame of their call or reply; more follow in chunks."""
 
 # Tags of the fields, `number << 3 | wire type`.
 _CALL_ID = b"\x08"
 _BEGIN_REQUEST, _BEGIN_CHUNKED, _BEGIN_TIMEOUT, _BEGIN_REQUEST_ID = 0x0A, 0x10, 0x18, 0x22
 _CHUNK_STORAGE, _CHUNK_OFFSET, _CHUNK_PADDING, _CHUNK_DATA = 0x08, 0x10, 0x1A, 0x7A
 _OPENING, _CHUNK, _END, _LAST = 2, 3, 4, 5
-_MAX_STORAGE = 2**32 - 1
-_LENGTH_BYTES = 5
-"""Most bytes of a tag or a length on the wire."""
-
-
-class Begin(NamedTuple):
-    """Opens a call."""
-
-    request: bytes
-    """An ``ExecuteRequest``, for ``framing`` to split."""
-    chunked: bool = False
-    timeout_ns: int = 0
-    request_id: str = ""
-
-
-class Chunk(NamedTuple):
-    """A part of a storage."""
-
-    storage: int
-    offset: int
-    data: Buffer
-
-
-class End(NamedTuple):
-    """All chunks have been sent."""
-
-
-class Cancel(NamedTuple):
-    """The answer is not wanted any more."""
-
-
-class Reply(NamedTuple):
-    """The answer to a call."""
-
-    response: bytes
-    """An ``ExecuteResponse``, for ``framing`` to split."""
-
-
-class Error(NamedTuple):
-    """The call failed."""
-
-    status: bytes
-    """A serialised ``google.rpc.Status``."""
-
-
-RequestFrame: TypeAlias = Begin | Chunk | End | Cancel
-ResponseFrame: TypeAlias = Reply | Chunk | End | Error
 
 
 def join_begin(call_id: int, begin: Begin) -> bytes:
@@ -171,8 +117,8 @@ def _opened(message: bytes) -> tuple[int, int, int]:
     call_id = position = 0
     if message[:1] == _CALL_ID:
         call_id, position = varint(message, 1, end)
-    tag, position = varint(message, position, end, _LENGTH_BYTES)
-    length, position = varint(message, position, end, _LENGTH_BYTES)
+    tag, position = tag_at(message, position, end)
+    length, position = varint(message, position, end)
     if tag & 7 != 2 or position + length != end:  # noqa: PLR2004  # the wire type of bytes
         raise Malformed("another spelling")
     return call_id, tag >> 3, position
@@ -180,40 +126,25 @@ def _opened(message: bytes) -> tuple[int, int, int]:
 
 def _begin(message: bytes, position: int) -> Begin:
     end = len(message)
-    request, position = _bytes(message, position, _BEGIN_REQUEST)
-    chunked, position = _number(message, position, _BEGIN_CHUNKED)
-    timeout_ns, position = _number(message, position, _BEGIN_TIMEOUT)
-    name, position = _bytes(message, position, _BEGIN_REQUEST_ID)
+    start, position = bytes_at(message, position, end, _BEGIN_REQUEST)
+    request = message[start:position]
+    chunked, position = number_at(message, position, end, _BEGIN_CHUNKED)
+    timeout_ns, position = number_at(message, position, end, _BEGIN_TIMEOUT)
+    start, position = bytes_at(message, position, end, _BEGIN_REQUEST_ID)
     if position != end:
         raise Malformed("another spelling")
-    return Begin(bytes(request), bool(chunked), timeout_ns, str(name, "utf-8"))
+    return Begin(request, bool(chunked), timeout_ns, str(message[start:position], "utf-8"))
 
 
 def _chunk(message: bytes, position: int) -> Chunk:
-    storage, position = _number(message, position, _CHUNK_STORAGE)
-    offset, position = _number(message, position, _CHUNK_OFFSET)
-    _, position = _bytes(message, position, _CHUNK_PADDING)
-    data, position = _bytes(message, position, _CHUNK_DATA)
-    if position != len(message) or storage > _MAX_STORAGE:
+    end = len(message)
+    storage, position = number_at(message, position, end, _CHUNK_STORAGE)
+    offset, position = number_at(message, position, end, _CHUNK_OFFSET)
+    _, position = bytes_at(message, position, end, _CHUNK_PADDING)
+    start, position = bytes_at(message, position, end, _CHUNK_DATA)
+    if position != end or storage > MAX_STORAGE_INDEX:
         raise Malformed("another spelling")
-    return _checked(Chunk(storage, offset, data))
-
-
-def _number(message: bytes, position: int, tag: int) -> tuple[int, int]:
-    """A field of that tag if it stands here, else 0; and the position behind it."""
-    if position < len(message) and message[position] == tag:
-        return varint(message, position + 1, len(message))
-    return 0, position
-
-
-def _bytes(message: bytes, position: int, tag: int) -> tuple[memoryview, int]:
-    """A field of that tag if it stands here, else nothing; and the position behind it."""
-    if position >= len(message) or message[position] != tag:
-        return memoryview(b""), position
-    length, position = varint(message, position + 1, len(message), _LENGTH_BYTES)
-    if position + length > len(message):
-        raise Malformed("a field that is longer than what holds it")
-    return memoryview(message)[position : position + length], position + length
+    return _checked(Chunk(storage, offset, memoryview(message)[start:position]))
 
 
 def _checked(chunk: Chunk) -> Chunk:

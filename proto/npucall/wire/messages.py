@@ -1,63 +1,52 @@
-"""Messages with bulk data <-> bytes: protobuf's wire format, framed by hand.
+"""Messages with bulk data <-> bytes: ``ExecuteRequest`` and ``ExecuteResponse``.
 
 The protobuf class copies bulk bytes on each side, which costs more than the network. So the top
-level of ``ExecuteRequest`` and ``ExecuteResponse``, and ``Storage``, are read and written here:
-the small messages inside stay bytes, for the class to read, and storages are views of what was
-received. The result is ordinary protobuf, of which any generated client is the other end; what the
-class refuses is refused here too.
+level of these two, and ``Storage``, are written here, and read here where they are spelled as
+npucall and the generated classes spell them: the small messages inside stay bytes, for the class to
+read, and storages are views of what was received. Every other spelling is read by the class.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
-from npucall.shapes import Shapes
+from npucall.limits import ALIGNMENT, MAX_CALL_BYTES, MAX_FIELDS, MAX_MESSAGE_BYTES
+from npucall.regions import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire.protobuf import Malformed, fields, header, number
+from npucall.wire.protobuf import Malformed, bytes_at, content_at, header, number, skim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npucall.shapes import Span
+    from npucall.regions import Place
     from npucall.tensors import Buffer
 
-ALIGNMENT = 16
-"""Data starts at a multiple of this within a message. CPython's bytes objects start at one too."""
-
-_REQUEST_CALL, _REQUEST_STORAGE, _REQUEST_PLACES = 1, 2, 3
-_RESPONSE_REPLY, _RESPONSE_TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
-_STORAGE_PADDING, _STORAGE_REGION, _STORAGE_DATA = 1, 2, 15
-_PLACE_OUTPUT, _PLACE_REGION = 1, 2
-_MAX_LENGTH = 2**31 - 1
-
-
-class Region(NamedTuple):
-    """A part of memory that client and server share."""
-
-    id: bytes
-    offset: int
-    length: int
-
-
-Place: TypeAlias = "Buffer | Region"
-"""Where a storage is: in the message, or in shared memory."""
-_REQUESTS: Shapes[bytes | Request] = Shapes()
-_RESPONSES: Shapes[bytes] = Shapes()
-_NOWHERE: Mapping[str, Region] = MappingProxyType({})
+# Numbers of fields, and the tags `number << 3 | 2` of those that are read by position.
+_CALL, _REQUEST_STORAGE, _OUTPUT_PLACES = 1, 2, 3
+_REPLY, _TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
+_PADDING, _REGION, _DATA = 1, 2, 15
+_PLACE_OUTPUT, _PLACE_REGION, _REGION_ID = 1, 2, 1
+_FIRST_TAG, _SECOND_TAG, _THIRD_TAG, _DATA_TAG = 0x0A, 0x12, 0x1A, 0x7A
+_NOWHERE: Mapping[str, RegionPart] = MappingProxyType({})
 
 
 class Request(NamedTuple):
     """An ``ExecuteRequest``: the bytes of its call, its storages, and places for its outputs."""
 
     call: bytes
-    storage: list[memoryview | Region]
-    output_places: Mapping[str, Region] = _NOWHERE
+    storage: list[memoryview | RegionPart]
+    output_places: Mapping[str, RegionPart] = _NOWHERE
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether anything of the call is in shared memory."""
+        return bool(self.output_places) or RegionPart in map(type, self.storage)
 
 
 class Response(NamedTuple):
@@ -65,71 +54,66 @@ class Response(NamedTuple):
 
     reply: bytes
     timings: bytes
-    storage: list[memoryview | Region]
+    storage: list[memoryview | RegionPart]
 
 
 def join_request(
-    call: bytes, storage: Sequence[Place], output_places: Mapping[str, Region] = _NOWHERE
+    call: bytes, storage: Sequence[Place], output_places: Mapping[str, RegionPart] = _NOWHERE
 ) -> bytes:
     """The bytes of an ``ExecuteRequest``. Copies each storage once, into the message."""
-    parts: list[Buffer] = [header(_REQUEST_CALL, len(call)), call]
     places = [
-        _field(
-            _REQUEST_PLACES, _field(_PLACE_OUTPUT, name.encode()) + _region(_PLACE_REGION, region)
-        )
-        for name, region in output_places.items()
+        _field(_OUTPUT_PLACES, _field(_PLACE_OUTPUT, name.encode()) + _region(_PLACE_REGION, part))
+        for name, part in output_places.items()
     ]
-    return _join(parts, _REQUEST_STORAGE, storage, places)
+    return _join([header(_CALL, len(call)), call], _REQUEST_STORAGE, storage, places)
 
 
 def join_response(reply: bytes, timings: bytes, storage: Sequence[Place]) -> bytes:
     """The bytes of an ``ExecuteResponse``. Copies each storage once, into the message."""
-    parts: list[Buffer] = [
-        header(_RESPONSE_REPLY, len(reply)),
-        reply,
-        header(_RESPONSE_TIMINGS, len(timings)),
-        timings,
-    ]
-    return _join(parts, _RESPONSE_STORAGE, storage)
+    before: list[Buffer] = [header(_REPLY, len(reply)), reply]
+    before += (header(_TIMINGS, len(timings)), timings)
+    return _join(before, _RESPONSE_STORAGE, storage)
 
 
 def split_request(message: bytes) -> Request:
     """Finds call and storages in an ``ExecuteRequest``; the storages are views of it.
 
     Raises MessageError where the protobuf class would refuse the message, where a storage has no
-    place, and where an output has two.
+    place, where an output has two, and for more than ``MAX_FIELDS``.
     """
-    known = _REQUESTS.of(message)
-    if known is not None:
-        if not isinstance(known.kept, bytes):
-            return known.kept
-        view = memoryview(message)
-        return Request(known.kept, [view[start:end] for start, end in known.free])
-    parts = _split(message, "ExecuteRequest", _REQUEST_STORAGE, _REQUEST_PLACES)
-    call = parts.merged(_REQUEST_CALL)
-    places = parts.of(_REQUEST_PLACES)
-    request = Request(call, parts.storages, _output_places(places) if places else _NOWHERE)
-    if all(isinstance(place, Region) for place in parts.storages):
-        _REQUESTS.learn(message, request, ())  # nothing of it differs from call to call
-    elif not places and parts.once(_REQUEST_CALL):
-        _REQUESTS.learn(message, call, parts.data)
-    return request
+    _check_length(message, "ExecuteRequest")
+    end = len(message)
+    try:
+        start, position = bytes_at(message, 0, end, _FIRST_TAG)
+        call = message[start:position]
+        storage, position = _storages(message, position, _SECOND_TAG)
+        if position == end:
+            return Request(call, storage)
+        places, position = _output_places(message, position, MAX_FIELDS - len(storage))
+        if position == end:
+            return Request(call, storage, places)
+    except (Malformed, IndexError):
+        pass  # another spelling, or no message: the class decides
+    return _request_of_class(message)
 
 
 def split_response(message: bytes) -> Response:
     """Finds reply, timings and storages in an ``ExecuteResponse``; see ``split_request``."""
-    known = _RESPONSES.of(message)
-    if known is not None:
-        view = memoryview(message)
-        (start, end), *data = known.free
-        return Response(known.kept, message[start:end], [view[a:b] for a, b in data])
-    parts = _split(message, "ExecuteResponse", _RESPONSE_STORAGE, _RESPONSE_STORAGE)
-    reply, timings = parts.merged(_RESPONSE_REPLY), parts.merged(_RESPONSE_TIMINGS)
-    if parts.once(_RESPONSE_REPLY, _RESPONSE_TIMINGS):
-        free = [*parts.spans[_RESPONSE_TIMINGS], *parts.data]
-        if free == sorted(free):  # else timings stand behind a storage
-            _RESPONSES.learn(message, reply, free)
-    return Response(reply, timings, parts.storages)
+    _check_length(message, "ExecuteResponse")
+    end = len(message)
+    try:
+        start, position = bytes_at(message, 0, end, _FIRST_TAG)
+        reply = message[start:position]
+        start, position = bytes_at(message, position, end, _SECOND_TAG)
+        timings = message[start:position]
+        storage, position = _storages(message, position, _THIRD_TAG)
+        if position == end:
+            return Response(reply, timings, storage)
+    except (Malformed, IndexError):
+        pass
+    parsed = _parsed(pb.ExecuteResponse, message)
+    storage = [_place_of_class(each, "ExecuteResponse") for each in parsed.storage]
+    return Response(parsed.reply.SerializeToString(), parsed.timings.SerializeToString(), storage)
 
 
 def _join(
@@ -137,8 +121,8 @@ def _join(
 ) -> bytes:
     position = sum(map(len, parts))
     for data in storage:
-        if isinstance(data, Region):
-            place = _field(field, _region(_STORAGE_REGION, data))
+        if isinstance(data, RegionPart):
+            place = _field(field, _region(_REGION, data))
             parts.append(place)
             position += len(place)
             continue
@@ -152,113 +136,111 @@ def _join(
 @lru_cache(1024)
 def _storage_header(field: int, length: int, position: int) -> bytes:
     """Everything of a storage before its data, padded so that the data is aligned."""
-    data_header = header(_STORAGE_DATA, length)
+    data_header = header(_DATA, length)
     padding = 0
     while True:
-        inner = b"%b%b%b" % (header(_STORAGE_PADDING, padding), bytes(padding), data_header)
+        inner = b"%b%b%b" % (header(_PADDING, padding), bytes(padding), data_header)
         before = header(field, len(inner) + length) + inner
         if not (short := -(position + len(before)) % ALIGNMENT):
             return before
         padding += short  # once more if a length now takes one byte more
 
 
-class _Parts:
-    """The fields of a message of the kind ``name``."""
-
-    def __init__(self, message: bytes, name: str) -> None:
-        self._message, self._view, self._name = message, memoryview(message), name
-        self.spans: dict[int, list[Span]] = {}
-        """Where the small fields are, by number."""
-        self.storages: list[memoryview | Region] = []
-        self.data: list[Span] = []
-        """Where the storages are that are bytes of the message."""
-
-    def add_storage(self, start: int, end: int) -> None:
-        """A storage that the message has there. Raises Malformed."""
-        data = None
-        for field, inner_start, inner_end in fields(self._message, start, end, depth=1):
-            if field == _STORAGE_REGION:  # small, or spelled so that the class shall judge
-                self.storages.append(_place(_parsed(tensor_pb2.Storage, self._message[start:end])))
-                return
-            if field == _STORAGE_DATA:
-                data = inner_start, inner_end
-        if data is None:
-            raise Malformed("a storage without a place")
-        self.data.append(data)
-        self.storages.append(self._view[data[0] : data[1]])
-
-    def once(self, *small: int) -> bool:
-        """Whether it has each of these fields once, and all storages in it."""
-        single = all(len(self.spans.get(field, ())) == 1 for field in small)
-        return single and len(self.data) == len(self.storages)
-
-    def of(self, field: int) -> list[bytes]:
-        """The bytes of a small field, as often as the message has it."""
-        return [self._message[start:end] for start, end in self.spans.get(field, ())]
-
-    def merged(self, field: int) -> bytes:
-        """The bytes of a small field that is a message, parts merged as protobuf merges them.
-
-        Each part must be a message, or bytes of two could make one field. Raises MessageError.
-        """
-        parts = self.of(field)
-        try:
-            for part in parts if len(parts) > 1 else ():
-                for _ in fields(part, 0, len(part), depth=1):
-                    pass
-        except Malformed as fault:
-            raise self.refusal(fault) from None
-        return b"".join(parts)
-
-    def refusal(self, fault: Malformed) -> MessageError:
-        """What a message with this fault is refused with."""
-        return MessageError(f"{self._name}: expected a protobuf message, found {fault}")
+def _storages(message: bytes, position: int, tag: int) -> tuple[list[memoryview | RegionPart], int]:
+    """The storages that stand here one behind the other, and the position behind them."""
+    view, end = memoryview(message), len(message)
+    storages: list[memoryview | RegionPart] = []
+    while position < end and message[position] == tag:
+        start, position = content_at(message, position)
+        inner = start
+        if message[inner] == _FIRST_TAG:
+            inner = content_at(message, inner)[1]
+        if message[inner] == _DATA_TAG:
+            data, behind = content_at(message, inner)
+            storages.append(view[data:behind])
+        else:  # a region; small
+            behind = position
+            storages.append(_region_in(message[start:position]))
+        if behind != position or position > end or len(storages) >= MAX_FIELDS:
+            raise Malformed("another spelling")
+    return storages, position
 
 
-def _place(storage: tensor_pb2.Storage) -> memoryview | Region:
-    if storage.WhichOneof("place") == "data":
-        return memoryview(storage.data)
-    return _region_of(storage.region)
+def _region_in(storage: bytes) -> RegionPart:
+    parsed = _parsed(tensor_pb2.Storage, storage)
+    if parsed.WhichOneof("place") != "region":
+        raise Malformed("another spelling")
+    return _region_of(parsed.region)
 
 
-def _split(message: bytes, name: str, storage_field: int, last_field: int) -> _Parts:
-    if len(message) > _MAX_LENGTH:
-        raise MessageError(f"{name}: expected less than 2 GiB, found {len(message)} bytes")
-    parts = _Parts(message, name)
+def _output_places(
+    message: bytes, position: int, most: int
+) -> tuple[Mapping[str, RegionPart], int]:
+    """The places for outputs that stand here, and the position behind them."""
+    places: list[pb.OutputPlace] = []
+    end = len(message)
+    while position < end and message[position] == _THIRD_TAG and len(places) < most:
+        start, position = bytes_at(message, position, end, _THIRD_TAG)
+        places.append(_parsed(pb.OutputPlace, message[start:position]))
+    return _places_of_class(places), position
+
+
+def _request_of_class(message: bytes) -> Request:
+    call_bytes = 0
     try:
-        for field, start, end in fields(message, 0, len(message)):
-            if field == storage_field:
-                parts.add_storage(start, end)
-            elif field <= last_field:
-                parts.spans.setdefault(field, []).append((start, end))
+        for field, length in skim(message):
+            call_bytes += length if field == _CALL else 0
     except Malformed as fault:
-        raise parts.refusal(fault) from None
-    return parts
+        raise _refusal("ExecuteRequest", fault) from None
+    if call_bytes > 2 * MAX_CALL_BYTES:  # its parts may be longer than the call that they make
+        raise MessageError(f"call: expected at most {MAX_CALL_BYTES} bytes, found {call_bytes}")
+    parsed = _parsed(pb.ExecuteRequest, message)
+    return Request(
+        parsed.call.SerializeToString(),
+        [_place_of_class(storage, "ExecuteRequest") for storage in parsed.storage],
+        _places_of_class(parsed.output_places),
+    )
 
 
-def _output_places(parts: list[bytes]) -> Mapping[str, Region]:
-    places = [_parsed(pb.OutputPlace, part) for part in parts]
+def _place_of_class(storage: tensor_pb2.Storage, name: str) -> memoryview | RegionPart:
+    place = storage.WhichOneof("place")
+    if place is None:
+        raise _refusal(name, "a storage without a place")
+    return memoryview(storage.data) if place == "data" else _region_of(storage.region)
+
+
+def _places_of_class(places: Sequence[pb.OutputPlace]) -> Mapping[str, RegionPart]:
     by_output = {place.output: _region_of(place.region) for place in places}
     if len(by_output) < len(places):
         raise MessageError(f"output_places: expected each output once, found {len(places)} places")
     return by_output
 
 
+def _check_length(message: bytes, name: str) -> None:
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise MessageError(f"{name}: expected less than 2 GiB, found {len(message)} bytes")
+
+
+def _refusal(name: str, fault: object) -> MessageError:
+    return MessageError(f"{name}: expected a protobuf message, found {fault}")
+
+
 def _field(field: int, content: bytes) -> bytes:
     return header(field, len(content)) + content
 
 
-def _region(field: int, region: Region) -> bytes:
-    numbers = b"\x10%b\x18%b" % (number(region.offset), number(region.length))
-    return _field(field, _field(1, region.id) + numbers)
+def _region(field: int, part: RegionPart) -> bytes:
+    numbers = b"\x10%b\x18%b" % (number(part.offset), number(part.length))
+    return _field(field, _field(_REGION_ID, part.id) + numbers)
 
 
-def _region_of(message: tensor_pb2.Region) -> Region:
-    return Region(message.id, message.offset, message.length)
+def _region_of(message: tensor_pb2.Region) -> RegionPart:
+    return RegionPart(message.id, message.offset, message.length)
 
 
 def _parsed(kind: Any, data: bytes) -> Any:
     try:
         return kind.FromString(data)
     except DecodeError as error:
-        raise MessageError(f"expected a serialised {kind.DESCRIPTOR.name}") from error
+        name = kind.DESCRIPTOR.name
+        raise MessageError(f"{name}: expected a serialised npucall.v1.{name}") from error

@@ -1,6 +1,8 @@
 """Protobuf's wire format, as far as messages with bulk data are read and written by hand.
 
-What the protobuf class refuses is refused here too.
+Messages are read by position in the spelling that npucall and the generated classes write: fields
+once, in the order of their numbers. ``Malformed`` says that a message is spelled otherwise, or is
+none; then the protobuf class decides.
 """
 
 from __future__ import annotations
@@ -8,18 +10,21 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from npucall.limits import MAX_FIELDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Field numbers and wire types of protobuf; tags are `number << 3 | type`.
+# Wire types of protobuf; tags are `number << 3 | type`.
 _VARINT, _FIXED64, _LENGTH, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
-_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4, _START_GROUP: 0, _END_GROUP: 0}
 _MAX_TAG = 2**32 - 1
-_MAX_DEPTH = 100
-_MAX_FIELDS = 4096
-"""In a message, a storage or an unknown group: what bounds the time that hostile bytes can take."""
 # Most bytes of a number on the wire: of 64 bits, or of 32 for a tag or a length.
 _NUMBER_BYTES, _SHORT_NUMBER_BYTES = 10, 5
+
+
+class Malformed(Exception):  # noqa: N818  # the caller decides what is an error
+    """Bytes that are no message, or one in another spelling."""
 
 
 @lru_cache(4096)
@@ -38,80 +43,6 @@ def number(value: int) -> bytes:
     return bytes(encoded)
 
 
-class Malformed(Exception):  # noqa: N818  # turned into MessageError, which has a name for it
-    """Bytes that are no protobuf message."""
-
-
-def fields(
-    message: bytes, position: int, end: int, depth: int = 0
-) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of every field of bytes; all others are passed over.
-
-    Raises Malformed.
-    """
-    for _ in range(_MAX_FIELDS):
-        if position >= end:
-            return
-        tag, position = _tag(message, position, end)
-        if tag & 7 == _LENGTH:
-            length, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
-            if length > end - position:
-                raise Malformed("a field that is longer than what holds it")
-            yield tag >> 3, position, position + length
-            position += length
-        elif tag & 7 == _START_GROUP:
-            position = _skip_group(message, position, end, tag, depth)
-        else:
-            position = _skip(message, position, end, tag)
-    if position < end:
-        raise Malformed(f"more than {_MAX_FIELDS} fields")
-
-
-def _skip(message: bytes, position: int, end: int, tag: int) -> int:
-    """The position behind a field that is not wanted."""
-    wire_type = tag & 7
-    if wire_type == _VARINT:
-        return varint(message, position, end)[1]
-    if wire_type == _LENGTH:
-        length, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
-        return _within(position + length, end)
-    if wire_type in _FIXED_SIZES:
-        return _within(position + _FIXED_SIZES[wire_type], end)
-    raise Malformed(f"wire type {wire_type} out of place")
-
-
-def _skip_group(message: bytes, position: int, end: int, tag: int, depth: int) -> int:
-    """The position behind a group and all groups in it."""
-    opened = [tag >> 3]
-    for _ in range(_MAX_FIELDS):
-        if depth + len(opened) > _MAX_DEPTH:
-            raise Malformed("groups too deep")
-        inner, position = _tag(message, position, end)
-        if inner & 7 == _START_GROUP:
-            opened.append(inner >> 3)
-        elif inner & 7 == _END_GROUP:
-            if opened.pop() != inner >> 3:
-                raise Malformed("a group that another one ends")
-            if not opened:
-                return position
-        else:
-            position = _skip(message, position, end, inner)
-    raise Malformed(f"more than {_MAX_FIELDS} fields")
-
-
-def _within(position: int, end: int) -> int:
-    if position > end:
-        raise Malformed("a field that is longer than what holds it")
-    return position
-
-
-def _tag(message: bytes, position: int, end: int) -> tuple[int, int]:
-    tag, after = varint(message, position, end, _SHORT_NUMBER_BYTES)
-    if tag >> 3 == 0 or tag > _MAX_TAG:
-        raise Malformed(f"field number {tag >> 3}")
-    return tag, after
-
-
 def varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -> tuple[int, int]:
     """A number of seven bits a byte, and the position behind it."""
     if position < end and message[position] < 0x80:  # noqa: PLR2004  # most have one byte
@@ -126,3 +57,79 @@ def varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -
             return value & 0xFFFFFFFFFFFFFFFF, position
         shift += 7
     raise Malformed("a number that does not end")
+
+
+def tag_at(message: bytes, position: int, end: int) -> tuple[int, int]:
+    """A tag, and the position behind it."""
+    tag, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
+    if tag >> 3 == 0 or tag > _MAX_TAG:
+        raise Malformed(f"field number {tag >> 3}")
+    return tag, position
+
+
+def number_at(message: bytes, position: int, end: int, tag: int) -> tuple[int, int]:
+    """The number in the field of a tag of one byte if it stands here, else 0; what is behind it."""
+    if position < end and message[position] == tag:
+        return varint(message, position + 1, end)
+    return 0, position
+
+
+def bytes_at(message: bytes, position: int, end: int, tag: int) -> tuple[int, int]:
+    """Where the bytes begin and end in the field of a tag of one byte, if it stands here.
+
+    Else nothing, from ``position`` to ``position``.
+    """
+    if position >= end or message[position] != tag:
+        return position, position
+    length, position = varint(message, position + 1, end, _SHORT_NUMBER_BYTES)
+    if length > end - position:
+        raise Malformed("a field that is longer than what holds it")
+    return position, position + length
+
+
+def content_at(message: bytes, position: int) -> tuple[int, int]:
+    """Where the content of the field of bytes begins and ends whose tag of one byte stands here.
+
+    What is behind the end of the message is not looked for: raises IndexError, or answers an end
+    that lies behind it.
+    """
+    length = message[position + 1]
+    if length < 0x80:  # noqa: PLR2004  # seven bits a byte
+        return position + 2, position + 2 + length
+    high = message[position + 2]
+    if high < 0x80:  # noqa: PLR2004
+        return position + 3, position + 3 + (high << 7) + length - 0x80
+    length, position = varint(message, position + 1, len(message), _SHORT_NUMBER_BYTES)
+    return position, position + length
+
+
+def skim(message: bytes) -> Iterator[tuple[int, int]]:
+    """Number and length of every field at the top of a message, those inside groups among them.
+
+    For what must be known before the class takes memory for all of it: says nothing of what stands
+    inside fields. Raises Malformed for more than ``MAX_FIELDS``.
+    """
+    position, end = 0, len(message)
+    for _ in range(MAX_FIELDS):
+        if position >= end:
+            return
+        tag, start = tag_at(message, position, end)
+        position = _behind(message, start, end, tag & 7)
+        yield tag >> 3, position - start
+    if position < end:
+        raise Malformed(f"more than {MAX_FIELDS} fields")
+
+
+def _behind(message: bytes, position: int, end: int, wire_type: int) -> int:
+    """The position behind the content of a field."""
+    if wire_type == _VARINT:
+        return varint(message, position, end)[1]
+    if wire_type == _LENGTH:
+        length, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
+    elif wire_type in _FIXED_SIZES:
+        length = _FIXED_SIZES[wire_type]
+    else:
+        raise Malformed(f"wire type {wire_type} out of place")
+    if length > end - position:
+        raise Malformed("a field that is longer than what holds it")
+    return position + length

@@ -20,15 +20,13 @@ from npucall.errors import (
     ServerUnreachableError,
     TooLargeError,
 )
+from npucall.limits import MAX_TEXT_BYTES, MAX_TRAILER_BYTES
 
 TRAILER = "grpc-status-details-bin"
 REQUEST_ID = "npucall-request-id"
 """Metadata key by which a caller names a call."""
 
 _DOMAIN = "npucall"
-_MAX_TEXT_BYTES = 2048
-_MAX_TRAILER_BYTES = 7 * 1024
-"""gRPC has a soft limit of 8 KiB for all trailers; the whole text stands in the server's log."""
 _CODES = {code.value[0]: code for code in StatusCode}
 
 
@@ -37,8 +35,8 @@ def to_status(error: NpucallError) -> Status:
 
     Texts are cut, so that the trailers stay below gRPC's limit whatever was said or quoted.
     """
-    limit = _MAX_TEXT_BYTES
-    while _trailer_bytes(status := _to_status(error, limit)) > _MAX_TRAILER_BYTES and limit:
+    limit = MAX_TEXT_BYTES
+    while _trailer_bytes(status := _to_status(error, limit)) > MAX_TRAILER_BYTES and limit:
         limit //= 2
     return status
 
@@ -116,7 +114,6 @@ def _metadata(error: NpucallError, limit: int) -> dict[str, str]:
     return metadata
 
 
-_CODES = {code.value[0]: code for code in StatusCode}
 _BY_CODE = {
     StatusCode.UNAVAILABLE: ServerUnreachableError,
     StatusCode.DEADLINE_EXCEEDED: DeadlineError,

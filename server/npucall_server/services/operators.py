@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import time
-from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from npucall.errors import MessageError, TooLargeError
-from npucall.tensors import MAX_RANK
+from npucall.errors import MessageError
+from npucall.limits import MAX_RANK
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.calls import PreparedCalls
 from npucall.wire.listing import describe
-from npucall.wire.messages import join_response, split_request
-from npucall.wire.replies import Timings, encode_identity, encode_reply, encode_timings
-from npucall_server.shared.places import PlacedCall, is_placed
+from npucall.wire.messages import join_response
+from npucall.wire.replies import encode_identity
 
 if TYPE_CHECKING:
-    import grpc
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.wire.messages import Request
+    from npucall.declare import Operator
     from npucall.wire.replies import ServerIdentity
+    from npucall_server.callers import Caller
     from npucall_server.devices.base import DeviceFacts
-    from npucall_server.executor import Executor, Result
+    from npucall_server.execution import Executions
     from npucall_server.handling import Method
     from npucall_server.log import Record
     from npucall_server.settings import ServerSettings
-    from npucall_server.shared.regions import Regions
 
 NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
-_KEPT_REPLIES = 1024
-MAX_ANSWER_BYTES = 2**31 - 2**20
-"""Of outputs in one message: gRPC sends less than 2 GiB, of which some is for the rest."""
 
 M = TypeVar("M", bound=Message)
 
@@ -44,20 +34,14 @@ class OperatorService:
     """The methods, from bytes to bytes."""
 
     def __init__(
-        self,
-        executor: Executor,
-        settings: ServerSettings,
-        identity: ServerIdentity,
-        regions: Regions,
+        self, executions: Executions, settings: ServerSettings, identity: ServerIdentity
     ) -> None:
-        self._executor = executor
-        self._device = device = executor.device
+        self._executions = executions
+        self._executor = executor = executions.executor
+        self._device = executor.device
         self._settings = settings
         self._identity = identity
-        self._regions = regions
         self._started = time.monotonic()
-        self._calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
-        self._reply = lru_cache(_KEPT_REPLIES)(lambda call: encode_reply(call, identity))
 
     def methods(self) -> dict[str, Method]:
         """The methods by the names that the proto gives them."""
@@ -69,64 +53,32 @@ class OperatorService:
             "GetServerInfo": self.get_server_info,
         }
 
-    def execute(self, request: bytes, record: Record, context: grpc.ServicerContext) -> bytes:
+    def execute(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Runs one call."""
-        start = time.perf_counter_ns()
-        asked = split_request(request)
-        decoded = time.perf_counter_ns()
-        record.decode_ns = decoded - start
-        prepared = self.prepared(asked.call, record)
-        if is_placed(asked):
-            return self._execute_placed(prepared, asked, record, context)
-        storages = prepared.storages(asked.storage)  # type: ignore[arg-type]  # no regions
-        _check_answer(prepared.replied_bytes)
-        record.check_ns = time.perf_counter_ns() - decoded
-        result = self._executor.run(prepared, storages, context)
-        reply, timings = self.reply(prepared, result, record)
-        return join_response(reply, timings, result.outputs)
+        with self._executions.begin(caller, record) as call:
+            call.prepare(request)
+            call.check_answer(streams=self._settings.max_streams > 0)
+            call.admit()
+            call.run()
+            return join_response(*call.reply())
 
-    def _execute_placed(
-        self, prepared: Prepared, asked: Request, record: Record, context: grpc.ServicerContext
-    ) -> bytes:
-        """Runs one call of which something is in shared memory."""
-        start = time.perf_counter_ns()
-        placed = self.placed(prepared, asked)
-        _check_answer(prepared.replied_bytes - sum(map(len, placed.targets.values())))
-        record.check_ns = time.perf_counter_ns() - start
-        self._executor.admit(prepared)
-        try:
-            storages, targets = placed.storages(), placed.targets
-            result = self._executor.run_admitted(prepared, storages, context, targets)
-        finally:
-            self._executor.dismiss(prepared)
-        reply, timings = self.reply(prepared, result, record)
-        return join_response(reply, timings, placed.replied(result.outputs))
-
-    def plan(self, request: bytes, record: Record, context: grpc.ServicerContext) -> bytes:
+    def plan(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one call without its data."""
-        start = time.perf_counter_ns()
-        asked = split_request(request)
-        if is_placed(asked):
-            raise MessageError("plan: expected a call alone, found places in shared memory")
-        call = asked.call  # its size is checked before the class parses it
-        decoded = time.perf_counter_ns()
-        prepared = self.prepared(call, record)
-        record.decode_ns = decoded - start
-        record.check_ns = time.perf_counter_ns() - decoded
-        workspace_bytes = self._executor.plan(prepared, context)
+        with self._executions.begin(caller, record) as call:
+            reply, timings, workspace_bytes = call.plan(request)
         return pb.PlanResponse(
-            reply=pb.Reply.FromString(self._reply(prepared)),
-            timings=pb.Timings.FromString(_timings(record)),
+            reply=pb.Reply.FromString(reply),
+            timings=pb.Timings.FromString(timings),
             workspace_bytes=workspace_bytes,
         ).SerializeToString()
 
-    def list_operators(self, request: bytes, _: Record, __: grpc.ServicerContext) -> bytes:
+    def list_operators(self, request: bytes, _: Record, __: Caller) -> bytes:
         """Every operator."""
         _parse(pb.ListOperatorsRequest, request)
         operators = [self._describe(operator) for operator in self._device.catalogue]
         return pb.ListOperatorsResponse(operators=operators).SerializeToString()
 
-    def get_operator(self, request: bytes, record: Record, _: grpc.ServicerContext) -> bytes:
+    def get_operator(self, request: bytes, record: Record, _: Caller) -> bytes:
         """One operator."""
         wanted = _parse(pb.GetOperatorRequest, request)
         record.operator, record.variant = wanted.operator, wanted.variant
@@ -134,7 +86,7 @@ class OperatorService:
         operator = catalogue.find(wanted.operator, wanted.variant, default)
         return pb.GetOperatorResponse(operator=self._describe(operator)).SerializeToString()
 
-    def get_server_info(self, request: bytes, _: Record, __: grpc.ServicerContext) -> bytes:
+    def get_server_info(self, request: bytes, _: Record, __: Caller) -> bytes:
         """What this server is and allows."""
         _parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
@@ -163,45 +115,6 @@ class OperatorService:
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
         device = self._device
         return describe(operator, device.product, device.unavailable_because(operator))
-
-    def prepared(self, call: bytes, record: Record) -> Prepared:
-        """The prepared call in its bytes; raises the first rule that it breaks."""
-        prepared = self._calls.of(call)
-        record.operator = prepared.operator.name
-        record.variant = prepared.operator.variant
-        return prepared
-
-    def placed(self, prepared: Prepared, asked: Request) -> PlacedCall:
-        """What of a call is in shared memory; raises what does not fit."""
-        return PlacedCall(prepared, asked, self._regions)
-
-    def reply(self, prepared: Prepared, result: Result, record: Record) -> tuple[bytes, bytes]:
-        """The bytes of the reply to a call that ran, and of its timings."""
-        ran = time.perf_counter_ns()
-        record.queue_ns = result.queue_ns
-        record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = result.phases
-        reply = self._reply(prepared)
-        record.encode_ns = time.perf_counter_ns() - ran
-        return reply, _timings(record)
-
-
-def _check_answer(size: int) -> None:
-    if size > MAX_ANSWER_BYTES:
-        raise TooLargeError(
-            f"response: expected at most {MAX_ANSWER_BYTES} bytes of outputs in one message, found "
-            f"{size}; ExecuteStream sends them in chunks",
-            limit=str(MAX_ANSWER_BYTES),
-            method="ExecuteStream",
-        )
-
-
-def _timings(record: Record) -> bytes:
-    return encode_timings(
-        Timings(
-            record.decode_ns, record.check_ns, record.queue_ns, record.run_ns, record.encode_ns,
-            record.copy_in_ns, record.plan_ns, record.copy_out_ns,
-        )
-    )  # fmt: skip
 
 
 _HEALTH = {

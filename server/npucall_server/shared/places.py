@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, TensorLayoutError
-from npucall.wire.messages import Region
+from npucall.regions import RegionPart, clashes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
+    from npucall.regions import Place
     from npucall.tensors import Buffer
-    from npucall.wire.messages import Place, Request
+    from npucall.wire.messages import Request
     from npucall_server.shared.regions import Regions
-
-
-def is_placed(request: Request) -> bool:
-    """Whether anything of a call is in shared memory."""
-    return bool(request.output_places) or Region in map(type, request.storage)
 
 
 class PlacedCall:
@@ -38,7 +34,7 @@ class PlacedCall:
         names = chain(prepared.stored, repeat("storage"))
         self._storages = prepared.storages(
             [
-                regions.view(place, name) if isinstance(place, Region) else place
+                regions.view(place, name) if isinstance(place, RegionPart) else place
                 for place, name in zip(request.storage, names, strict=False)
             ]
         )
@@ -46,7 +42,7 @@ class PlacedCall:
         shared = {
             name: place
             for name, place in zip(prepared.stored, request.storage, strict=True)
-            if isinstance(place, Region)
+            if isinstance(place, RegionPart)
         }
         self._copied = {name for name in shared if _is_addressed_with(prepared, name)}
         self.targets: dict[str, Buffer] = {
@@ -77,7 +73,7 @@ def _is_addressed_with(prepared: Prepared, name: str) -> bool:
     return name in prepared.inputs and (operator.values is not None or parameter in operator.as_is)
 
 
-def _target(prepared: Prepared, name: str, place: Region, regions: Regions) -> memoryview:
+def _target(prepared: Prepared, name: str, place: RegionPart, regions: Regions) -> memoryview:
     spec = prepared.outputs.get(name)
     if spec is None:
         raise MessageError(
@@ -91,42 +87,11 @@ def _target(prepared: Prepared, name: str, place: Region, regions: Regions) -> m
     return regions.view(place, name)
 
 
-class _Span(NamedTuple):
-    """Bytes from ``start`` to ``end``; spans sort by memory, then by where they begin."""
-
-    memory: bytes
-    start: int
-    end: int
-    name: str
-    is_place: bool
-
-    def reach(self) -> tuple[bytes, int]:
-        return self.memory, self.end
-
-
-def _check_apart(places: Mapping[str, Region], storages: Mapping[str, Region]) -> None:
+def _check_apart(places: Mapping[str, RegionPart], storages: Mapping[str, RegionPart]) -> None:
     """Raises TensorLayoutError where an output's place shares bytes with anything else."""
-    farthest = farthest_place = _Span(b"", 0, 0, "", is_place=False)
-    for span in sorted(_spans(places, storages)):
-        before = farthest if span.is_place else farthest_place
-        if (span.memory, span.start) < before.reach():
-            place, other = (span, before) if span.is_place else (before, span)
-            raise TensorLayoutError(
-                f"{place.name}: expected a place of its own, found that it shares bytes with "
-                f"{'the place' if other.is_place else 'the storage'} of {other.name}",
-                parameter=place.name,
-            )
-        farthest = max(farthest, span, key=_Span.reach)
-        if span.is_place:
-            farthest_place = span
-
-
-def _spans(places: Mapping[str, Region], storages: Mapping[str, Region]) -> Iterator[_Span]:
-    """All that has bytes; of an output that is written over its own storage the place alone."""
-    for name, (memory, start, length) in places.items():
-        if length:
-            yield _Span(memory, start, start + length, name, is_place=True)
-    for name, region in storages.items():
-        if region.length and places.get(name) != region:
-            memory, start, length = region
-            yield _Span(memory, start, start + length, name, is_place=False)
+    for clash in clashes(places, storages):
+        raise TensorLayoutError(
+            f"{clash.place}: expected a place of its own, found that it shares bytes with "
+            f"{'the place' if clash.other_is_place else 'the storage'} of {clash.other}",
+            parameter=clash.place,
+        )

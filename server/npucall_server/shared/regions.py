@@ -16,13 +16,11 @@ from npucall.errors import (
     TensorLayoutError,
     TooLargeError,
 )
+from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
 
 if TYPE_CHECKING:
-    from npucall.wire.messages import Region
+    from npucall.regions import RegionPart
 
-MOST_REGIONS = 256
-"""At a time. Each takes two descriptors: of its connection, and of its mapping."""
-_ID_BYTES = 16
 _RETRY_SECONDS = 1.0
 
 
@@ -56,7 +54,7 @@ class Regions:
             raise OutOfMemoryError(
                 f"shared memory: expected {size} bytes of the host, found none: {error}"
             ) from error
-        name = secrets.token_bytes(_ID_BYTES)
+        name = secrets.token_bytes(REGION_ID_BYTES)
         self._mapped[name] = mapping
         self._viewable[name] = memoryview(mapping)
         return name, descriptor
@@ -65,7 +63,7 @@ class Regions:
         """Gives no more views of a region."""
         self._viewable.pop(name, None)
 
-    def view(self, region: Region, name: str) -> memoryview:
+    def view(self, region: RegionPart, name: str) -> memoryview:
         """The bytes of a part, of the tensor ``name``, writable.
 
         The client sees them and may change them at any time. Raises SharedMemoryError where the id
@@ -104,12 +102,12 @@ class Regions:
                 limit=str(limit),
                 setting="shared_memory_limit",
             )
-        if len(self._mapped) >= MOST_REGIONS:
+        if len(self._mapped) >= MAX_REGIONS:
             raise QueueFullError(
-                f"shared memory: expected less than {MOST_REGIONS} regions in use, found as many; "
+                f"shared memory: expected less than {MAX_REGIONS} regions in use, found as many; "
                 "repeat the call later",
                 retry_after=_RETRY_SECONDS,
-                limit=str(MOST_REGIONS),
+                limit=str(MAX_REGIONS),
             )
 
 

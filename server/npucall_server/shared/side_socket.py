@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError, NpucallError
+from npucall.limits import MAX_REGIONS
 from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import to_status
-from npucall_server.shared.regions import MOST_REGIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REQUEST_SECONDS = 10.0
 """In which a connection has to say what it wants."""
-MOST_CONNECTIONS = 2 * MOST_REGIONS
+MOST_CONNECTIONS = 2 * MAX_REGIONS
 """At a time; further ones are closed."""
 _LONGEST_PACKET = 4096
 _PAUSE_SECONDS = 0.1

@@ -1,1 +1,1 @@
-"""ExecuteStream."""
+"""ExecuteStream: its calls follow the table of ``npucall.exchange``."""

@@ -1,0 +1,225 @@
+"""The exchange of a stream: the states of its calls, and their storages in chunks.
+
+Pure: frames are values here, ``wire.frames`` turns them into bytes, and nothing waits. Server and
+client follow the same table; the proto prints it for clients in other languages.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from npucall.errors import MessageError
+from npucall.limits import INLINE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from npucall.tensors import Buffer
+
+
+class Begin(NamedTuple):
+    """Opens a call."""
+
+    request: bytes
+    """An ``ExecuteRequest``, for ``wire.messages`` to split."""
+    chunked: bool = False
+    timeout_ns: int = 0
+    request_id: str = ""
+
+
+class Chunk(NamedTuple):
+    """A part of a storage."""
+
+    storage: int
+    offset: int
+    data: Buffer
+
+
+class End(NamedTuple):
+    """All chunks have been sent."""
+
+
+class Cancel(NamedTuple):
+    """The answer is not wanted any more."""
+
+
+class Reply(NamedTuple):
+    """The answer to a call."""
+
+    response: bytes
+    """An ``ExecuteResponse``, for ``wire.messages`` to split."""
+
+
+class Error(NamedTuple):
+    """The call failed."""
+
+    status: bytes
+    """A serialised ``google.rpc.Status``."""
+
+
+RequestFrame: TypeAlias = Begin | Chunk | End | Cancel
+ResponseFrame: TypeAlias = Reply | Chunk | End | Error
+
+
+class State(Enum):
+    """Where the exchange about one call is, alike for its caller and its server."""
+
+    NEW = "new"
+    """No frame has its id."""
+    RECEIVING = "receiving"
+    """It was opened, and its storages follow in chunks."""
+    COMPLETE = "complete"
+    """All of it has been sent; it waits, or runs."""
+    REPLYING = "replying"
+    """Its reply has been sent, and the outputs follow in chunks."""
+    ENDED = "ended"
+    """It has been answered in full."""
+
+
+class Event(Enum):
+    """What the frames of a call do to it; first those of its caller, then those of its server."""
+
+    BEGIN = "begin"
+    BEGIN_CHUNKED = "begin, chunked"
+    CHUNK = "chunk"
+    END = "end"
+    CANCEL = "cancel"
+    REPLY = "reply"
+    REPLY_CHUNKED = "reply, chunks follow"
+    OUTPUT_CHUNK = "chunk of an output"
+    OUTPUT_END = "end of the outputs"
+    ERROR = "error"
+
+
+_N, _R, _C, _P, _E = State
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    _N: {Event.BEGIN: _C, Event.BEGIN_CHUNKED: _R, Event.CANCEL: _N},
+    _R: {Event.CHUNK: _R, Event.END: _C, Event.CANCEL: _R, Event.ERROR: _E},
+    _C: {
+        Event.CHUNK: _C,
+        Event.END: _C,
+        Event.CANCEL: _C,
+        Event.REPLY: _E,
+        Event.REPLY_CHUNKED: _P,
+        Event.ERROR: _E,
+    },
+    _P: {
+        Event.CHUNK: _P,
+        Event.END: _P,
+        Event.CANCEL: _P,
+        Event.OUTPUT_CHUNK: _P,
+        Event.OUTPUT_END: _E,
+    },
+    _E: {Event.CHUNK: _E, Event.END: _E, Event.CANCEL: _E},
+}
+"""What each event makes of each state. Whoever sends what is not in the table breaks the contract:
+the stream ends. What the caller sends of a call that is not ``RECEIVING`` is passed over (CHUNK,
+END), or comes too late (CANCEL, once the answer is on its way)."""
+
+
+def after(state: State, event: Event) -> State | None:
+    """The state behind an event; None where the event must not come."""
+    return TRANSITIONS[state].get(event)
+
+
+def event_of(frame: RequestFrame) -> Event:
+    """What a caller's frame does."""
+    if isinstance(frame, Begin):
+        return Event.BEGIN_CHUNKED if frame.chunked else Event.BEGIN
+    return _EVENTS[type(frame)]
+
+
+_EVENTS: Mapping[type, Event] = {Chunk: Event.CHUNK, End: Event.END, Cancel: Event.CANCEL}
+
+
+class Sending:
+    """Storages on their way out: in the message of their call or reply, or in chunks behind it.
+
+    They are read as they are sent, never copied as a whole. Those in shared memory (None here) do
+    not travel.
+    """
+
+    def __init__(self, storages: Sequence[Buffer | None]) -> None:
+        self._views = [
+            (index, memoryview(data)) for index, data in enumerate(storages) if data is not None
+        ]
+        self.nbytes = sum(len(view) for _, view in self._views)
+
+    def is_chunked(self, inline_bytes: int = INLINE_BYTES) -> bool:
+        """Whether they have no room in the message."""
+        return self.nbytes > inline_bytes
+
+    def chunks(self, length: Callable[[], int]) -> Iterator[Chunk]:
+        """The chunks, one of each storage in turn, so that a peer can compute what has come of all.
+
+        ``length`` is asked before each turn: how many bytes of a storage a chunk shall have.
+        """
+        start, longest = 0, max((len(view) for _, view in self._views), default=0)
+        while start < longest:
+            end = start + length()
+            for index, view in self._views:
+                if part := view[start:end]:
+                    yield Chunk(index, start, part)
+            start = end
+
+
+class Receiving:
+    """Storages on their way in: which of their bytes have come.
+
+    ``sizes`` are the bytes of each that shall come, ``sink`` takes the chunks that fit.
+    """
+
+    def __init__(self, what: str, sizes: Sequence[int], sink: Callable[[Chunk], object]) -> None:
+        self._what = what
+        self._sizes = sizes
+        self._sink = sink
+        self._ends = [0] * len(sizes)
+
+    @property
+    def received(self) -> int:
+        """Bytes that have come."""
+        return sum(self._ends)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that shall come."""
+        return sum(self._sizes)
+
+    def take(self, chunk: Chunk) -> None:
+        """Takes a chunk. Raises MessageError where it is not the next part of a storage."""
+        index, start = chunk.storage, chunk.offset
+        if index >= len(self._sizes):
+            raise MessageError(
+                f"chunk: expected one of {self._what}'s {len(self._sizes)} storages, found {index}"
+            )
+        size, come, end = self._sizes[index], self._ends[index], start + len(chunk.data)
+        if start != come or end > size:
+            raise MessageError(
+                f"chunk: expected bytes from {come} on of the {size} of storage {index} of "
+                f"{self._what}, found those from {start} to {end}"
+            )
+        self._sink(chunk)
+        self._ends[index] = end
+
+    def end(self) -> None:
+        """Nothing more comes. Raises MessageError where bytes are missing."""
+        for index, (size, come) in enumerate(zip(self._sizes, self._ends, strict=True)):
+            if come != size:
+                raise MessageError(
+                    f"end: expected {size} bytes of storage {index} of {self._what}, found {come}"
+                )
+
+
+def into(memories: Sequence[Buffer]) -> Callable[[Chunk], None]:
+    """A sink that copies chunks to where they belong in these memories."""
+    arrays = [np.frombuffer(memory, np.uint8) for memory in memories]
+
+    def copy(chunk: Chunk) -> None:
+        """NumPy copies without the interpreter's lock."""
+        end = chunk.offset + len(chunk.data)
+        np.copyto(arrays[chunk.storage][chunk.offset : end], np.frombuffer(chunk.data, np.uint8))
+
+    return copy

@@ -1,0 +1,63 @@
+"""Every limit of the contract, and the lengths that both sides prefer.
+
+The proto states those that a client in another language has to know; a test compares the two.
+
+What a server allows besides, it tells in ``GetServerInfoResponse.limits``; those are its settings.
+"""
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+# Calls and tensors.
+MAX_CALL_BYTES = 64 * KIB
+"""Of a serialised ``Call``."""
+MAX_RANK = 32
+"""Most dimensions that travel, so that an operator's own rule can refuse the ninth."""
+MAX_TENSOR_BYTES = 2**63 - 1
+"""Of a view or a storage, whatever memory there is."""
+CACHED_CALL_BYTES = 8 * KIB
+"""Of a serialised call up to which what was found out about it is kept."""
+CACHED_CALLS = 1024
+"""Calls, replies and plans that are kept."""
+
+# Messages.
+MAX_MESSAGE_BYTES = 2**31 - 1
+"""What protobuf and gRPC can hold in one message."""
+MAX_ANSWER_BYTES = 2**31 - MIB
+"""Of outputs in one message: some of it is for the rest."""
+MAX_FIELDS = 4096
+"""Of a request, unknown ones counted: what bounds the time that hostile bytes can take."""
+ALIGNMENT = 16
+"""Data starts at a multiple of this within a message. CPython's bytes objects start at one too."""
+FRAME_BYTES = 64
+"""Most bytes of a chunk's frame besides its data."""
+
+# Streams.
+MAX_CHUNK_BYTES = 16 * MIB
+"""Most data of one chunk."""
+CHUNK_BYTES = 2 * MIB
+"""Data of the chunks that we send unless a setting says otherwise. Half as long ones take an eighth
+more CPU time; twice as long ones hold the interpreter's lock so long that small calls beside them
+take twice as long. Frames must stay below 4 MiB, which is what gRPC's clients receive unless told
+more."""
+INLINE_BYTES = MIB
+"""Most bytes of storage that stand in the frame of their call or reply; more follow in chunks."""
+MAX_STORAGE_INDEX = 2**32 - 1
+"""What ``Chunk.storage`` can hold."""
+MAX_ID_GAPS = 65_536
+"""Of a stream's call ids that do not follow each other: what bounds the memory that they take."""
+
+# Shared memory.
+REGION_ID_BYTES = 16
+"""Of the id of a region, which a server chooses at random."""
+MAX_REGIONS = 256
+"""That a server shares at a time. Each takes two descriptors: its connection, and its mapping."""
+MAX_SIDE_ANSWER_BYTES = 64 * KIB
+"""Of the packet with which a side socket answers."""
+
+# Texts.
+MAX_REQUEST_ID_CHARACTERS = 128
+"""Of a caller's own name for a call."""
+MAX_TEXT_BYTES = 2 * KIB
+"""Of a text in an error as it travels; the whole text stands in the server's log."""
+MAX_TRAILER_BYTES = 7 * KIB
+"""gRPC has a soft limit of 8 KiB for all trailers."""

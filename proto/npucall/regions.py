@@ -1,0 +1,73 @@
+"""Parts of memory that client and server share, and whether they share bytes with each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from npucall.tensors import Buffer
+
+
+class RegionPart(NamedTuple):
+    """A part of a region: of memory that client and server share."""
+
+    id: bytes
+    offset: int
+    length: int
+
+
+Place: TypeAlias = "Buffer | RegionPart"
+"""Where a storage is: in the message, or in a region."""
+
+
+class Clash(NamedTuple):
+    """An output's place that shares bytes with something else of its call."""
+
+    place: str
+    other: str
+    other_is_place: bool
+
+
+class _Span(NamedTuple):
+    """Bytes from ``start`` to ``end``; spans sort by region, then by where they begin."""
+
+    region: bytes
+    start: int
+    end: int
+    name: str
+    is_place: bool
+
+    def reach(self) -> tuple[bytes, int]:
+        return self.region, self.end
+
+
+def clashes(
+    places: Mapping[str, RegionPart], storages: Mapping[str, RegionPart]
+) -> Iterator[Clash]:
+    """Where outputs cannot be written: each of them stands in some clash, as place or as other.
+
+    Storages may overlap each other; they are only read. An output may have its own storage, all of
+    it, as its place.
+    """
+    farthest = farthest_place = _Span(b"", 0, 0, "", is_place=False)
+    for span in sorted(_spans(places, storages)):
+        before = farthest if span.is_place else farthest_place
+        if (span.region, span.start) < before.reach():
+            place, other = (span, before) if span.is_place else (before, span)
+            yield Clash(place.name, other.name, other.is_place)
+        farthest = max(farthest, span, key=_Span.reach)
+        if span.is_place:
+            farthest_place = span
+
+
+def _spans(places: Mapping[str, RegionPart], storages: Mapping[str, RegionPart]) -> Iterator[_Span]:
+    """All that has bytes; of an output that is written over its own storage the place alone."""
+    for name, (region, start, length) in places.items():
+        if length:
+            yield _Span(region, start, start + length, name, is_place=True)
+    for name, part in storages.items():
+        if part.length and places.get(name) != part:
+            region, start, length = part
+            yield _Span(region, start, start + length, name, is_place=False)

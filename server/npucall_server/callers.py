@@ -1,0 +1,98 @@
+"""Who waits for a call: of a unary method, or for one call of a stream.
+
+What a caller is known by passes through here: all that counts, limits or logs by caller asks it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from npucall.wire.status import REQUEST_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import grpc
+
+
+class Caller(Protocol):
+    """What a call has to know of who waits for it."""
+
+    @property
+    def peer(self) -> str:
+        """Its address, as gRPC tells it."""
+
+    @property
+    def metadata(self) -> Mapping[str, str | bytes]:
+        """What it sent beside the request, or beside the stream."""
+
+    @property
+    def request_id(self) -> str:
+        """Its own name for the call; empty if it has none."""
+
+    def time_remaining(self) -> float | None:
+        """Seconds to its deadline; None or infinity without one."""
+
+    def is_active(self) -> bool:
+        """Whether it still waits."""
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Calls back when it no longer waits; False if that is already so."""
+
+
+class UnaryCaller:
+    """The caller of a method with one request, or of a stream as a whole."""
+
+    __slots__ = ("add_callback", "is_active", "metadata", "peer", "time_remaining")
+
+    def __init__(self, context: grpc.ServicerContext) -> None:
+        self.peer = context.peer()
+        self.metadata: Mapping[str, str | bytes] = dict(context.invocation_metadata())
+        self.time_remaining = context.time_remaining
+        self.is_active = context.is_active
+        self.add_callback = context.add_callback
+
+    @property
+    def request_id(self) -> str:
+        """As the metadata has it."""
+        name = self.metadata.get(REQUEST_ID, "")
+        return name if isinstance(name, str) else ""
+
+
+class StreamCaller:
+    """Who waits for one call of a stream: until it cancels the call, or the stream ends."""
+
+    def __init__(self, stream: Caller, request_id: str, seconds: float | None) -> None:
+        self.peer, self.metadata = stream.peer, stream.metadata
+        self.request_id = request_id
+        limits = (stream.time_remaining(), seconds)
+        limit = min((limit for limit in limits if limit is not None), default=None)
+        self._ends = None if limit is None else time.monotonic() + limit
+        self._callbacks: list[Callable[[], None]] | None = []
+        """None once it does not wait any more."""
+        self._lock = threading.Lock()
+
+    def time_remaining(self) -> float | None:
+        """Of the call or of its stream, whichever ends first."""
+        return None if self._ends is None else self._ends - time.monotonic()
+
+    def is_active(self) -> bool:
+        """Whether it has not cancelled, and its stream is whole."""
+        return self._callbacks is not None
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Calls back when it cancels."""
+        with self._lock:
+            if self._callbacks is None:
+                return False
+            self._callbacks.append(callback)
+            return True
+
+    def cancel(self) -> None:
+        """It does not wait any more."""
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()

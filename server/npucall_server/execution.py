@@ -1,0 +1,218 @@
+"""The life of one call on this server, whatever way it came.
+
+Who wants to count, limit, trace or log calls does it here: every call passes every step once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from npucall.compute.evaluate import NO_TARGETS
+from npucall.errors import MessageError, TooLargeError
+from npucall.exchange import Receiving, into
+from npucall.limits import CACHED_CALLS, MAX_ANSWER_BYTES
+from npucall.wire.calls import PreparedCalls
+from npucall.wire.messages import split_request
+from npucall.wire.replies import Timings, encode_reply, encode_timings
+from npucall_server.arrivals import Arrivals
+from npucall_server.shared.places import PlacedCall
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall.regions import Place
+    from npucall.tensors import Buffer
+    from npucall.wire.messages import Request
+    from npucall.wire.replies import ServerIdentity
+    from npucall_server.callers import Caller
+    from npucall_server.executor import Completed, Executor
+    from npucall_server.log import Record
+    from npucall_server.shared.regions import Regions
+
+
+class Answer(NamedTuple):
+    """What a call is answered with: the parts of an ``ExecuteResponse``."""
+
+    reply: bytes
+    timings: bytes
+    storage: Sequence[Place]
+
+
+class Executions:
+    """Begins executions, and has what they have in common."""
+
+    def __init__(self, executor: Executor, identity: ServerIdentity, regions: Regions) -> None:
+        device = executor.device
+        calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
+        self.executor = executor
+        self.regions = regions
+        self.prepared = calls.of
+        self.encoded_reply = lru_cache(CACHED_CALLS)(lambda call: encode_reply(call, identity))
+
+    def begin(self, caller: Caller, record: Record) -> Execution:
+        """The execution of a call that has come."""
+        return Execution(self, caller, record)
+
+
+class Execution:
+    """One call: ``prepare``, ``admit``, ``run``, ``reply``, in this order.
+
+    A context manager: leaving it dismisses the call, so that its room is given back. Where the
+    storages follow in chunks, ``expect`` stands behind ``admit``.
+    """
+
+    call: Prepared
+    """What is asked; once it is prepared."""
+
+    def __init__(self, common: Executions, caller: Caller, record: Record) -> None:
+        self.caller = caller
+        self.record = record
+        self._common = common
+        self._storages: Mapping[str, Buffer] = {}
+        self._placed: PlacedCall | None = None
+        self._arrivals: Arrivals | None = None
+        self._completed: Completed
+        self._admitted = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.dismiss()
+
+    def prepare(self, message: bytes, *, chunked: bool = False) -> None:
+        """Reads an ``ExecuteRequest``, checks its call, and finds its storages.
+
+        ``chunked``: they follow. Raises what is wrong with the call.
+        """
+        request, decoded = self._decode(message)
+        if chunked:
+            _check_nothing_but_the_call(request)
+        elif request.is_placed:
+            self._placed = PlacedCall(self.call, request, self._common.regions)
+        else:
+            self._storages = self.call.storages(request.storage)  # type: ignore[arg-type]  # no regions
+        self.record.check_ns = perf_counter_ns() - decoded
+
+    def plan(self, message: bytes) -> tuple[bytes, bytes, int]:
+        """Checks the call of a ``PlanRequest``: its reply, timings, and bytes of workspace."""
+        request, decoded = self._decode(message)
+        if request.is_placed:
+            raise MessageError("plan: expected a call alone, found places in shared memory")
+        self.record.check_ns = perf_counter_ns() - decoded
+        workspace_bytes = self._common.executor.plan(self.call, self.caller)
+        return self._common.encoded_reply(self.call), self._timings(), workspace_bytes
+
+    def check_answer(self, *, streams: bool) -> None:
+        """Raises TooLargeError for outputs that no message holds; ``streams`` then send them."""
+        targets = self._placed.targets.values() if self._placed else ()
+        size = self.call.replied_bytes - sum(map(len, targets))
+        if size <= MAX_ANSWER_BYTES:
+            return
+        self._common.executor.check_size(self.call)  # what a stream would refuse too
+        limit = str(MAX_ANSWER_BYTES)
+        found = f"expected at most {limit} bytes of outputs in one message, found {size}"
+        if not streams:
+            raise TooLargeError(f"response: {found}", limit=limit)
+        raise TooLargeError(
+            f"response: {found}; ExecuteStream sends them in chunks",
+            limit=limit,
+            method="ExecuteStream",
+        )
+
+    def admit(self) -> None:
+        """Makes room for the call. Raises TooLargeError, QueueFullError, DrainingError."""
+        self._common.executor.admit(self.call)
+        self._admitted = True
+
+    def expect(self, name: str) -> Receiving:
+        """Takes the storages in chunks: as they are computed, or into memory made for them.
+
+        ``name`` is the call's, for errors.
+        """
+        call = self.call
+        if self._common.executor.device.piecewise(call) is not None:
+            self._arrivals = arrivals = Arrivals(call)
+            return Receiving(
+                name, call.stored_bytes, lambda chunk: arrivals.put(chunk.storage, chunk.data)
+            )
+        memories = [np.empty(size, np.uint8).data for size in call.stored_bytes]
+        self._storages = call.storages(memories)
+        return Receiving(name, call.stored_bytes, into(memories))
+
+    @property
+    def runs_as_bytes_come(self) -> bool:
+        """Whether ``run`` begins before the storages have come; it waits for ``end_of_bytes``."""
+        return self._arrivals is not None
+
+    def end_of_bytes(self) -> None:
+        """All storages have come."""
+        if self._arrivals is not None:
+            self._arrivals.end()
+
+    def run(self) -> None:
+        """Runs the call in this thread, once the device has a turn. Raises what ends it."""
+        executor = self._common.executor
+        if self._arrivals is not None:
+            self._completed = executor.run_pieces(self.call, self._arrivals, self.caller)
+        elif self._placed is not None:
+            storages, targets = self._placed.storages(), self._placed.targets
+            self._completed = executor.run(self.call, storages, self.caller, targets)
+        else:
+            self._completed = executor.run(self.call, self._storages, self.caller, NO_TARGETS)
+
+    def reply(self) -> Answer:
+        """The answer to a call that ran."""
+        start, record, completed = perf_counter_ns(), self.record, self._completed
+        record.queue_ns = completed.queue_ns
+        record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = completed.phases
+        outputs = completed.outputs
+        places = self._placed.replied(outputs) if self._placed is not None else outputs
+        reply = self._common.encoded_reply(self.call)
+        record.encode_ns = perf_counter_ns() - start
+        return Answer(reply, self._timings(), places)
+
+    def forget_storages(self) -> None:
+        """The inputs are not read any more."""
+        self._storages, self._placed = {}, None
+        if self._arrivals is not None:
+            self._arrivals.stop()
+
+    def dismiss(self) -> None:
+        """Gives the room of the call back."""
+        if self._admitted:
+            self._admitted = False
+            self._common.executor.dismiss(self.call)
+
+    def _decode(self, message: bytes) -> tuple[Request, int]:
+        """The request, and when it was read; from then on its call is known."""
+        record, start = self.record, perf_counter_ns()
+        request = split_request(message)
+        decoded = perf_counter_ns()
+        record.decode_ns = decoded - start
+        self.call = call = self._common.prepared(request.call)
+        record.operator, record.variant = call.operator.name, call.operator.variant
+        return request, decoded
+
+    def _timings(self) -> bytes:
+        record = self.record
+        return encode_timings(
+            Timings(
+                record.decode_ns, record.check_ns, record.queue_ns, record.run_ns,
+                record.encode_ns, record.copy_in_ns, record.plan_ns, record.copy_out_ns,
+            )
+        )  # fmt: skip
+
+
+def _check_nothing_but_the_call(request: Request) -> None:
+    found = len(request.storage) + len(request.output_places)
+    if found:
+        raise MessageError(
+            f"begin: expected no storage and no place for an output where chunks follow, "
+            f"found {found}"
+        )

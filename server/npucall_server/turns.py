@@ -1,0 +1,169 @@
+"""Turns on a device: a fixed number, given first come first served, with deadline and cancel."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from npucall.errors import CancelledError, DeadlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from npucall.errors import NpucallError
+    from npucall_server.callers import Caller
+
+
+class Turns:
+    """A fixed number of turns, given to those who wait in the order in which they came."""
+
+    def __init__(self, count: int) -> None:
+        self.refusal: Callable[[], NpucallError] | None = None
+        self._free = count
+        self._lock = threading.Lock()
+        self._waiting: deque[Turn] = deque()
+
+    def take(self, turn: Turn) -> bool:
+        """Gives a turn now, or puts the taker at the end of the queue and answers False."""
+        with self._lock:
+            if self.refusal is not None:
+                raise self.refusal()
+            if self._free:
+                self._free -= 1
+                return True
+            self._waiting.append(turn)
+            return False
+
+    def take_spare(self) -> bool:
+        """Gives a turn if one is free, which it is only while nobody waits for it."""
+        with self._lock:
+            if self.refusal is not None or not self._free:
+                return False
+            self._free -= 1
+            return True
+
+    def give_back(self) -> None:
+        """Hands the turn to the next one who waits."""
+        with self._lock:
+            if self._waiting and self.refusal is None:
+                self._waiting.popleft().grant()
+            else:
+                self._free += 1
+
+    def refuse(self, refusal: Callable[[], NpucallError]) -> None:
+        """From now on nobody gets a turn: those who wait, or ask, raise this."""
+        with self._lock:
+            self.refusal = refusal
+            for turn in self._waiting:
+                turn.wake()
+
+    def give_up(self, turn: Turn) -> None:
+        """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return
+        self.give_back()
+
+
+class Turn:
+    """The turns of one call, one after the other: ``with turn(): ...``."""
+
+    def __init__(self, turns: Turns, caller: Caller, call_timeout: float) -> None:
+        remaining = caller.time_remaining()
+        self._own_limit = remaining is None or call_timeout < remaining
+        self._seconds = call_timeout if self._own_limit or remaining is None else remaining
+        self._end = time.monotonic() + self._seconds
+        self._turns = turns
+        self._caller = caller
+        self._wake: threading.Event  # set once it has to wait: most calls never do
+        self._granted = False
+        self._told = False
+        self.waited_ns = 0
+
+    def __call__(self) -> Self:
+        return self
+
+    def __enter__(self) -> None:
+        self.check()
+        if self._turns.take_spare():
+            return
+        self._wake = threading.Event()
+        if not self._turns.take(self):
+            self._wait()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._turns.give_back()
+
+    def spare(self) -> AbstractContextManager[object] | None:
+        """One more turn at the same time for the same call, if one is free and nobody waits."""
+        return _Spare(self._turns) if self._turns.take_spare() else None
+
+    def grant(self) -> None:
+        """Called by ``Turns`` when the turn has come."""
+        self._granted = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Looks again whether it is still worth waiting."""
+        self._wake.set()
+
+    def _wait(self) -> None:
+        start = time.perf_counter_ns()
+        if not self._told:
+            self._told = True
+            self._caller.add_callback(self.wake)
+        try:
+            while not self._granted:
+                self.check()
+                self._wake.wait(self._end - time.monotonic())
+                self._wake.clear()
+        except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
+            self._turns.give_up(self)
+            raise
+        finally:
+            self.waited_ns += time.perf_counter_ns() - start
+        self._granted = False
+
+    def check(self) -> None:
+        """Raises DeadlineError or CancelledError if nobody waits for the call any more.
+
+        And what calls raise since the device is lost.
+        """
+        if self._turns.refusal is not None:
+            raise self._turns.refusal()
+        if time.monotonic() >= self._end:
+            raise self._late()
+        if not self._caller.is_active():
+            raise CancelledError("call: cancelled by the caller, or the caller went away")
+
+    def _late(self) -> DeadlineError:
+        if self._own_limit:
+            return DeadlineError(
+                f"call: expected less than {self._seconds:g} s, the server's call_timeout",
+                limit=f"{self._seconds:g}",
+                setting="call_timeout",
+            )
+        return DeadlineError(f"call: its deadline ended after {self._seconds:.3g} s on the server")
+
+
+class _Spare:
+    """A further turn of a call, taken already."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        self._turns.give_back()
