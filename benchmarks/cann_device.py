@@ -16,8 +16,8 @@ from npucall.wire import messages as framing
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
 from npucall_server.devices import open_device
-from npucall_server.turns import Turns, Turn
 from npucall_server.settings import ServerSettings
+from npucall_server.turns import Turn, Turns
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.simulator.build import build

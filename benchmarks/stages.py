@@ -18,8 +18,8 @@ from npucall.wire import messages as framing
 from npucall.wire import replies
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
-from npucall_server.turns import Turns, Turn
 from npucall_server.log import Log, Record
+from npucall_server.turns import Turn, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

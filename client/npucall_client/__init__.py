@@ -11,7 +11,8 @@
 ``connect("local:")`` computes in this process, without a server.
 """
 
-from npucall_client.client import Client, Plan, Result, connect
+from npucall_client.calling import Plan, Result
+from npucall_client.client import Client, connect
 from npucall_client.shared.memory import SharedMemory
 
 __all__ = ["Client", "Plan", "Result", "SharedMemory", "connect"]

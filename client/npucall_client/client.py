@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import threading
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from npucall import memory
-from npucall.declare.declaration import Operator
-from npucall.operators import CATALOGUE
-from npucall.wire.listing import declare
-from npucall.wire.replies import decode_reply, decode_timings
-from npucall_client import arguments
+from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
 from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.settings import LOCAL, ClientSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
-    from npucall.dtypes import DType
-    from npucall.tensors import TensorSpec
+    from npucall.declare import Operator
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
-    from npucall.wire.replies import ServerIdentity, Timings
+    from npucall_client.arguments import BoundCall
+    from npucall_client.calling import Options, Plan, Progress, Result
     from npucall_client.pipeline import Calls
     from npucall_client.shared.memory import SharedMemory
 
@@ -34,8 +30,6 @@ _KEPT = 2**30
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Progress: TypeAlias = "Callable[[int, int, int], object]"
-"""Is told bytes sent, bytes received, and bytes known to travel in all."""
 
 
 def connect(  # noqa: PLR0913  # one a setting
@@ -97,67 +91,13 @@ def connect(  # noqa: PLR0913  # one a setting
     return Client(transport, settings)
 
 
-@dataclass(frozen=True)
-class Result:
-    """The full answer to a call."""
-
-    outputs: Mapping[str, Any]
-    """The output arrays by name; for a list of tensors a list of arrays."""
-    value: Any
-    """What ``run`` answers: the only output, or a named tuple of several."""
-    variant: str
-    """The variant that ran; empty for an operator that has only one."""
-    kernel_dtype: DType | None
-    """What the operator computed and rounded in, where the device tells."""
-    timings: Timings
-    """Where the server's time went."""
-    total_ns: int
-    """Nanoseconds from arrays to arrays; what ``timings`` leave over is wire and client."""
-    warnings: tuple[str, ...]
-    """What you should know though the call was valid."""
-    server: ServerIdentity
-    """Who answered."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What running a call would need and give."""
-
-    outputs: Mapping[str, TensorSpec]
-    """The specs of the outputs by name; tensors of a list one by one, as ``out[0]``."""
-    workspace_bytes: int
-    """Device memory besides the tensors."""
-    variant: str
-    """The variant that would run."""
-    kernel_dtype: DType | None
-    """What the operator would compute and round in."""
-    warnings: tuple[str, ...]
-    """What you should know though the call is valid."""
-    server: ServerIdentity
-    """Who answered."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What goes with a call besides its arguments."""
-
-    timeout: float
-    variant: str
-    outputs: Mapping[str, Any] = field(default_factory=dict)
-    request_id: str = ""
-    keep_layout: bool = False
-    progress: Progress | None = None
-
-
 class Transport(Protocol):
     """Where calls are computed: a server, or this process."""
 
-    def execute(self, request: arguments.BoundCall, timeout: float, request_id: str) -> Response:
+    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """Runs a call."""
 
-    def plan(
-        self, request: arguments.BoundCall, timeout: float, request_id: str
-    ) -> pb.PlanResponse:
+    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Checks a call."""
 
     def calls(self) -> Calls:
@@ -186,13 +126,13 @@ class Client:
         self,
         transport: Transport,
         settings: ClientSettings,
-        options: Options | None = None,
-        declared: dict[str, Operator[Any, Any]] | None = None,
+        binding: Binding | None = None,
+        closed: threading.Event | None = None,
     ) -> None:
         self._transport = transport
         self._settings = settings
-        self._options = options or Options(settings.timeout, settings.variant)
-        self._declared = declared if declared is not None else {}
+        self._binding = binding or Binding(settings)
+        self._closed = closed or threading.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +146,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection. Calls under way in other threads raise CancelledError."""
+        """Closes the connection. Calls under way, and whatever comes, raise CancelledError."""
+        self._closed.set()
         self._transport.close()
 
     @overload
@@ -238,11 +179,9 @@ class Client:
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
         ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
         """
-        request, options = self._call(operator, args, kwargs)
-        response = self._transport.execute(request, options.timeout, options.request_id)
-        reply = arguments.decode_reply(response.reply)
-        outputs = arguments.unpack(request, reply, response.storage)
-        return arguments.value_of(request.operator, outputs)
+        call, options = self._call(operator, args, kwargs)
+        response = self._open().execute(call, options.timeout, options.request_id)
+        return value_of(call, response)
 
     @overload
     def execute(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result: ...
@@ -260,9 +199,9 @@ class Client:
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
         """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
         start = perf_counter_ns()
-        request, options = self._call(operator, args, kwargs)
-        response = self._transport.execute(request, options.timeout, options.request_id)
-        return _result(request, response, start)
+        call, options = self._call(operator, args, kwargs)
+        response = self._open().execute(call, options.timeout, options.request_id)
+        return result_of(call, response, start)
 
     @overload
     def plan(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Plan: ...
@@ -279,25 +218,15 @@ class Client:
     ) -> Plan: ...
     def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
         """Checks a call as ``run`` would, without sending or computing data."""
-        options = self._options_of(operator, kwargs)
-        request = self._bind(operator, args, kwargs, options)
-        response = self._transport.plan(request, options.timeout, options.request_id)
-        reply = decode_reply(response.reply.SerializeToString())
-        return Plan(
-            reply.outputs,
-            response.workspace_bytes,
-            reply.variant,
-            reply.kernel_dtype,
-            reply.warnings,
-            reply.server,
-        )
+        call, options = self._call(operator, args, kwargs)
+        return plan_of(self._open().plan(call, options.timeout, options.request_id))
 
     def pipeline(self) -> Pipeline:
         """A stream for many calls, several in flight at a time, with the options of this client.
 
         ``with client.pipeline() as p: futures = [p.submit(operator, ...) for ...]``
         """
-        return Pipeline(self._transport.calls(), self._call, _result)
+        return Pipeline(self._open().calls(), self._call, result_of)
 
     def shared(self, nbytes: int) -> SharedMemory:
         """Memory that a server on this host sees too, so that what lies in it does not travel.
@@ -312,9 +241,7 @@ class Client:
         server refuses it for, such as TooLargeError and QueueFullError; DeadlineError.
         """
         settings = self._settings
-        return self._transport.shared(
-            nbytes, settings.shared_memory_socket, settings.connect_timeout
-        )
+        return self._open().shared(nbytes, settings.shared_memory_socket, settings.connect_timeout)
 
     def options(  # noqa: PLR0913  # one an option
         self,
@@ -340,93 +267,39 @@ class Client:
         progress: called with bytes sent, bytes received, and bytes known to travel in all, while a
             call travels in chunks; from any thread. What it raises ends the call.
         """
-        given = {
-            "timeout": timeout,
-            "variant": variant,
-            "outputs": outputs,
-            "request_id": request_id,
-            "keep_layout": keep_layout,
-            "progress": progress,
-        }
-        named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        options = replace(self._options, **named)
-        return Client(self._transport, self._settings, options, self._declared)
+        binding = self._binding.having(
+            timeout=timeout,
+            variant=variant,
+            outputs=outputs,
+            request_id=request_id,
+            keep_layout=keep_layout,
+            progress=progress,
+        )
+        return Client(self._transport, self._settings, binding, self._closed)
 
     def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return self._transport.operators(self._options.timeout)
+        return self._open().operators(self._binding.options.timeout)
 
     def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return self._transport.operator(name, variant, self._options.timeout)
+        return self._open().operator(name, variant, self._binding.options.timeout)
 
     def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
-        return self._transport.server_info(self._options.timeout)
+        return self._open().server_info(self._binding.options.timeout)
 
     def _call(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[arguments.BoundCall, Options]:
+    ) -> tuple[BoundCall, Options]:
         """What travels, and the options it travels with."""
-        options = self._options_of(operator, kwargs)
-        request = self._bind(operator, args, kwargs, options)
-        request.progress = options.progress
-        return request, options
+        options = self._binding.options_of(operator, kwargs)
+        if not self._binding.knows(operator):
+            self._binding.declare(self._open().operator(operator, "", options.timeout))
+        return self._binding.bind(operator, args, kwargs, options), options
 
-    def _options_of(self, operator: Any, kwargs: dict[str, Any]) -> Options:
-        """Takes the options that a call by name has among its arguments out of them."""
-        if isinstance(operator, Operator):
-            return self._options
-        names = ("variant", "outputs", "timeout")
-        given = {name: kwargs.pop(name) for name in names if name in kwargs}
-        return self.options(**given)._options if given else self._options  # noqa: SLF001  # its own
-
-    def _bind(
-        self,
-        operator: Operator[Any, Any] | str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        options: Options,
-    ) -> arguments.BoundCall:
-        variant = options.variant
-        if isinstance(operator, Operator):
-            variant = operator.variant
-        else:
-            operator = self._find(operator, options.timeout)
-            variant = options.variant if operator.variant else ""
-        return arguments.bind(
-            operator,
-            variant,
-            args,
-            kwargs,
-            options.outputs,
-            keep_layout=options.keep_layout,
-            send_unread=self._settings.send_unread,
-        )
-
-    def _find(self, name: str, timeout: float) -> Operator[Any, Any]:
-        """The operator of that name: declared here, or as the server lists it, asked for once.
-
-        Variants take the same arguments, since they share a C prototype: any will do to bind.
-        """
-        if same_name := CATALOGUE.of_name(name):
-            return same_name[0]
-        if name not in self._declared:
-            self._declared[name] = declare(self._transport.operator(name, "", timeout))
-        return self._declared[name]
-
-
-def _result(request: arguments.BoundCall, response: Response, start: int) -> Result:
-    """The full answer; ``start``: when the call was made, in nanoseconds."""
-    reply = arguments.decode_reply(response.reply)
-    outputs = arguments.unpack(request, reply, response.storage)
-    return Result(
-        outputs,
-        arguments.value_of(request.operator, outputs),
-        reply.variant,
-        reply.kernel_dtype,
-        decode_timings(response.timings),
-        perf_counter_ns() - start,
-        reply.warnings,
-        reply.server,
-    )
+    def _open(self) -> Transport:
+        """The transport. Raises CancelledError once the client is closed."""
+        if self._closed.is_set():
+            raise closed()
+        return self._transport

@@ -24,7 +24,7 @@ from npucall.wire.replies import (
     encode_reply,
     encode_timings,
 )
-from npucall_client.remote.call_stream import AtOnce
+from npucall_client.pipeline import AtOnce
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
@@ -46,23 +46,23 @@ class LocalTransport:
         self._calls = PreparedCalls(CATALOGUE, self._product, DEFAULT_VARIANT)
         self._reply = lru_cache(1024)(lambda call: encode_reply(call, self._identity))
 
-    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
+    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """Computes in the calling thread. There is no deadline: nothing else could end it."""
         del timeout, request_id
         start = time.perf_counter_ns()
-        prepared = self._prepared(request)
-        storages = prepared.storages(list(request.storage.values()))
+        prepared = self._prepared(call)
+        storages = prepared.storages(list(call.storage.values()))
         checked = time.perf_counter_ns()
         outputs = _run(prepared, storages)
         timings = Timings(check_ns=checked - start, run_ns=time.perf_counter_ns() - checked)
         views: list[Any] = [memoryview(output) for output in outputs]
         return Response(self._reply(prepared), encode_timings(timings), views)
 
-    def plan(self, request: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Checks a call; there is no workspace."""
         del timeout, request_id
         start = time.perf_counter_ns()
-        prepared = self._prepared(request)
+        prepared = self._prepared(call)
         spent = time.perf_counter_ns() - start
         reply = pb.Reply.FromString(self._reply(prepared))
         return pb.PlanResponse(reply=reply, timings=pb.Timings(check_ns=spent))
@@ -101,9 +101,9 @@ class LocalTransport:
         """Calls of a pipeline, computed when they are sent."""
         return AtOnce(self.execute)
 
-    def _prepared(self, request: BoundCall) -> Prepared:
+    def _prepared(self, call: BoundCall) -> Prepared:
         try:
-            return self._calls.of(request.call)
+            return self._calls.of(call.call)
         except NpucallError as error:
             error.details.setdefault("soc", self._identity.soc)
             raise

@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
+from npucall.errors import CancelledError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
-    from npucall_client.client import Options, Result
+    from npucall_client.calling import Options, Result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +28,7 @@ class Calls(Protocol):
 
     def send(
         self,
-        request: BoundCall,
+        call: BoundCall,
         timeout: float,
         request_id: str,
         done: Callable[[Response | Exception], object],
@@ -38,6 +40,33 @@ class Calls(Protocol):
 
     def close(self) -> None:
         """Waits until every call has ended."""
+
+
+class AtOnce:
+    """Calls where there is no stream: each is computed when it is sent."""
+
+    def __init__(self, execute: Callable[[BoundCall, float, str], Response]) -> None:
+        self._execute = execute
+
+    def send(
+        self,
+        call: BoundCall,
+        timeout: float,
+        request_id: str,
+        done: Callable[[Response | Exception], object],
+    ) -> None:
+        """Computes a call."""
+        try:
+            outcome: Response | Exception = self._execute(call, timeout, request_id)
+        except Exception as error:  # noqa: BLE001  # the call's own
+            outcome = error
+        done(outcome)
+
+    def cancel(self, call: None) -> None:
+        """It has ended already."""
+
+    def close(self) -> None:
+        """Nothing is left."""
 
 
 class PendingCall(Future[R], Generic[R]):
@@ -85,6 +114,7 @@ class Pipeline:
         self._finished: weakref.WeakValueDictionary[int, PendingCall[Any]]
         self._finished = weakref.WeakValueDictionary()
         self._count = 0
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +129,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Waits until every call has ended, and closes the stream."""
+        self._closed = True
         self._calls.close()
 
     @overload
@@ -120,20 +151,21 @@ class Pipeline:
         """Sends a call with the arguments of ``client.run``; waits while too many are in flight.
 
         Arrays must not be changed until the call is done. Raises what is wrong with the arguments,
-        and DeadlineError where no place comes free within the call's timeout; all else is raised by
-        ``result`` of what it answers.
+        DeadlineError where no place comes free within the call's timeout, and CancelledError once
+        the pipeline is closed; all else is raised by ``result`` of what it answers.
         """
         start = perf_counter_ns()
-        request, options = self._bind(operator, args, kwargs)
+        self._check_open()
+        bound, options = self._bind(operator, args, kwargs)
         call: PendingCall[Any] = PendingCall()
         with self._ended:
             self._in_flight.add(call)
         try:
             sent = self._calls.send(
-                request,
+                bound,
                 options.timeout,
                 options.request_id,
-                lambda outcome: self._end(call, request, outcome, start),
+                lambda outcome: self._end(call, bound, outcome, start),
             )
         except BaseException:
             with self._ended:
@@ -157,13 +189,19 @@ class Pipeline:
             if call is not None:
                 yield call
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CancelledError(
+                "pipeline: expected it open, found it closed; client.pipeline() opens another one"
+            )
+
     def _end(
-        self, call: PendingCall[Any], request: BoundCall, outcome: Response | Exception, start: int
+        self, call: PendingCall[Any], bound: BoundCall, outcome: Response | Exception, start: int
     ) -> None:
         if isinstance(outcome, Exception):
             call.set_exception(outcome)
         else:
-            self._deliver(call, request, outcome, start)
+            self._deliver(call, bound, outcome, start)
         with self._ended:
             self._in_flight.discard(call)
             self._finished[self._count] = call
@@ -171,10 +209,10 @@ class Pipeline:
             self._ended.notify_all()
 
     def _deliver(
-        self, call: PendingCall[Any], request: BoundCall, response: Response, start: int
+        self, call: PendingCall[Any], bound: BoundCall, response: Response, start: int
     ) -> None:
         try:
-            answer = self._read(request, response, start)
+            answer = self._read(bound, response, start)
         except Exception as error:  # noqa: BLE001  # raised by the call's result
             call.set_exception(error)
         else:

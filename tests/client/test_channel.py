@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,13 @@ from npucall.errors import (
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_response
 from npucall.wire.status import TRAILER, to_status
+from npucall_client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from npucall_client import Client
 
-    Answer = Callable[[bytes, grpc.ServicerContext], bytes]
+Answer = Callable[[bytes, grpc.ServicerContext], bytes]
 
 SERVICE = "npucall.v1.OperatorService"
 ONES = np.ones((2, 3), np.float32)
@@ -206,7 +207,7 @@ def test_a_call_is_repeated_while_the_server_is_unavailable(
 def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_the_server_said_last(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0, 0.0, 1000.0, 0.0))
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0, 0.0, 1000.0, 0.0))
     script.answer = fail(DeviceLostError("restarting"))
     with pytest.raises(DeviceLostError, match="restarting"):
         run(scripted.options(timeout=900.0))
@@ -216,7 +217,7 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_the_server_
 def test_a_call_is_repeated_four_times_at_most(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,) * 4)
     script.answer = fail(DeviceLostError("restarting"))
     with pytest.raises(DeviceLostError, match="restarting") as caught:
         run(scripted)
@@ -228,7 +229,7 @@ def test_a_call_that_the_server_ended_without_a_word_is_repeated(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So gRPC answers calls that a server had not begun when it went down."""
-    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,) * 4)
 
     def undispatched(request: bytes, context: grpc.ServicerContext) -> bytes:
         if len(script.requests) < 3:
@@ -256,7 +257,7 @@ def test_a_call_that_the_server_says_was_cancelled_is_not_repeated(
 def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch, error: NpucallError
 ) -> None:
-    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (0.0,))
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
     script.answer = fail(error)
     array = np.ones((2, 3), np.float32)
     known = weakref.ref(array)
@@ -273,7 +274,7 @@ def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
 def test_a_client_that_is_closed_between_two_attempts_makes_no_further_one(
     script: Script, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("npucall_client.remote.channel.PAUSES", (1000.0,))
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (1000.0,))
     script.answer = fail(DeviceLostError("restarting"))
     client = npucall_client.connect(target, timeout=2000.0)
     with ThreadPoolExecutor(1) as pool:
@@ -306,11 +307,28 @@ def test_a_request_above_a_limit_of_the_server_is_not_sent(script: Script, setti
     assert not script.requests
 
 
-def test_a_client_that_is_closed_refuses_calls(target: str) -> None:
-    client = npucall_client.connect(target)
+USES: dict[str, Callable[[Client], Any]] = {
+    "run": run,
+    "execute": lambda client: client.execute("aclnnKlDivBackward", ONES, self=ONES, target=ONES),
+    "plan": lambda client: client.plan("aclnnKlDivBackward", ONES, self=ONES, target=ONES),
+    "options": lambda client: run(client.options(timeout=5.0)),
+    "pipeline": lambda client: client.pipeline(),
+    "shared": lambda client: client.shared(64),
+    "operators": lambda client: client.operators(),
+    "operator": lambda client: client.operator("aclnnKlDivBackward"),
+    "server_info": lambda client: client.server_info(),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("where", ["a server", "local:"])
+def test_a_client_that_is_closed_refuses_every_use(
+    target: str, where: str, use: Callable[[Client], Any]
+) -> None:
+    client = npucall_client.connect("local:" if where == "local:" else target)
     client.close()
-    with pytest.raises(ValueError, match="closed channel"):
-        run(client)
+    with pytest.raises(CancelledError, match="client: expected it open, found it closed"):
+        use(client)
 
 
 def test_a_call_under_way_is_cancelled_when_the_client_is_closed(

@@ -24,7 +24,7 @@ from npucall.errors import (
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client.remote import call_stream
+from npucall_client.remote import retry
 
 from .stream_script import (
     KIB,
@@ -59,7 +59,7 @@ def script() -> StreamScript:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_stream, "PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(retry, "PAUSES", (0.0,) * 4)
 
 
 def submit(pipeline: Pipeline, array: Any, **options: Any) -> PendingCall[Any]:
@@ -413,6 +413,20 @@ def test_closing_the_client_ends_the_calls_of_its_pipelines(script: StreamScript
         client.close()
         assert isinstance(call.exception(PATIENCE), CancelledError)
         assert isinstance(submit(pipeline, numbers(8)).exception(PATIENCE), CancelledError)
+
+
+@pytest.mark.parametrize("target", ["a server", "local:"])
+def test_a_pipeline_that_is_closed_refuses_calls(script: StreamScript, target: str) -> None:
+    """It hung for ever, whatever the timeout."""
+    with (
+        connected(script) as client,
+        npucall_client.connect("local:") as local,
+        (client if target == "a server" else local).pipeline() as pipeline,
+    ):
+        submit(pipeline, ONE)
+        pipeline.close()
+        with pytest.raises(CancelledError, match="pipeline: expected it open, found it closed"):
+            submit(pipeline, ONE)
 
 
 def test_options_of_the_client_hold_for_its_pipeline(script: StreamScript) -> None:

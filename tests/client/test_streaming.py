@@ -20,7 +20,7 @@ from npucall.errors import (
     TooLargeError,
 )
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client.remote import channel
+from npucall_client.remote import retry
 
 from .stream_script import (
     KIB,
@@ -55,7 +55,7 @@ def script() -> StreamScript:
 
 @pytest.fixture
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(retry, "PAUSES", (0.0,) * 4)
 
 
 def in_chunks(*chunks: tuple[int, int, bytes], size: int, end: bool = True) -> Behaviour:
@@ -237,7 +237,7 @@ def test_what_ends_for_another_reason_is_not_begun_anew(
 def test_no_pause_goes_beyond_the_timeout(
     script: StreamScript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "PAUSES", (1000.0,))
+    monkeypatch.setattr(retry, "PAUSES", (1000.0,))
     script.behaviours = [broken(UNAVAILABLE)]
     with connected(script) as client, pytest.raises(ServerUnreachableError):
         run(client, LARGE)

@@ -219,7 +219,7 @@ def over_forgotten_memory(servers: Servers, case: Case, like: Any) -> dict[str, 
             case.operator, {n: copied(memory, a) for n, a in case.inputs.items()}, case.attributes
         )
         # To another server its id means nothing.
-        other._transport._memories.leases = client._transport._memories.leases
+        other._transport._memories.regions = client._transport._memories.regions
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             outputs = run(other, there, **full(memory, like))

@@ -12,7 +12,7 @@ from npucall.compute.helpers import Unlimited
 from npucall.operators import CATALOGUE
 from npucall.regions import RegionPart
 from npucall.wire.calls import PreparedCalls
-from npucall.wire.messages import BoundCall
+from npucall.wire.messages import Request
 from npucall_client.client import Client
 from npucall_client.conformance.runner import Runner, judged
 from npucall_client.conformance.select import Selection, select
@@ -103,7 +103,7 @@ def in_place(
         name: own[name] if name in own else shared.put(POISON * spec.storage_bytes)
         for name, spec in call.outputs.items()
     }
-    placed = PlacedCall(call, BoundCall(b"", list(storages.values()), places), shared.regions)
+    placed = PlacedCall(call, Request(b"", list(storages.values()), places), shared.regions)
     outputs = device.run(call, placed.storages(), FREE, placed.targets).outputs
     assert placed.replied(outputs) == list(places.values())
     for (name, region), data in zip(storages.items(), sent, strict=True):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -17,13 +16,22 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
-from npucall.limits import CHUNK_BYTES, MAX_CHUNK_BYTES
+from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import REQUEST_ID, TRAILER, from_status
-from npucall_client.remote.call_stream import PAUSES, AtOnce, CallStream
+from npucall_client.calling import closed
+from npucall_client.pipeline import AtOnce
 from npucall_client.remote.large_call import LargeCall
-from npucall_client.remote.transfer import is_chunked, message_of, size_of, travelling
+from npucall_client.remote.retry import repeated
+from npucall_client.remote.stream import CallStream
+from npucall_client.remote.transfer import (
+    is_chunked,
+    message_of,
+    place_nothing_in_chunks,
+    size_of,
+    travelling,
+)
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
@@ -32,10 +40,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.shared.memory import SharedMemory
 
-T = TypeVar("T")
-
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
-_GRPC_MAX = 2**31 - 1
 _CHECKED_FROM = 1 << 20
 """Bytes from which a request is held against the server's limits before it is sent."""
 
@@ -51,8 +56,6 @@ _STREAM_OPTIONS = [
     *_OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
 ]
-_FRAME_BYTES = 64
-"""Most bytes of a chunk's frame besides its data."""
 
 
 class ChannelTransport:
@@ -83,36 +86,36 @@ class ChannelTransport:
             self.close()
             raise
 
-    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
+    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
-        if not self._memories.leases:
-            return self._run(request, timeout, request_id)
+        if not self._memories.regions:
+            return self._run(call, timeout, request_id)
         end = time.monotonic() + timeout
-        self._memories.place(request)
+        self._memories.place(call)
         try:
-            return self._run(request, timeout, request_id)
+            return self._run(call, timeout, request_id)
         except SharedMemoryError:
-            if not self._memories.withdraw(request):
+            if not self._memories.withdraw(call):
                 raise
-        return self._run(request, max(0.0, end - time.monotonic()), request_id)
+        return self._run(call, max(0.0, end - time.monotonic()), request_id)
 
-    def _run(self, request: BoundCall, timeout: float, request_id: str) -> Response:
-        if self._travels_in_chunks(request):
-            return self._execute_in_chunks(request, timeout, request_id)
-        message = message_of(request)
+    def _run(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+        if self._travels_in_chunks(call):
+            return self._execute_in_chunks(call, timeout, request_id)
+        message = message_of(call)
         if len(message) >= _CHECKED_FROM:
-            self._check_size(request, len(message))
+            self._check_size(call, len(message))
         end = time.monotonic() + timeout
         try:
             return split_response(self._send(self._execute, message, timeout, request_id))
         except TooLargeError as error:  # only the server can know how long its answer is
             if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
                 raise
-        return self._execute_in_chunks(request, end - time.monotonic(), request_id)
+        return self._execute_in_chunks(call, end - time.monotonic(), request_id)
 
-    def plan(self, request: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
-        message = join_request(request.call, ())
+        message = join_request(call.call, ())
         return pb.PlanResponse.FromString(self._send(self._plan, message, timeout, request_id))
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
@@ -141,13 +144,13 @@ class ChannelTransport:
             )
         return self._memories.open(socket or path, nbytes, timeout)
 
-    def place(self, request: BoundCall) -> None:
+    def place(self, call: BoundCall) -> None:
         """Has what lies in shared memory stay there."""
-        self._memories.place(request)
+        self._memories.place(call)
 
-    def withdraw(self, request: BoundCall) -> bool:
+    def withdraw(self, call: BoundCall) -> bool:
         """Has everything travel, where the server does not know the memory; else False."""
-        return self._memories.withdraw(request)
+        return self._memories.withdraw(call)
 
     def close(self) -> None:
         """Closes the channel; calls under way are cancelled."""
@@ -158,73 +161,52 @@ class ChannelTransport:
 
     def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
         """Opens an ``ExecuteStream``: gRPC's call, which iterates over the frames that come."""
-        if self._closed.is_set():
-            raise _closed()
         method: Any = self._streams.stream_stream(f"/{_SERVICE}/ExecuteStream")  # type: ignore[call-arg]
         return method(frames, timeout=timeout, wait_for_ready=True)
 
     def calls(self) -> CallStream | AtOnce:
         """Calls of a pipeline; one after the other where the server has no streams."""
+        self.check_open()
         if not self._limits.stream_window:
             return AtOnce(self.execute)
         return CallStream(self, self._limits.stream_window, self._chunk_bytes())
 
     def _chunk_bytes(self) -> int:
         """What the server wishes, as far as its messages and the contract allow it."""
-        most = self._limits.max_message_bytes or _GRPC_MAX
+        most = self._limits.max_message_bytes or MAX_MESSAGE_BYTES
         wish = self._limits.chunk_bytes or CHUNK_BYTES
-        return min(wish, MAX_CHUNK_BYTES, max(1, most - _FRAME_BYTES))
+        return min(wish, MAX_CHUNK_BYTES, max(1, most - FRAME_BYTES))
 
-    def _travels_in_chunks(self, request: BoundCall) -> bool:
+    def _travels_in_chunks(self, call: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
 
         Its request does not travel in chunks where only its answer could be too long for a message.
         """
         if not self._limits.stream_window:
             return False
-        size = size_of(request)
-        if size >= self._stream_from or self._is_too_long(request, size):
+        size = size_of(call)
+        if size >= self._stream_from or self._is_too_long(call, size):
             return True
-        if request.shared is None or is_chunked(request, self._chunk_bytes()):
+        if call.placement is None or is_chunked(call, self._chunk_bytes()):
             return False
-        return self._is_too_long(request, sum(map(len, request.storage.values())))
+        return self._is_too_long(call, sum(map(len, call.storage.values())))
 
-    def _is_too_long(self, request: BoundCall, size: int) -> bool:
+    def _is_too_long(self, call: BoundCall, size: int) -> bool:
         """Whether a call of so many bytes of storage has no room in a message."""
-        message = size + len(request.call) + _FRAME_BYTES * (1 + len(request.storage))
-        return message > (self._limits.max_message_bytes or _GRPC_MAX)
+        message = size + len(call.call) + FRAME_BYTES * (1 + len(call.storage))
+        return message > (self._limits.max_message_bytes or MAX_MESSAGE_BYTES)
 
-    def _execute_in_chunks(self, request: BoundCall, timeout: float, request_id: str) -> Response:
+    def _execute_in_chunks(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own, begun anew where the stream breaks."""
-        if is_chunked(request, self._chunk_bytes()):
-            request.shared = None  # no part of it can be named in chunks
-        self._check_room(request)
+        place_nothing_in_chunks(call, self._chunk_bytes())
+        self._check_room(call)
 
         def attempt(seconds: float) -> Response:
-            call = LargeCall(request, request_id, self._chunk_bytes())
-            return call.run(self.open_stream, seconds)
+            large = LargeCall(call, request_id, self._chunk_bytes())
+            with self.errors(timeout):
+                return large.run(self.open_stream, seconds)
 
-        return self._repeated(attempt, timeout)
-
-    def _repeated(self, attempt: Callable[[float], T], timeout: float) -> T:
-        """What an attempt gives, made again while the server is unavailable and the timeout allows.
-
-        A call has no side effects, so it may be repeated whatever happened.
-        """
-        end = time.monotonic() + timeout
-        for pause in (*PAUSES, math.inf):
-            # No error has a name beyond its block: its traceback would keep it, and the tensors.
-            try:
-                return attempt(max(0.0, end - time.monotonic()))
-            except grpc.RpcError as error:
-                if not _may_repeat(self.failure(error, timeout), pause, end):
-                    raise self.failure(error, timeout) from error
-            except NpucallError as error:
-                if not _may_repeat(error, pause, end):
-                    raise
-            if self._closed.wait(pause):
-                raise _closed()
-        raise AssertionError  # no end is behind the last of the pauses
+        return repeated(attempt, timeout, self.pause)
 
     def _method(self, name: str) -> Callable[..., bytes]:
         method: Callable[..., bytes] = self._channel.unary_unary(f"/{_SERVICE}/{name}")  # type: ignore[call-arg]
@@ -238,9 +220,24 @@ class ChannelTransport:
         def attempt(seconds: float) -> bytes:
             # Waiting for a channel that is ready makes a restart of the server cost time, not
             # attempts.
-            return method(request, timeout=seconds, metadata=metadata, wait_for_ready=True)
+            with self.errors(timeout):
+                return method(request, timeout=seconds, metadata=metadata, wait_for_ready=True)
 
-        return self._repeated(attempt, timeout)
+        return repeated(attempt, timeout, self.pause)
+
+    def errors(self, timeout: float) -> Errors:
+        """A context that has gRPC's errors become the contract's."""
+        return Errors(self, timeout)
+
+    def check_open(self) -> None:
+        """Raises CancelledError once the client is closed."""
+        if self._closed.is_set():
+            raise closed()
+
+    def pause(self, seconds: float) -> None:
+        """Waits between two attempts. Raises CancelledError once the client is closed."""
+        if self._closed.wait(seconds):
+            raise closed()
 
     def failure(self, error: Any, timeout: float) -> NpucallError:
         """The error that the server raised, or what gRPC's own means."""
@@ -277,34 +274,48 @@ class ChannelTransport:
             "start one with npucall-server, or mend the target (NPUCALL_TARGET)"
         )
 
-    def _check_size(self, request: BoundCall, size: int) -> None:
+    def _check_size(self, call: BoundCall, size: int) -> None:
         limits = self._limits
         room = {
-            "max_message_bytes": min(limits.max_message_bytes or _GRPC_MAX, _GRPC_MAX),
-            "memory_limit": limits.memory_limit or _GRPC_MAX,
+            "max_message_bytes": min(
+                limits.max_message_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+            ),
+            "memory_limit": limits.memory_limit or MAX_MESSAGE_BYTES,
         }
         setting, limit = min(room.items(), key=lambda item: item[1])
         if size > limit:
-            raise _too_large(request, size, limit, setting)
+            raise _too_large(call, size, limit, setting)
 
-    def _check_room(self, request: BoundCall) -> None:
+    def _check_room(self, call: BoundCall) -> None:
         """A call in chunks may be larger than a message, not larger than the memory."""
-        size, limit = size_of(request), self._limits.memory_limit
+        size, limit = size_of(call), self._limits.memory_limit
         if limit and size > limit:
-            raise _too_large(request, size, limit, "memory_limit")
+            raise _too_large(call, size, limit, "memory_limit")
 
 
-def _may_repeat(error: NpucallError, pause: float, end: float) -> bool:
-    """Not where the pause is too long: better told now what is wrong than late later."""
-    return error.code is grpc.StatusCode.UNAVAILABLE and time.monotonic() + pause < end
+class Errors:
+    """Has gRPC's errors become the contract's. What is closed is not used.
+
+    A class, since a generator takes four times as long, and every call needs it.
+    """
+
+    __slots__ = ("_channel", "_timeout")
+
+    def __init__(self, channel: ChannelTransport, timeout: float) -> None:
+        self._channel, self._timeout = channel, timeout
+
+    def __enter__(self) -> None:
+        self._channel.check_open()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, grpc.RpcError):
+            raise self._channel.failure(error, self._timeout) from error
+        if isinstance(error, ValueError):  # gRPC's, of a channel that was closed this moment
+            self._channel.check_open()
 
 
-def _closed() -> CancelledError:
-    return CancelledError("call: the client was closed")
-
-
-def _too_large(request: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
-    name, data = max(travelling(request).items(), key=lambda item: len(item[1]))
+def _too_large(call: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
+    name, data = max(travelling(call).items(), key=lambda item: len(item[1]))
     return TooLargeError(
         f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
         f"the largest tensor is {name} with {len(data)}",

@@ -30,11 +30,11 @@ class OpenStream(Protocol):
 class LargeCall:
     """One attempt at a call."""
 
-    def __init__(self, request: BoundCall, request_id: str, chunk_bytes: int) -> None:
-        self._request = request
+    def __init__(self, call: BoundCall, request_id: str, chunk_bytes: int) -> None:
+        self._call = call
         self._request_id = request_id
         self._chunk_bytes = chunk_bytes
-        self._progress = _Progress(request)
+        self._progress = _Progress(call)
         self._answered = False
 
     def run(self, stream: OpenStream, timeout: float) -> Response:
@@ -43,19 +43,19 @@ class LargeCall:
         Raises the error that the server answers, grpc.RpcError where the stream breaks, and what a
         progress callback raises.
         """
-        call = stream(self._frames(), timeout)
+        answers = stream(self._frames(), timeout)
         try:
-            return self._receive(call)
+            return self._receive(answers)
         except (grpc.RpcError, NpucallError):
             self._progress.check()
             raise
         finally:
             self._answered = True
-            call.cancel()  # does nothing to a call that has ended
+            answers.cancel()  # does nothing to a call that has ended
 
     def _frames(self) -> Iterator[bytes]:
         """What is sent, in gRPC's own thread; ends early where the answer is there already."""
-        frames = outgoing(_CALL_ID, self._request, self._request_id, self._chunk_bytes)
+        frames = outgoing(_CALL_ID, self._call, self._request_id, self._chunk_bytes)
         for frame in frames:
             yield frame
             self._progress.sent(len(frame))
@@ -66,7 +66,7 @@ class LargeCall:
                 return
 
     def _receive(self, messages: Iterator[bytes]) -> Response:
-        incoming = Incoming(self._request, self._progress.received)
+        incoming = Incoming(self._call, self._progress.received)
         for message in messages:
             _, frame = split_response_frame(message)
             response = incoming.take(frame)
@@ -80,9 +80,9 @@ class LargeCall:
 class _Progress:
     """Tells the caller how far the call is; what the caller's function raises ends the call."""
 
-    def __init__(self, request: BoundCall) -> None:
-        self._tell = request.progress
-        self._request_bytes = size_of(request)
+    def __init__(self, call: BoundCall) -> None:
+        self._tell = call.progress
+        self._request_bytes = size_of(call)
         self._sent = self._received = self._reply_bytes = 0
         self.broken: Exception | None = None
 
@@ -90,7 +90,7 @@ class _Progress:
         """In gRPC's thread, where nothing may be raised. Frames are little more than their data."""
         self._sent = min(self._sent + size, self._request_bytes)
         try:
-            self._call()
+            self._report()
         except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
             self.broken = error
 
@@ -98,13 +98,13 @@ class _Progress:
         """In the caller's thread."""
         self._received, self._reply_bytes = received, of
         self.check()
-        self._call()
+        self._report()
 
     def check(self) -> None:
         """Raises what the caller's function raised in gRPC's thread."""
         if self.broken is not None:
             raise self.broken
 
-    def _call(self) -> None:
+    def _report(self) -> None:
         if self._tell is not None:
             self._tell(self._sent, self._received, self._request_bytes + self._reply_bytes)

@@ -1,4 +1,4 @@
-"""A call as the frames of a stream: out of the caller's arrays, and into arrays. No I/O."""
+"""A call on its way: out of the caller's arrays into messages and frames, and back. No I/O."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.errors import InternalError
-from npucall.exchange import Begin, Chunk, End, Error, Reply
+from npucall.errors import InternalError, MessageError
+from npucall.exchange import Begin, End, Error, Event, Receiving, Reply, Sending, State, after, into
 from npucall.limits import INLINE_BYTES
 from npucall.regions import RegionPart
 from npucall.wire.frames import join_begin, join_chunk, join_end
@@ -24,64 +24,63 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
 
 
-def size_of(request: BoundCall) -> int:
+def size_of(call: BoundCall) -> int:
     """Bytes of the storages of a call that travel."""
-    return sum(map(len, travelling(request).values()))
+    return sum(map(len, travelling(call).values()))
 
 
-def travelling(request: BoundCall) -> Mapping[str, Buffer]:
+def travelling(call: BoundCall) -> Mapping[str, Buffer]:
     """The storages of a call that travel, by name: those that do not lie in shared memory."""
-    shared = request.shared
-    if shared is None:
-        return request.storage
-    return {name: data for name, data in request.storage.items() if name not in shared.storage}
+    placement = call.placement
+    if placement is None:
+        return call.storage
+    return {name: data for name, data in call.storage.items() if name not in placement.storage}
 
 
-def is_chunked(request: BoundCall, chunk_bytes: int) -> bool:
+def is_chunked(call: BoundCall, chunk_bytes: int) -> bool:
     """Whether the storages of a call have no room in its first frame."""
-    return size_of(request) > min(INLINE_BYTES, chunk_bytes)
+    return size_of(call) > min(INLINE_BYTES, chunk_bytes)
 
 
-def message_of(request: BoundCall) -> bytes:
+def place_nothing_in_chunks(call: BoundCall, chunk_bytes: int) -> None:
+    """Has all of a call travel whose storages follow in chunks: there no place can be named."""
+    if is_chunked(call, chunk_bytes):
+        call.placement = None
+
+
+def message_of(call: BoundCall) -> bytes:
     """A call in one message."""
-    if request.shared is None:
-        return join_request(request.call, list(request.storage.values()))
-    storage = [request.shared.storage.get(name, data) for name, data in request.storage.items()]
-    return join_request(request.call, storage, request.shared.outputs)
+    if call.placement is None:
+        return join_request(call.call, list(call.storage.values()))
+    storage = [call.placement.storage.get(name, data) for name, data in call.storage.items()]
+    return join_request(call.call, storage, call.placement.outputs)
 
 
 def outgoing(
-    call_id: int, request: BoundCall, request_id: str, chunk_bytes: int, timeout_ns: int = 0
+    call_id: int, call: BoundCall, request_id: str, chunk_bytes: int, timeout_ns: int = 0
 ) -> Iterator[bytes]:
-    """The frames that send a call. Arrays are read as they are sent, never copied as a whole.
-
-    All of a call in chunks travels, whatever lies in shared memory: there they cannot be named.
-    The storages come in turn, a chunk each, so that the server computes what it has of all of them.
-    """
-    storages = [memoryview(data) for data in request.storage.values()]
-    chunked = is_chunked(request, chunk_bytes)
-    message = join_request(request.call, ()) if chunked else message_of(request)
+    """The frames that send a call; a call in chunks has no placement."""
+    chunked = is_chunked(call, chunk_bytes)
+    message = join_request(call.call, ()) if chunked else message_of(call)
     yield join_begin(call_id, Begin(message, chunked, timeout_ns, request_id))
-    if not chunked:
-        return
-    for start in range(0, max(map(len, storages)), chunk_bytes):
-        for index, data in enumerate(storages):
-            if part := data[start : start + chunk_bytes]:
-                yield join_chunk(call_id, Chunk(index, start, part))
-    yield join_end(call_id)
+    if chunked:
+        for chunk in Sending(list(call.storage.values())).chunks(lambda: chunk_bytes):
+            yield join_chunk(call_id, chunk)
+        yield join_end(call_id)
 
 
 class Incoming:
     """The answer to a call, frame by frame."""
 
     def __init__(
-        self, request: BoundCall, received: Callable[[int, int], object] = lambda _, __: None
+        self, call: BoundCall, received: Callable[[int, int], object] = lambda _, __: None
     ) -> None:
-        self._request = request
+        self._call = call
         self._received = received
-        self._response: Response | None = None
+        self._state = State.COMPLETE
+        self._response: Response
         self._outputs: list[memoryview] = []
-        self._ends: list[int] = []
+        self._receiving = Receiving("the answer", (), into(()))
 
     def take(self, frame: ResponseFrame) -> Response | None:
         """Takes a frame; the response once it is whole.
@@ -92,69 +91,57 @@ class Incoming:
         if isinstance(frame, Error):
             raise from_bytes(frame.status)
         if isinstance(frame, Reply):
-            return self._begin(frame)
-        if self._response is None:
-            raise InternalError(f"stream: expected a reply, found {type(frame).__name__}")
-        if isinstance(frame, End):
-            return self._end(self._response)
-        self._put(frame)
+            return self._begin(split_response(frame.response))
+        self._advance(Event.OUTPUT_END if isinstance(frame, End) else Event.OUTPUT_CHUNK)
+        try:
+            if isinstance(frame, End):
+                self._receiving.end()
+                return self._response._replace(storage=list(self._outputs))
+            self._receiving.take(frame)
+        except MessageError as error:
+            raise InternalError(f"stream: {error}") from error
+        self._received(self._receiving.received, self._receiving.nbytes)
         return None
 
-    def _begin(self, frame: Reply) -> Response | None:
-        response = split_response(frame.response)
+    def _advance(self, event: Event) -> None:
+        state = after(self._state, event)
+        if state is None:
+            raise InternalError(
+                f"stream: expected no {event.value} of a call that is {self._state.value}, found it"
+            )
+        self._state = state
+
+    def _begin(self, response: Response) -> Response | None:
         reply = decode_reply(response.reply)
-        if response.storage or not reply.stored:
-            size = sum(len(data) for data in response.storage if not isinstance(data, RegionPart))
-            self._received(size, size)
-            return response
         specs = [(name, reply.outputs[name]) for name in reply.stored]
-        if sum(spec.storage_bytes for _, spec in specs) == 0:
-            return response._replace(storage=[memoryview(b"") for _ in specs])
+        if response.storage or not any(spec.storage_bytes for _, spec in specs):
+            self._advance(Event.REPLY)
+            storage = response.storage or [memoryview(b"") for _ in specs]
+            size = sum(len(data) for data in storage if not isinstance(data, RegionPart))
+            self._received(size, size)
+            return response._replace(storage=storage)
+        self._advance(Event.REPLY_CHUNKED)
         self._response = response
         self._outputs = [self._memory(name, spec) for name, spec in specs]
-        self._ends = [spec.storage_bytes if self._has_place(name) else 0 for name, spec in specs]
+        sizes = [0 if self._has_place(name) else spec.storage_bytes for name, spec in specs]
+        self._receiving = Receiving("the answer", sizes, into(self._outputs))
         return None
 
     def _has_place(self, name: str) -> bool:
         """Whether an output is written in shared memory, so that no chunk of it comes."""
-        shared = self._request.shared
-        return shared is not None and name in shared.outputs
+        placement = self._call.placement
+        return placement is not None and name in placement.outputs
 
     def _memory(self, name: str, spec: TensorSpec) -> memoryview:
         """Where an output is received: in the caller's own array where that can be."""
         if self._has_place(name):
-            return memoryview(memory_of(self._request, name))
-        target = self._request.targets.get(name)
+            return memoryview(memory_of(self._call, name))
+        target = self._call.targets.get(name)
         # A target that is an input too must stay as it is: a broken stream is begun once more.
         if target is not None and arrays.is_dense(target, spec) and self._is_apart(target):
             return arrays.memory(target)
         return np.empty(spec.storage_bytes, np.uint8).data
 
     def _is_apart(self, target: Any) -> bool:
-        sent = self._request.storage.values()
+        sent = self._call.storage.values()
         return not any(np.may_share_memory(target, np.frombuffer(data, np.uint8)) for data in sent)
-
-    def _put(self, chunk: Chunk) -> None:
-        index, end = chunk.storage, chunk.offset + len(chunk.data)
-        follows = index < len(self._outputs) and chunk.offset == self._ends[index]
-        if not follows or end > len(self._outputs[index]):
-            raise InternalError(
-                f"stream: expected the next part of an output, found bytes {chunk.offset} to {end} "
-                f"of output {index}"
-            )
-        _copy(self._outputs[index][chunk.offset : end], chunk.data)
-        self._ends[index] = end
-        self._received(sum(self._ends), sum(map(len, self._outputs)))
-
-    def _end(self, response: Response) -> Response:
-        sizes = list(map(len, self._outputs))
-        if self._ends != sizes:
-            raise InternalError(
-                f"stream: expected outputs of {sizes} bytes, found {self._ends} of them"
-            )
-        return response._replace(storage=list(self._outputs))
-
-
-def _copy(target: memoryview, data: Buffer) -> None:
-    """NumPy copies without the interpreter's lock."""
-    np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(data, np.uint8))

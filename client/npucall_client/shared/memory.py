@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from npucall_client import arrays
-from npucall_client.shared import places as regions
-from npucall_client.shared import side_socket as lease
+from npucall_client.shared import places, side_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray
     from npucall_client.arguments import BoundCall
-    from npucall_client.shared.side_socket import Lease
+    from npucall_client.shared.side_socket import Region
 
 _ALIGNMENT = 64
 """Arrays begin at a multiple of this: a line of the cache, and what the contract likes best."""
@@ -42,10 +41,10 @@ class SharedMemory:
     """
 
     def __init__(
-        self, memory: AnyArray, lease: Lease | None, end: Callable[[Lease], object]
+        self, memory: AnyArray, region: Region | None, end: Callable[[Region], object]
     ) -> None:
         self._memory = memory
-        self._lease = lease
+        self._region = region
         self._end = end
         self._lock = threading.Lock()
         self._used = 0
@@ -88,7 +87,7 @@ class SharedMemory:
 
         Arrays of memory that no server sees any more keep their values, and travel.
         """
-        return self._lease is not None and self._lease.is_open
+        return self._region is not None and self._region.is_open
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike) -> AnyArray:
         """A new array, of anything. Raises MemoryError where too little is left."""
@@ -123,8 +122,8 @@ class SharedMemory:
     def close(self) -> None:
         """Gives it back to the server. Arrays of it stay as they are, and travel from then on."""
         self._closed = True
-        if self._lease is not None:
-            self._end(self._lease)
+        if self._region is not None:
+            self._end(self._region)
 
     def _take(self, size: int) -> AnyArray:
         with self._lock:
@@ -156,30 +155,30 @@ class SharedMemories:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # what is collected meanwhile is ended in the same thread
-        self.leases: tuple[Lease, ...] = ()
+        self.regions: tuple[Region, ...] = ()
 
     def open(self, path: str, nbytes: int, timeout: float) -> SharedMemory:
-        """Memory of the server that listens at ``path``; see ``lease.ask``."""
-        taken = lease.ask(path, _checked(nbytes), timeout)
+        """Memory of the server that listens at ``path``; see ``side_socket.ask``."""
+        taken = side_socket.ask(path, _checked(nbytes), timeout)
         with self._lock:
-            self.leases += (taken,)
+            self.regions += (taken,)
         return SharedMemory(taken.memory, taken, self._end)
 
-    def place(self, request: BoundCall) -> None:
+    def place(self, call: BoundCall) -> None:
         """Has what lies in open memory stay there."""
-        known = [lease for lease in self.leases if lease.is_open]
-        request.shared = regions.place(request, known) if known else None
+        known = [region for region in self.regions if region.is_open]
+        call.placement = places.place(call, known) if known else None
 
-    def withdraw(self, request: BoundCall) -> bool:
+    def withdraw(self, call: BoundCall) -> bool:
         """Has everything travel, since the server does not know its memory any more.
 
         False where it was to travel anyway. Memory that is open counts as ordinary from then on.
         """
-        if request.shared is None:
+        if call.placement is None:
             return False
-        lost = regions.ids(request.shared)
-        request.shared = None
-        ended = [self._end(known) for known in self.leases if known.id in lost]
+        lost = places.ids(call.placement)
+        call.placement = None
+        ended = [self._end(known) for known in self.regions if known.id in lost]
         if any(ended):
             warnings.warn(
                 "shared memory: the server does not know it any more, after a restart perhaps; its "
@@ -191,12 +190,12 @@ class SharedMemories:
 
     def close(self) -> None:
         """Gives all of it back."""
-        for known in self.leases:
+        for known in self.regions:
             self._end(known)
 
-    def _end(self, ended: Lease) -> bool:
+    def _end(self, ended: Region) -> bool:
         with self._lock:
-            self.leases = tuple(known for known in self.leases if known is not ended)
+            self.regions = tuple(known for known in self.regions if known is not ended)
         return ended.end()
 
 

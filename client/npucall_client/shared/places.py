@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from npucall.regions import RegionPart
+from npucall.regions import RegionPart, clashes
 from npucall_client import arrays
 from npucall_client.arguments import Placement
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
 
 
-class Memory(Protocol):
+class Region(Protocol):
     """Memory that the server knows by an id."""
 
     @property
@@ -33,54 +33,43 @@ class Memory(Protocol):
         """Its bytes."""
 
 
-def place(request: BoundCall, memories: Sequence[Memory]) -> Placement | None:
-    """The storages of a call that lie in one of the memories, and the outputs that can be written.
+def place(call: BoundCall, regions: Sequence[Region]) -> Placement | None:
+    """The storages of a call that lie in one of the regions, and the outputs that can be written.
 
     Those are the caller's own arrays that are, byte for byte, what the output's storage will be,
     and share no byte with anything else of the call. An output whose values the operator reads is
     none of them: a call that is repeated after the server broke off would read what it had written.
     """
     storage = {}
-    for name, data in request.storage.items():
+    for name, data in call.storage.items():
         address = arrays.address(np.frombuffer(data, np.uint8))
-        if len(data) and (region := _find(memories, address, len(data))):
-            storage[name] = region
-    written = {}
-    for name, target in request.targets.items():
-        if name not in request.storage and target.nbytes and target.flags.c_contiguous:
-            region = _find(memories, arrays.address(target), target.nbytes)
-            if region:
-                written[name] = region
-    kept = {
+        if len(data) and (part := _find(regions, address, len(data))):
+            storage[name] = part
+    outputs = {
         name: storage[name]
-        for name in request.targets
-        if name in storage and name.partition("[")[0] not in request.updated
+        for name in call.targets
+        if name in storage and name.partition("[")[0] not in call.updated
     }
-    shared = _overlapping([*storage.items(), *written.items()])
-    outputs = {name: at for name, at in {**written, **kept}.items() if name not in shared}
+    for name, target in call.targets.items():
+        if name not in call.storage and target.nbytes and target.flags.c_contiguous:
+            part = _find(regions, arrays.address(target), target.nbytes)
+            if part:
+                outputs[name] = part
+    for clash in list(clashes(outputs, storage)):
+        outputs.pop(clash.place, None)
+        if clash.other_is_place:
+            outputs.pop(clash.other, None)
     return Placement(storage, outputs) if storage or outputs else None
 
 
-def ids(shared: Placement) -> set[bytes]:
-    """The ids of the memories that a call names."""
-    return {region.id for region in (*shared.storage.values(), *shared.outputs.values())}
+def ids(placement: Placement) -> set[bytes]:
+    """The ids of the regions that a call names."""
+    return {part.id for part in (*placement.storage.values(), *placement.outputs.values())}
 
 
-def _find(memories: Iterable[Memory], address: int, length: int) -> RegionPart | None:
-    for memory in memories:
-        offset = address - memory.start
-        if offset >= 0 and offset + length <= memory.memory.nbytes:
-            return RegionPart(memory.id, offset, length)
+def _find(regions: Iterable[Region], address: int, length: int) -> RegionPart | None:
+    for region in regions:
+        offset = address - region.start
+        if offset >= 0 and offset + length <= region.memory.nbytes:
+            return RegionPart(region.id, offset, length)
     return None
-
-
-def _overlapping(regions: list[tuple[str, RegionPart]]) -> set[str]:
-    """The names of those that share a byte with another one."""
-    found: set[str] = set()
-    last, region_id, end = "", b"", 0
-    for name, region in sorted(regions, key=lambda item: item[1]):
-        if region.id == region_id and region.offset < end:
-            found |= {last, name}
-        if region.id != region_id or region.offset + region.length > end:
-            last, region_id, end = name, region.id, region.offset + region.length
-    return found

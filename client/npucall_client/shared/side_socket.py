@@ -15,26 +15,24 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from npucall.errors import DeadlineError, InternalError, SharedMemoryError
+from npucall.limits import MAX_SIDE_ANSWER_BYTES, REGION_ID_BYTES
 from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import from_bytes
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
 
-_ID_BYTES = 16
-_MOST_BYTES = 65536
-"""Of an answer."""
 _MOST_FILES = 8
 """Descriptors for which an answer has room; one is right."""
 
 
-class Lease:
+class Region:
     """Memory that a server sees too, for as long as the connection that it came on is open."""
 
     def __init__(self, connection: socket.socket, region_id: bytes, memory: AnyArray) -> None:
         self.id = region_id
         self.memory = memory
-        """Its bytes; they stay as long as an array of them is there, lease or not."""
+        """Its bytes; they stay as long as an array of them is there, region or not."""
         self.start = int(memory.ctypes.data)
         self._connection = connection
         self._process = os.getpid()
@@ -58,7 +56,7 @@ class Lease:
         return was_open
 
 
-def ask(path: str, nbytes: int, timeout: float) -> Lease:
+def ask(path: str, nbytes: int, timeout: float) -> Region:
     """Asks the server that listens at ``path`` for so many bytes, zeros at first.
 
     Raises the error that it answers; SharedMemoryError where there is no socket to be reached, or
@@ -87,7 +85,7 @@ def ask(path: str, nbytes: int, timeout: float) -> Lease:
     except BaseException:
         connection.close()
         raise
-    return Lease(connection, region_id, memory)
+    return Region(connection, region_id, memory)
 
 
 def _connect(connection: socket.socket, path: str, timeout: float) -> None:
@@ -111,7 +109,7 @@ def _exchange(
     try:
         connection.send(pb.SharedMemoryRequest(bytes=nbytes).SerializeToString())
         flags = socket.MSG_CMSG_CLOEXEC
-        data, files, _, _ = socket.recv_fds(connection, _MOST_BYTES, _MOST_FILES, flags)
+        data, files, _, _ = socket.recv_fds(connection, MAX_SIDE_ANSWER_BYTES, _MOST_FILES, flags)
     except BlockingIOError:
         raise _late(path, timeout) from None
     except (BrokenPipeError, ConnectionResetError):
@@ -138,9 +136,9 @@ def _region_id(data: bytes) -> bytes:
         raise InternalError("shared memory: expected a response, found other bytes") from None
     if response.WhichOneof("outcome") == "error":
         raise from_bytes(response.error)
-    if len(response.id) != _ID_BYTES:
+    if len(response.id) != REGION_ID_BYTES:
         raise InternalError(
-            f"shared memory: expected an id of {_ID_BYTES} bytes, found {len(response.id)}"
+            f"shared memory: expected an id of {REGION_ID_BYTES} bytes, found {len(response.id)}"
         )
     return response.id
 

@@ -50,7 +50,7 @@ class SideSocket:
         # Who may connect is seen from the credentials; the mode just keeps others from trying.
         self._listener = _listening(path, 0o666 if self._users - {os.geteuid()} else 0o600)
         self._inode = path.stat().st_ino
-        self._leases: set[_Lease] = set()
+        self._holdings: set[_Holding] = set()
         self._stopping = threading.Event()
         self._wake, woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -61,13 +61,13 @@ class SideSocket:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends every lease and removes the file."""
+        """Ends every holding and removes the file."""
         self.remove()
         self._stopping.set()
         self._wake.send(b"\0")
         self._thread.join()
-        for lease in list(self._leases):
-            self._end(lease)
+        for holding in list(self._holdings):
+            self._end(holding)
         self._selector.close()
         for each in self._listener, self._wake, self._woken:
             each.close()
@@ -82,17 +82,17 @@ class SideSocket:
         while not self._stopping.is_set():
             ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
             now = time.monotonic()
-            for lease in [each for each in self._leases if each.expires <= now]:
-                if lease.connection not in ready:
-                    self._end(lease)
+            for holding in [each for each in self._holdings if each.expires <= now]:
+                if holding.connection not in ready:
+                    self._end(holding)
             if self._listener in ready:
                 self._accept()
-            for lease in [each for each in self._leases if each.connection in ready]:
-                self._hear(lease)
+            for holding in [each for each in self._holdings if each.connection in ready]:
+                self._hear(holding)
 
     def _patience(self) -> float | None:
-        """Seconds until the next lease expires."""
-        first = min((lease.expires for lease in self._leases), default=math.inf)
+        """Seconds until the next holding expires."""
+        first = min((holding.expires for holding in self._holdings), default=math.inf)
         return None if first == math.inf else max(first - time.monotonic(), 0)
 
     def _accept(self) -> None:
@@ -105,54 +105,54 @@ class SideSocket:
         if user not in self._users:
             self._log.event("shared memory refused", user=user, process=process)
             connection.close()
-        elif len(self._leases) >= MOST_CONNECTIONS:
+        elif len(self._holdings) >= MOST_CONNECTIONS:
             connection.close()
         else:
             connection.settimeout(0)
             self._selector.register(connection, selectors.EVENT_READ)
-            self._leases.add(_Lease(connection))
+            self._holdings.add(_Holding(connection))
 
-    def _hear(self, lease: _Lease) -> None:
+    def _hear(self, holding: _Holding) -> None:
         """What the client sent, or that it went away."""
-        if lease.memory is not None:  # nothing else may come
-            self._end(lease)
+        if holding.memory is not None:  # nothing else may come
+            self._end(holding)
             return
         try:
-            self._give(lease)
+            self._give(holding)
         except NpucallError as error:
-            self._refuse(lease, error)
+            self._refuse(holding, error)
         except OSError:  # the client has gone, or does not receive
-            self._end(lease)
+            self._end(holding)
         except Exception:  # noqa: BLE001  # a bug shall not end the thread
             self._log.event("bug", traceback=traceback.format_exc())
-            self._end(lease)
+            self._end(holding)
 
-    def _give(self, lease: _Lease) -> None:
+    def _give(self, holding: _Holding) -> None:
         # Without room for them the kernel throws descriptors away that come along (unix(7)).
-        packet = lease.connection.recv(_LONGEST_PACKET + 1)
-        lease.memory, descriptor = self._regions.create(_bytes_wanted(packet))
+        packet = holding.connection.recv(_LONGEST_PACKET + 1)
+        holding.memory, descriptor = self._regions.create(_bytes_wanted(packet))
         try:
-            answer = pb.SharedMemoryResponse(id=lease.memory).SerializeToString()
-            socket.send_fds(lease.connection, [answer], [descriptor])
+            answer = pb.SharedMemoryResponse(id=holding.memory).SerializeToString()
+            socket.send_fds(holding.connection, [answer], [descriptor])
         finally:
             os.close(descriptor)
-        lease.expires = math.inf
+        holding.expires = math.inf
 
-    def _refuse(self, lease: _Lease, error: NpucallError) -> None:
+    def _refuse(self, holding: _Holding, error: NpucallError) -> None:
         status = to_status(error).SerializeToString()
         with suppress(OSError):
-            lease.connection.send(pb.SharedMemoryResponse(error=status).SerializeToString())
-        self._end(lease)
+            holding.connection.send(pb.SharedMemoryResponse(error=status).SerializeToString())
+        self._end(holding)
 
-    def _end(self, lease: _Lease) -> None:
-        self._leases.discard(lease)
-        self._selector.unregister(lease.connection)
-        lease.connection.close()
-        if lease.memory is not None:
-            self._regions.forget(lease.memory)
+    def _end(self, holding: _Holding) -> None:
+        self._holdings.discard(holding)
+        self._selector.unregister(holding.connection)
+        holding.connection.close()
+        if holding.memory is not None:
+            self._regions.forget(holding.memory)
 
 
-class _Lease:
+class _Holding:
     """A connection: until it has said what it wants, and then for as long as it holds memory."""
 
     def __init__(self, connection: socket.socket) -> None:

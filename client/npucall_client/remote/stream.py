@@ -7,29 +7,27 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import grpc
-
 from npucall.errors import (
     CancelledError,
     DeadlineError,
     NpucallError,
+    Repeat,
     ServerUnreachableError,
     SharedMemoryError,
 )
 from npucall.wire.frames import join_cancel, split_response_frame
 from npucall.wire.messages import Response
-from npucall_client.remote.transfer import Incoming, is_chunked, outgoing
+from npucall_client.remote.retry import Attempts
+from npucall_client.remote.transfer import Incoming, outgoing, place_nothing_in_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from npucall_client.arguments import BoundCall
 
     Done: TypeAlias = "Callable[[Response | Exception], object]"
     """Hears how a call ended."""
-
-PAUSES = (0.1, 0.3, 0.9, 2.7)
-"""Seconds before a stream that broke is begun anew, as gRPC pauses with other calls."""
 
 
 class Connection(Protocol):
@@ -38,58 +36,36 @@ class Connection(Protocol):
     def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
         """The call of gRPC, which iterates over the frames that come back."""
 
-    def failure(self, error: Any, timeout: float) -> NpucallError:
-        """What gRPC's error means."""
+    def errors(self, timeout: float) -> AbstractContextManager[None]:
+        """Has gRPC's errors become the contract's."""
 
     def lateness(self, timeout: float) -> NpucallError:
         """What a call that got no answer in time raises."""
 
-    def place(self, request: BoundCall) -> None:
+    def place(self, call: BoundCall) -> None:
         """Has what lies in shared memory stay there."""
 
-    def withdraw(self, request: BoundCall) -> bool:
+    def withdraw(self, call: BoundCall) -> bool:
         """Has everything travel, where the server does not know the memory; else False."""
 
 
 class SentCall:
     """A call without an answer yet."""
 
-    def __init__(self, request: BoundCall, timeout: float, request_id: str, done: Done) -> None:
+    def __init__(self, call: BoundCall, timeout: float, request_id: str, done: Done) -> None:
         self.id = 0
-        self.request = request
+        self.call = call
         self.request_id = request_id
         self.timeout = timeout
         self.ends = time.monotonic() + timeout
         self.done = done
-        self.incoming = Incoming(request)
-        self.attempts = 1
+        self.incoming = Incoming(call)
+        self.attempts = Attempts(self.ends)
         self.waits_for_another_server = False
 
 
 def _nobody(_: Response | Exception) -> None:
     pass
-
-
-class AtOnce:
-    """Calls where there is no stream: each is computed when it is sent."""
-
-    def __init__(self, execute: Callable[[BoundCall, float, str], Response]) -> None:
-        self._execute = execute
-
-    def send(self, request: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
-        """Computes a call."""
-        try:
-            outcome: Response | Exception = self._execute(request, timeout, request_id)
-        except Exception as error:  # noqa: BLE001  # the call's own
-            outcome = error
-        done(outcome)
-        return SentCall(request, timeout, request_id, _nobody)
-
-    def cancel(self, call: SentCall) -> None:
-        """It has ended already."""
-
-    def close(self) -> None:
-        """Nothing is left."""
 
 
 class CallStream:
@@ -111,28 +87,31 @@ class CallStream:
         self._unsent: deque[SentCall] = deque()
         self._cancelled: deque[int] = deque()
         self._last_id = 0
-        self._failures = 0
         self._watched = float("inf")
         self._closing = False
         self._threads: list[threading.Thread] = []
 
-    def send(self, request: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
-        """Sends a call once the window has room. Raises DeadlineError if it has none in time."""
-        self._connection.place(request)
-        if is_chunked(request, self._chunk_bytes):
-            request.shared = None
-        call = SentCall(request, timeout, request_id, done)
+    def send(self, call: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
+        """Sends a call once the window has room.
+
+        Raises DeadlineError if it has none in time, CancelledError once this is closed.
+        """
+        self._connection.place(call)
+        place_nothing_in_chunks(call, self._chunk_bytes)
+        sent = SentCall(call, timeout, request_id, done)
         with self._lock:
+            if self._closing:
+                raise CancelledError("pipeline: expected it open, found it closed")
             self._start_threads()
             if not self._room.wait_for(lambda: len(self._open) < self._window, timeout):
                 raise DeadlineError(
                     f"pipeline: expected one of {self._window} calls to be answered within the "
                     f"timeout of {timeout:g} s, found none"
                 )
-            self._enqueue(call)
-            if call.ends < self._watched:
+            self._enqueue(sent)
+            if sent.ends < self._watched:
                 self._sooner.notify()
-        return call
+        return sent
 
     def cancel(self, call: SentCall) -> None:
         """Ends a call; the server hears of it."""
@@ -197,8 +176,9 @@ class CallStream:
     def _read_streams(self) -> None:
         while self._wait_for_calls():
             failure = self._read_one_stream()
-            if failure is None or failure.code is grpc.StatusCode.UNAVAILABLE:
-                self._repeat(failure or ServerUnreachableError("stream: the server ended it"))
+            failure = failure or ServerUnreachableError("stream: the server ended it")
+            if failure.repeat is Repeat.HERE:
+                self._repeat(failure)
             else:
                 self._fail_all(failure)
 
@@ -210,29 +190,28 @@ class CallStream:
 
     def _read_one_stream(self) -> NpucallError | None:
         """Why the stream ended."""
-        session = _Session()
+        opened = _OpenStream()
         try:
-            stream = self._connection.open_stream(self._frames(session), None)
-            session.stream = stream
-            stream.add_callback(lambda: self._end(session))
-            for message in stream:
-                self._take(session, message)
-        except grpc.RpcError as error:
-            return None if session.left else self._connection.failure(error, 0.0)
+            with self._connection.errors(0.0):
+                stream = self._connection.open_stream(self._frames(opened), None)
+                opened.stream = stream
+                stream.add_callback(lambda: self._end(opened))
+                for message in stream:
+                    self._take(opened, message)
         except NpucallError as error:
-            return error
+            return None if opened.left else error
         finally:
-            self._end(session)
+            self._end(opened)
         return None
 
-    def _end(self, session: _Session) -> None:
+    def _end(self, opened: _OpenStream) -> None:
         with self._lock:
-            session.over = True
+            opened.over = True
             self._work.notify_all()
-        if session.stream is not None:
-            session.stream.cancel()
+        if opened.stream is not None:
+            opened.stream.cancel()
 
-    def _take(self, session: _Session, message: bytes) -> None:
+    def _take(self, opened: _OpenStream, message: bytes) -> None:
         call_id, frame = split_response_frame(message)
         with self._lock:
             call = self._open.get(call_id)
@@ -243,57 +222,58 @@ class CallStream:
         except SharedMemoryError as error:
             self._send_whole(call, error)
         except NpucallError as error:
-            if error.code is grpc.StatusCode.UNAVAILABLE and call.attempts <= len(PAUSES):
-                call.waits_for_another_server = session.goes_down = True
+            if call.attempts.may_follow(error):
+                call.waits_for_another_server = opened.goes_down = True
             else:
                 self._finish(call, error)
         else:
             if response is not None:
-                self._failures = 0
                 self._finish(call, response)
-        if session.goes_down:
-            self._leave_when_answered(session)
+        if opened.goes_down:
+            self._leave_when_answered(opened)
 
     def _send_whole(self, call: SentCall, error: SharedMemoryError) -> None:
         """Sends a call once more, since the server does not know the memory that it named."""
         try:
-            if not self._connection.withdraw(call.request):
+            if not self._connection.withdraw(call.call):
                 raise error
         except (SharedMemoryError, Warning) as failure:  # warnings may be made errors
             self._finish(call, failure)
             return
         with self._lock:
             if self._open.pop(call.id, None) is not None:
-                call.incoming = Incoming(call.request)
+                call.incoming = Incoming(call.call)
                 self._enqueue(call)
 
-    def _leave_when_answered(self, session: _Session) -> None:
+    def _leave_when_answered(self, opened: _OpenStream) -> None:
         """The server goes down: its stream is left once it owes no answer."""
         with self._lock:
             owed = [call for call in self._open.values() if not call.waits_for_another_server]
         if not owed:
-            session.left = True
-            self._end(session)
+            opened.left = True
+            self._end(opened)
 
     def _repeat(self, failure: NpucallError) -> None:
-        """Sends the unanswered calls once more, after a pause."""
-        pause = PAUSES[min(self._failures, len(PAUSES) - 1)]
-        self._failures += 1
+        """Sends the unanswered calls once more, after the longest pause that one of them needs."""
         with self._lock:
             calls = list(self._open.values())
-        for call in calls:
-            call.attempts += 1
-            if call.attempts > len(PAUSES) + 1:
-                self._finish(call, failure)
+        pauses = [self._pause_of(call, failure) for call in calls]
         if not calls:
             return
-        threading.Event().wait(pause)
+        threading.Event().wait(max(pauses))
         with self._lock:
             self._unsent = deque(self._open.values())
             self._cancelled.clear()
             for call in self._unsent:
-                call.incoming = Incoming(call.request)
+                call.incoming = Incoming(call.call)
                 call.waits_for_another_server = False
+
+    def _pause_of(self, call: SentCall, failure: NpucallError) -> float:
+        """Before its next attempt; where there is none, the call ends."""
+        pause = call.attempts.pause_after(failure)
+        if pause is None:
+            self._finish(call, failure)
+        return pause or 0.0
 
     def _fail_all(self, failure: NpucallError) -> None:
         with self._lock:
@@ -303,38 +283,36 @@ class CallStream:
         for call in calls:
             self._finish(call, failure)
 
-    def _frames(self, session: _Session) -> Iterator[bytes]:
+    def _frames(self, opened: _OpenStream) -> Iterator[bytes]:
         """What is sent, in gRPC's thread."""
         while True:
             with self._lock:
-                self._work.wait_for(lambda: session.over or self._cancelled or self._is_ready())
-                if session.over or not (self._cancelled or self._unsent):
+                self._work.wait_for(lambda: opened.over or self._cancelled or self._is_ready())
+                if opened.over or not (self._cancelled or self._unsent):
                     return
                 cancelled = self._cancelled.popleft() if self._cancelled else None
                 call = self._unsent.popleft() if cancelled is None else None
             if cancelled is not None:
                 yield join_cancel(cancelled)
             elif call is not None:
-                yield from self._call_frames(session, call)
+                yield from self._call_frames(opened, call)
             del call  # its arrays are not kept until the next one comes
 
     def _is_ready(self) -> bool:
         return bool(self._unsent) or (self._closing and not self._open)
 
-    def _call_frames(self, session: _Session, call: SentCall) -> Iterator[bytes]:
+    def _call_frames(self, opened: _OpenStream, call: SentCall) -> Iterator[bytes]:
         left = call.ends - time.monotonic()
         if call.id not in self._open or left <= 0:
             return
         timeout_ns = max(1, int(left * 1e9))
-        for frame in outgoing(
-            call.id, call.request, call.request_id, self._chunk_bytes, timeout_ns
-        ):
+        for frame in outgoing(call.id, call.call, call.request_id, self._chunk_bytes, timeout_ns):
             yield frame
-            if session.over or call.id not in self._open:
+            if opened.over or call.id not in self._open:
                 return  # it was cancelled, or has its answer
 
 
-class _Session:
+class _OpenStream:
     """One stream."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from npucall.errors import (
 )
 from npucall.v1 import shared_memory_pb2
 from npucall.wire.status import to_status
-from npucall_client.shared.side_socket import Lease, ask
+from npucall_client.shared.side_socket import Region, ask
 
 from .side_script import ID, PATIENCE, answering, granted, memory_file, side
 
@@ -42,7 +42,7 @@ def script(tmp_path: Path) -> Iterator[SideScript]:
         yield script
 
 
-def asked(script: SideScript, timeout: float = PATIENCE) -> Lease:
+def asked(script: SideScript, timeout: float = PATIENCE) -> Region:
     return ask(script.path, SIZE, timeout)
 
 
@@ -58,47 +58,47 @@ def open_files() -> list[str]:
 
 
 def test_the_memory_has_the_size_asked_for_and_the_servers_id(script: SideScript) -> None:
-    lease = asked(script)
-    assert (lease.id, lease.memory.nbytes, lease.memory.dtype) == (ID, SIZE, np.uint8)
-    assert lease.start == lease.memory.ctypes.data
-    lease.end()
+    region = asked(script)
+    assert (region.id, region.memory.nbytes, region.memory.dtype) == (ID, SIZE, np.uint8)
+    assert region.start == region.memory.ctypes.data
+    region.end()
 
 
 def test_each_side_sees_what_the_other_writes(script: SideScript) -> None:
-    lease = asked(script)
-    lease.memory[5] = 7
+    region = asked(script)
+    region.memory[5] = 7
     assert script.memories[ID][5] == 7
     script.memories[ID][6] = 8
-    assert lease.memory[6] == 8
-    lease.end()
+    assert region.memory[6] == 8
+    region.end()
 
 
 def test_the_end_of_a_lease_is_the_end_of_its_connection(script: SideScript) -> None:
-    lease = asked(script)
-    assert lease.is_open
-    assert lease.end()
+    region = asked(script)
+    assert region.is_open
+    assert region.end()
     assert script.ended.acquire(timeout=PATIENCE)
-    assert not lease.is_open
+    assert not region.is_open
 
 
 def test_a_lease_ends_once(script: SideScript) -> None:
-    lease = asked(script)
-    assert [lease.end(), lease.end()] == [True, False]
+    region = asked(script)
+    assert [region.end(), region.end()] == [True, False]
 
 
-def test_the_memory_outlives_the_lease(script: SideScript) -> None:
-    lease = asked(script)
-    lease.end()
-    lease.memory[:] = 3
-    assert lease.memory.sum() == 3 * SIZE
+def test_the_memory_outlives_the_region(script: SideScript) -> None:
+    region = asked(script)
+    region.end()
+    region.memory[:] = 3
+    assert region.memory.sum() == 3 * SIZE
 
 
 def test_the_mapping_goes_with_the_last_array(script: SideScript) -> None:
     before = Path("/proc/self/maps").read_text().count("memfd:memory")
-    lease = asked(script)
+    region = asked(script)
     assert Path("/proc/self/maps").read_text().count("memfd:memory") == before + 2
-    lease.end()
-    del lease  # the script keeps its own
+    region.end()
+    del region  # the script keeps its own
     assert Path("/proc/self/maps").read_text().count("memfd:memory") == before + 1
 
 
@@ -208,23 +208,23 @@ def test_another_platform_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_forked_process_that_ends_its_copy_leaves_the_lease(script: SideScript) -> None:
-    lease = asked(script)
+def test_a_forked_process_that_ends_its_copy_leaves_the_region(script: SideScript) -> None:
+    region = asked(script)
     child = os.fork()
     if child == 0:
-        lease.end()
+        region.end()
         os._exit(0)
     os.waitpid(child, 0)
     with pytest.raises(BlockingIOError):  # not at its end
-        lease._connection.recv(1, socket.MSG_DONTWAIT)
-    assert lease.is_open
-    lease.end()
+        region._connection.recv(1, socket.MSG_DONTWAIT)
+    assert region.is_open
+    region.end()
     assert script.ended.acquire(timeout=PATIENCE)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_lease_ends_though_a_forked_process_lives(script: SideScript) -> None:
-    lease = asked(script)
+    region = asked(script)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -232,7 +232,7 @@ def test_a_lease_ends_though_a_forked_process_lives(script: SideScript) -> None:
         os.read(read, 1)  # until the parent is done
         os._exit(0)
     os.close(read)
-    lease.end()
+    region.end()
     ended = script.ended.acquire(timeout=PATIENCE)
     os.close(write)
     os.waitpid(child, 0)

@@ -76,9 +76,9 @@ def placed(
     """The storages and the outputs of a call that stay in open memory."""
     request = scripted.bound(called, outputs, keep_layout=keep_layout, **inputs)
     client._transport.place(request)
-    if request.shared is None:
+    if request.placement is None:
         return set(), set()
-    return set(request.shared.storage), set(request.shared.outputs)
+    return set(request.placement.storage), set(request.placement.outputs)
 
 
 def test_an_input_in_the_memory_is_named_and_others_travel(

@@ -1,0 +1,190 @@
+"""What a caller asks for and gets: options, results, plans, and how arguments become a call.
+
+Knows no gRPC and no transport, so that every client binds and reads in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from npucall.declare import Operator
+from npucall.errors import CancelledError
+from npucall.operators import CATALOGUE
+from npucall.wire.listing import declare
+from npucall.wire.replies import decode_reply, decode_timings
+from npucall_client import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npucall.dtypes import DType
+    from npucall.tensors import TensorSpec
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall.wire.messages import Response
+    from npucall.wire.replies import ServerIdentity, Timings
+    from npucall_client.arguments import BoundCall
+    from npucall_client.settings import ClientSettings
+
+Progress: TypeAlias = "Callable[[int, int, int], object]"
+"""Is told bytes sent, bytes received, and bytes known to travel in all."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What goes with a call besides its arguments."""
+
+    timeout: float
+    variant: str
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    request_id: str = ""
+    keep_layout: bool = False
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """The full answer to a call."""
+
+    outputs: Mapping[str, Any]
+    """The output arrays by name; for a list of tensors a list of arrays."""
+    value: Any
+    """What ``run`` answers: the only output, or a named tuple of several."""
+    variant: str
+    """The variant that ran; empty for an operator that has only one."""
+    kernel_dtype: DType | None
+    """What the operator computed and rounded in, where the device tells."""
+    timings: Timings
+    """Where the server's time went."""
+    total_ns: int
+    """Nanoseconds from arrays to arrays; what ``timings`` leave over is wire and client."""
+    warnings: tuple[str, ...]
+    """What you should know though the call was valid."""
+    server: ServerIdentity
+    """Who answered."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What running a call would need and give."""
+
+    outputs: Mapping[str, TensorSpec]
+    """The specs of the outputs by name; tensors of a list one by one, as ``out[0]``."""
+    workspace_bytes: int
+    """Device memory besides the tensors."""
+    variant: str
+    """The variant that would run."""
+    kernel_dtype: DType | None
+    """What the operator would compute and round in."""
+    warnings: tuple[str, ...]
+    """What you should know though the call is valid."""
+    server: ServerIdentity
+    """Who answered."""
+
+
+class Binding:
+    """Arguments become calls, with the options and settings of a client."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        options: Options | None = None,
+        declared: dict[str, Operator[Any, Any]] | None = None,
+    ) -> None:
+        self.options = options or Options(settings.timeout, settings.variant)
+        self._settings = settings
+        self._declared = declared if declared is not None else {}
+        """Operators that only the server knows, asked for once."""
+
+    def having(self, **given: Any) -> Binding:
+        """The same with other options, None standing for not given."""
+        named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        return Binding(self._settings, replace(self.options, **named), self._declared)
+
+    def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
+        """Takes the options that a call by name has among its arguments out of them."""
+        if isinstance(operator, Operator):
+            return self.options
+        names = ("variant", "outputs", "timeout")
+        given = {name: kwargs.pop(name) for name in names if name in kwargs}
+        return self.having(**given).options if given else self.options
+
+    def knows(self, operator: Operator[Any, Any] | str) -> bool:
+        """Whether it can bind a call; if not, the server has to be asked for the operator."""
+        if isinstance(operator, Operator) or operator in self._declared:
+            return True
+        return bool(CATALOGUE.of_name(operator))
+
+    def declare(self, info: pb.OperatorInfo) -> None:
+        """Takes an operator as the server lists it."""
+        self._declared[info.name] = declare(info)
+
+    def bind(
+        self,
+        operator: Operator[Any, Any] | str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: Options,
+    ) -> BoundCall:
+        """The call of an operator; one that is not declared here must have been declared before.
+
+        Variants take the same arguments, since they share a C prototype: any will do to bind.
+        """
+        if isinstance(operator, Operator):
+            called, variant = operator, operator.variant
+        else:
+            same_name = CATALOGUE.of_name(operator)
+            called = same_name[0] if same_name else self._declared[operator]
+            variant = options.variant if called.variant else ""
+        call = arguments.bind(
+            called,
+            variant,
+            args,
+            kwargs,
+            options.outputs,
+            keep_layout=options.keep_layout,
+            send_unread=self._settings.send_unread,
+        )
+        call.progress = options.progress
+        return call
+
+
+def closed() -> CancelledError:
+    """What every use of a client raises once it is closed."""
+    return CancelledError("client: expected it open, found it closed; connect() opens another one")
+
+
+def value_of(call: BoundCall, response: Response) -> Any:
+    """What ``run`` answers: the only output, or a named tuple of several."""
+    reply = arguments.decode_reply(response.reply)
+    return arguments.value_of(call.operator, arguments.unpack(call, reply, response.storage))
+
+
+def result_of(call: BoundCall, response: Response, start: int) -> Result:
+    """The full answer; ``start``: when the call was made, in nanoseconds of ``perf_counter_ns``."""
+    reply = arguments.decode_reply(response.reply)
+    outputs = arguments.unpack(call, reply, response.storage)
+    return Result(
+        outputs,
+        arguments.value_of(call.operator, outputs),
+        reply.variant,
+        reply.kernel_dtype,
+        decode_timings(response.timings),
+        perf_counter_ns() - start,
+        reply.warnings,
+        reply.server,
+    )
+
+
+def plan_of(response: pb.PlanResponse) -> Plan:
+    """What a server answers to a plan."""
+    reply = decode_reply(response.reply.SerializeToString())
+    return Plan(
+        reply.outputs,
+        response.workspace_bytes,
+        reply.variant,
+        reply.kernel_dtype,
+        reply.warnings,
+        reply.server,
+    )
