@@ -177,7 +177,7 @@ def test_a_client_that_says_nothing_is_cut_off(path: Path, monkeypatch: pytest.M
 
 def test_a_client_that_has_memory_may_be_silent_for_ever(served: Served) -> None:
     with Memory(served.path, 1):
-        until(lambda: [each.expires for each in served._leases] == [math.inf], "no time is set")
+        until(lambda: [each.expires for each in served._holdings] == [math.inf], "no time is set")
 
 
 def test_a_client_that_goes_away_before_its_answer_leaves_nothing(served: Served) -> None:
