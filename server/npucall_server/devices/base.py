@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from npucall import sharing
+from npucall.errors import DeviceError
 from npucall.evaluate import NO_TARGETS
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from npucall.pieces import Piece
     from npucall.products import Product
     from npucall.tensors import Buffer
+
+
+class NoDeviceError(Exception):
+    """The device, or what it needs, is not there."""
+
+
+class BrokenDeviceError(DeviceError):
+    """The device will not work again in this process; a new process may find it well."""
 
 
 class Turn(sharing.Turn, Protocol):
