@@ -26,6 +26,7 @@ from npucall.errors import ArgumentError
 from npucall.frames import CHUNK_BYTES
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
+from npucall_server import device_kinds
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
@@ -44,6 +45,11 @@ def half_of_memory() -> ByteSize:
 def quarter_of_memory() -> ByteSize:
     """Half of that."""
     return ByteSize(half_of_memory() // 2)
+
+
+def _known_device(device: str) -> str:
+    device_kinds.kind_of(device)
+    return device
 
 
 def _known_soc(soc: str) -> str:
@@ -84,10 +90,11 @@ class ServerSettings(BaseSettings):
     )
 
     config: Path | None = Field(None, description="TOML file of settings.")
-    device: str = Field(
-        "cpu",
-        pattern=r"^(cpu|cann:\d+)$",
-        description="What runs the calls: cpu, the reference; cann:N, an NPU.",
+    device: Annotated[str, AfterValidator(_known_device)] = Field(
+        device_kinds.CPU.form,
+        description="What runs the calls: "
+        + "".join(f"{kind.form}, {kind.meaning}; " for kind in device_kinds.KINDS)
+        + "or what an installed package adds.",
     )
     soc: Annotated[str, AfterValidator(_known_soc)] = Field(
         DEFAULT_SOC, description="The SoC whose rules hold on cpu, for example Ascend910_9391."

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from npucall.operators.spec import Operator
     from npucall.tensors import Buffer
     from npucall_server.devices.base import RunPieces, Turn
+    from npucall_server.settings import ServerSettings
+
+
+def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice:
+    """The device ``cpu``."""
+    del note
+    return CpuDevice(settings.soc, settings.variant)
 
 
 class CpuDevice:

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npucall.errors import NpucallError
 from npucall.evaluate import NO_TARGETS, check_values
 from npucall.products import product_of
+from npucall_server import device_kinds
+from npucall_server.devices.base import NoDeviceError
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import Lane, LaneLimits
+from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lanes import Lanes
+from npucall_server.settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from npucall.errors import NpucallError
     from npucall.operators.prepare import Prepared
     from npucall.operators.spec import Operator
     from npucall.tensors import Buffer
     from npucall_server.devices.base import DeviceFacts, Ran, Turn
     from npucall_server.settings import AscendPaths, ServerSettings
+
+
+def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevice:
+    """The device ``cann:N``, with the variant that was asked for. Raises NoDeviceError."""
+    tell_cann(settings)
+    number = device_kinds.CANN.number_in(settings.device) or 0
+    try:
+        device = CannDevice(number, settings, ascend_paths(), note)
+    except (LibraryError, NpucallError) as error:
+        raise NoDeviceError(
+            f"device {settings.device}: {error}\n`npucall-server doctor` looks for the cause."
+        ) from error
+    wanted = settings.variant if "variant" in settings.model_fields_set else device.default_variant
+    if wanted != device.default_variant:
+        device.close()
+        raise NoDeviceError(
+            f"variant: expected {device.default_variant or 'none'}, what the libraries of this "
+            f"host have, found {wanted}"
+        )
+    return device
 
 
 class CannDevice:
