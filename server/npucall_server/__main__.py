@@ -69,7 +69,7 @@ def serve(arguments: list[str]) -> ExitCode:
     try:
         code = _serve_on(device, settings, log)
     except BindError as error:
-        code = _fail(ExitCode.CANNOT_BIND, str(error))
+        code = _fail(error.code, str(error))
     except Exception:  # noqa: BLE001  # likewise
         code = _bug(log)
     if code is not ExitCode.DRAIN_TIMEOUT:  # with it calls are under way

@@ -5,10 +5,8 @@ The only module of the server that reads the environment.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
-import re
 import socket
 import tomllib
 from pathlib import Path
@@ -26,7 +24,7 @@ from npucall.errors import ArgumentError
 from npucall.frames import CHUNK_BYTES
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
-from npucall_server import device_kinds
+from npucall_server import addresses, device_kinds
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
@@ -248,9 +246,8 @@ class ServerSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _bind_on_purpose(self) -> ServerSettings:
-        if not self.listen.startswith("unix:") and not re.search(r":\d+$", self.listen):
-            raise ValueError(f"listen: expected HOST:PORT or unix:PATH, found {self.listen!r}")
-        if not self.insecure_bind and not is_loopback(self.listen):
+        addresses.check(self.listen)
+        if not self.insecure_bind and not addresses.is_loopback(self.listen):
             raise ValueError(
                 f"listen: expected a loopback address, found {self.listen}; nothing is encrypted, "
                 "so another one needs insecure_bind (--insecure-bind)"
@@ -336,14 +333,3 @@ def ascend_environment() -> dict[str, str]:
 def tell_cann(settings: ServerSettings) -> None:
     """Sets what CANN reads from the environment; before its libraries are opened."""
     os.environ.setdefault("ACLNN_CACHE_LIMIT", str(settings.phase_one_cache))
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -10,8 +10,9 @@ import pytest
 from pydantic_settings import CliApp
 
 from npucall_server.__main__ import serve
+from npucall_server.addresses import is_loopback
 from npucall_server.exits import ExitCode
-from npucall_server.settings import ServerSettings, is_loopback
+from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,6 +158,11 @@ def test_any_other_address_needs_insecure_bind(
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "", "unix-abstract:npucall", "a:b"])
 def test_an_address_has_a_port_or_a_path(capsys: pytest.CaptureFixture[str], address: str) -> None:
     assert refusal(capsys, "--listen", address).startswith("listen: expected HOST:PORT")
+
+
+def test_a_port_has_16_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "--listen=127.0.0.1:65536")
+    assert said == "listen: expected a port up to 65535, found 65536"
 
 
 @pytest.mark.parametrize("missing", ["os.memfd_create", "socket.SO_PEERCRED"])
