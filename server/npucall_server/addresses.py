@@ -34,6 +34,23 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def at_host(host: str, address: str) -> str:
+    """An address on that host; raises ValueError where the address names another one, or none."""
+    bare = host.strip("[]")
+    if ":" in bare and not _is_ip(bare):
+        raise ValueError(f"listen_host: expected a host without a port, found {host!r}")
+    if address.startswith(_UNIX):
+        raise ValueError(
+            f"listen_host: expected none beside listen {address}, found {host}; unset one of them"
+        )
+    named, _, port = address.rpartition(":")
+    if named.strip("[]") not in ("", bare):
+        raise ValueError(
+            f"listen_host: expected {named}, the host of listen, found {host}; unset one of them"
+        )
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+
+
 def unix_path(address: str) -> Path | None:
     """Where the socket of an address is; None for an address of another kind."""
     return Path(address.removeprefix(_UNIX)) if address.startswith(_UNIX) else None
@@ -49,3 +66,11 @@ def fault_of_path(path: Path) -> str:
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"expected a folder in which this user may make files, found {folder}"
     return ""
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -10,7 +10,7 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, ByteSize, Field, model_validator
 from pydantic_settings import (
@@ -26,8 +26,12 @@ from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server import addresses, device_kinds
 
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),  # version 1
+)
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
+_PORT = 50051
 _LONGEST_SECONDS = 1e9
 """Thirty years; a lock cannot wait for infinity."""
 
@@ -35,8 +39,9 @@ _LONGEST_SECONDS = 1e9
 def half_of_memory() -> ByteSize:
     """Half of the memory that the machine has, or that its control group allows, in bytes."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if _CGROUP_LIMIT.exists() and (limit := _CGROUP_LIMIT.read_text().strip()).isdecimal():
-        total = min(total, int(limit))
+    for file in _CGROUP_LIMITS:
+        if file.exists() and (limit := file.read_text().strip()).isdecimal():
+            total = min(total, int(limit))
     return ByteSize(total // 2)
 
 
@@ -103,9 +108,14 @@ class ServerSettings(BaseSettings):
         f"{', '.join(CATALOGUE.variants())}.",
     )
     listen: str = Field(
-        "127.0.0.1:50051",
+        f"127.0.0.1:{_PORT}",
         description="Address: HOST:PORT, port 0 for any free one, or unix:PATH. Anything but "
         "loopback needs --insecure-bind.",
+    )
+    listen_host: str = Field(
+        "",
+        description="The host of that address alone, for who computes the port elsewhere; another "
+        "one than that of --listen is refused.",
     )
     insecure_bind: bool = Field(
         default=False,
@@ -243,6 +253,14 @@ class ServerSettings(BaseSettings):
         "keeps asking holds a thread.",
     )
     print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _give_the_address_its_host(cls, values: dict[str, Any]) -> dict[str, Any]:
+        host, listen = values.get("listen_host"), values.get("listen", f":{_PORT}")
+        if not host or not isinstance(host, str) or not isinstance(listen, str):
+            return values
+        return {**values, "listen": addresses.at_host(host, addresses.check(listen))}
 
     @model_validator(mode="after")
     def _bind_on_purpose(self) -> ServerSettings:
