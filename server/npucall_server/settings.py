@@ -64,7 +64,7 @@ def _known_soc(soc: str) -> str:
 
 
 def _known_variant(variant: str) -> str:
-    if variant not in CATALOGUE.variants():
+    if variant not in ("", *CATALOGUE.variants()):
         raise ValueError(f"expected one of {', '.join(CATALOGUE.variants())}")
     return variant
 
@@ -103,9 +103,10 @@ class ServerSettings(BaseSettings):
         DEFAULT_SOC, description="The SoC whose rules hold on cpu, for example Ascend910_9391."
     )
     variant: Annotated[str, AfterValidator(_known_variant)] = Field(
-        DEFAULT_VARIANT,
+        "",
         description="The variant that runs if a call names none and its operator has several: "
-        f"{', '.join(CATALOGUE.variants())}.",
+        f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
+        "the product has; on an NPU the one that is installed.",
     )
     listen: str = Field(
         f"127.0.0.1:{_PORT}",

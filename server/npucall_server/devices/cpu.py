@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from npucall import evaluate, pieces
 from npucall.evaluate import NO_TARGETS
-from npucall.operators import CATALOGUE
+from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
 from npucall.sharing import Helpers
-from npucall_server.devices.base import Ran
+from npucall_server.devices.base import NoDeviceError, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,16 +24,23 @@ if TYPE_CHECKING:
 
 
 def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice:
-    """The device ``cpu``."""
+    """The device ``cpu``, with the variant that was asked for. Raises NoDeviceError."""
     del note
-    return CpuDevice(settings.soc, settings.variant)
+    product = product_of(settings.soc)
+    has = CATALOGUE.variants(product)
+    if settings.variant and settings.variant not in has:
+        raise NoDeviceError(
+            f"variant: expected {' or '.join(has) or 'none'}, what {product} has, found "
+            f"{settings.variant}; the setting soc says which product it is"
+        )
+    return CpuDevice(settings.soc, settings.variant or DEFAULT_VARIANT)
 
 
 class CpuDevice:
     """Stands for the SoC named. A turn is one block, so small calls never wait for a large one.
 
     ``lanes`` is how many blocks are computed at a time; as many as there are cores for the process
-    if it is left out.
+    if it is left out. ``default_variant`` is taken where the product has it.
     """
 
     name = "cpu"
@@ -42,7 +49,7 @@ class CpuDevice:
     def __init__(self, soc: str, default_variant: str, lanes: int | None = None) -> None:
         self.soc = soc
         self.product = product_of(soc)
-        self.default_variant = default_variant
+        self.default_variant = CATALOGUE.default_variant(self.product, default_variant)
         self.lanes = lanes or _cores()
         self._helpers = Helpers(self.lanes - 1)
 

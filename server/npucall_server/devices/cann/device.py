@@ -38,7 +38,7 @@ def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevi
         raise NoDeviceError(
             f"device {settings.device}: {error}\n`npucall-server doctor` looks for the cause."
         ) from error
-    wanted = settings.variant if "variant" in settings.model_fields_set else device.default_variant
+    wanted = settings.variant or device.default_variant
     if wanted != device.default_variant:
         device.close()
         raise NoDeviceError(
