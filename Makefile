@@ -100,7 +100,8 @@ contract: .venv/.dev proto-check
 
 containers: .venv/.dev
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec \
+		docker-compose.yml deploy/*.yml
 
 test: check  ## check, then every test that needs no device and little time
 	$(BIN)/python -m pytest

@@ -18,8 +18,8 @@ from npucall_server.devices.cann import lane as lane_module
 from npucall_server.devices.cann import launch as launch_module
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.lane import Lane
-from npucall_server.devices.cann.stopwatch import Stopwatch
 from npucall_server.devices.cann.transfer import Transfer
+from npucall_server.devices.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TO_LANE, FROM_LANE = "turn, to the lane's thread", "back to the caller's thread"
 DESCRIPTORS, BETWEEN, PHASE_TWO = "descriptors", "between phases", "phase two"
-REST = "layout, outputs, reply"
+REST = "memory map, outputs, reply"
 _METHODS: tuple[tuple[str, Any, str], ...] = (
     (REST, Lane, "run"),  # what of it is in no other step
     ("reserve memory", Transfer, "reserve"),

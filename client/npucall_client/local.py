@@ -43,7 +43,8 @@ class LocalTransport:
         self._product = product_of(soc)
         self._identity = ServerIdentity(secrets.token_hex(6), "local", soc)
         self._started = time.monotonic()
-        self._calls = PreparedCalls(CATALOGUE, self._product, DEFAULT_VARIANT)
+        self._variant = CATALOGUE.default_variant(self._product, DEFAULT_VARIANT)
+        self._calls = PreparedCalls(CATALOGUE, self._product, self._variant)
         self._reply = lru_cache(1024)(lambda call: encode_reply(call, self._identity))
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
@@ -75,7 +76,7 @@ class LocalTransport:
     def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """One declared operator."""
         del timeout
-        return describe(CATALOGUE.find(name, variant, DEFAULT_VARIANT), self._product)
+        return describe(CATALOGUE.find(name, variant, self._variant), self._product)
 
     def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """This process. Its limits are those of the machine."""
@@ -83,7 +84,7 @@ class LocalTransport:
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
             product=self._product.soc,
-            default_variant=DEFAULT_VARIANT,
+            default_variant=self._variant,
             version=version("npucall"),
             limits=pb.Limits(max_rank=MAX_RANK),
             uptime_seconds=time.monotonic() - self._started,

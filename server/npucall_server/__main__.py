@@ -17,7 +17,6 @@ from pydantic_settings import CliApp, SettingsError
 
 from npucall import memory
 from npucall.errors import NpucallError
-from npucall_server import doctor, headers_command
 from npucall_server.app import BindError, Server
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
@@ -38,9 +37,14 @@ def main() -> NoReturn:
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
         sys.exit(check_health(arguments))
+    # Imported here: both know CANN, which who serves on a CPU shall not need.
     if command == "doctor":
+        from npucall_server import doctor  # noqa: PLC0415
+
         sys.exit(doctor.run(arguments))
     if command == "headers":
+        from npucall_server import headers_command  # noqa: PLC0415
+
         sys.exit(headers_command.run(arguments))
     code = serve(arguments if command == "serve" else sys.argv[1:])
     _flush_or_discard()
@@ -65,7 +69,7 @@ def serve(arguments: list[str]) -> ExitCode:
     try:
         code = _serve_on(device, settings, log)
     except BindError as error:
-        code = _fail(ExitCode.CANNOT_BIND, str(error))
+        code = _fail(error.code, str(error))
     except Exception:  # noqa: BLE001  # likewise
         code = _bug(log)
     if code is not ExitCode.DRAIN_TIMEOUT:  # with it calls are under way

@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from npucall.errors import DeviceLostError
 from npucall.wire.replies import ServerIdentity
+from npucall_server import addresses
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
@@ -26,6 +27,8 @@ from npucall_server.shared.side_socket import SideSocket
 from npucall_server.threads import Threads
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npucall.errors import NpucallError
     from npucall_server.devices.base import Device
     from npucall_server.log import Log
@@ -43,6 +46,14 @@ _RESTART_SECONDS = 5.0
 
 class BindError(Exception):
     """The address cannot be bound."""
+
+    code = ExitCode.CANNOT_BIND
+
+
+class PathError(BindError):
+    """A socket cannot be made at its path, and no restart would mend that."""
+
+    code = ExitCode.SETTINGS
 
 
 class Server:
@@ -149,13 +160,16 @@ class Server:
 
     def _bind(self) -> str:
         listen = self._settings.listen
-        if listen.startswith("unix:") and _answers(listen.removeprefix("unix:")):
-            raise BindError(f"listen: expected a free address, found a server at {listen}")
+        path = addresses.unix_path(listen)
+        if path is not None:
+            _check_path("listen", path)
+            if _answers(path):
+                raise BindError(f"listen: expected a free address, found a server at {listen}")
         try:
             port = self._grpc.add_insecure_port(listen)
         except RuntimeError as error:
             raise BindError(f"listen: expected a free address, found {listen}: {error}") from error
-        if listen.startswith("unix:"):
+        if path is not None:
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
 
@@ -163,6 +177,7 @@ class Server:
         path = self._settings.shared_memory
         if path is None:
             return None
+        _check_path("shared_memory", path.absolute())
         try:
             users = self._settings.shared_memory_users
             return SideSocket(path.absolute(), users, regions, self._log)
@@ -179,11 +194,16 @@ def _device_lost() -> NpucallError:
     )
 
 
-def _answers(path: str) -> bool:
+def _check_path(setting: str, path: Path) -> None:
+    if fault := addresses.fault_of_path(path):
+        raise PathError(f"{setting}: {fault}")
+
+
+def _answers(path: Path) -> bool:
     """Whether somebody listens on a Unix socket; gRPC would take it over without a word."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
-            probe.connect(path)
+            probe.connect(str(path))
         except OSError:
             return False
     return True

@@ -5,14 +5,12 @@ The only module of the server that reads the environment.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
-import re
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, ByteSize, Field, model_validator
 from pydantic_settings import (
@@ -26,9 +24,14 @@ from npucall.errors import ArgumentError
 from npucall.limits import CHUNK_BYTES
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
+from npucall_server import addresses, device_kinds
 
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),  # version 1
+)
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
+_PORT = 50051
 _LONGEST_SECONDS = 1e9
 """Thirty years; a lock cannot wait for infinity."""
 
@@ -36,14 +39,20 @@ _LONGEST_SECONDS = 1e9
 def half_of_memory() -> ByteSize:
     """Half of the memory that the machine has, or that its control group allows, in bytes."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if _CGROUP_LIMIT.exists() and (limit := _CGROUP_LIMIT.read_text().strip()).isdecimal():
-        total = min(total, int(limit))
+    for file in _CGROUP_LIMITS:
+        if file.exists() and (limit := file.read_text().strip()).isdecimal():
+            total = min(total, int(limit))
     return ByteSize(total // 2)
 
 
 def quarter_of_memory() -> ByteSize:
     """Half of that."""
     return ByteSize(half_of_memory() // 2)
+
+
+def _known_device(device: str) -> str:
+    device_kinds.kind_of(device)
+    return device
 
 
 def _known_soc(soc: str) -> str:
@@ -55,7 +64,7 @@ def _known_soc(soc: str) -> str:
 
 
 def _known_variant(variant: str) -> str:
-    if variant not in CATALOGUE.variants():
+    if variant not in ("", *CATALOGUE.variants()):
         raise ValueError(f"expected one of {', '.join(CATALOGUE.variants())}")
     return variant
 
@@ -84,23 +93,30 @@ class ServerSettings(BaseSettings):
     )
 
     config: Path | None = Field(None, description="TOML file of settings.")
-    device: str = Field(
-        "cpu",
-        pattern=r"^(cpu|cann:\d+)$",
-        description="What runs the calls: cpu, the reference; cann:N, an NPU.",
+    device: Annotated[str, AfterValidator(_known_device)] = Field(
+        device_kinds.CPU.form,
+        description="What runs the calls: "
+        + "".join(f"{kind.form}, {kind.meaning}; " for kind in device_kinds.KINDS)
+        + "or what an installed package adds.",
     )
     soc: Annotated[str, AfterValidator(_known_soc)] = Field(
         DEFAULT_SOC, description="The SoC whose rules hold on cpu, for example Ascend910_9391."
     )
     variant: Annotated[str, AfterValidator(_known_variant)] = Field(
-        DEFAULT_VARIANT,
+        "",
         description="The variant that runs if a call names none and its operator has several: "
-        f"{', '.join(CATALOGUE.variants())}.",
+        f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
+        "the product has; on an NPU the one that is installed.",
     )
     listen: str = Field(
-        "127.0.0.1:50051",
+        f"127.0.0.1:{_PORT}",
         description="Address: HOST:PORT, port 0 for any free one, or unix:PATH. Anything but "
         "loopback needs --insecure-bind.",
+    )
+    listen_host: str = Field(
+        "",
+        description="The host of that address alone, for who computes the port elsewhere; another "
+        "one than that of --listen is refused.",
     )
     insecure_bind: bool = Field(
         default=False,
@@ -239,11 +255,18 @@ class ServerSettings(BaseSettings):
     )
     print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _give_the_address_its_host(cls, values: dict[str, Any]) -> dict[str, Any]:
+        host, listen = values.get("listen_host"), values.get("listen", f":{_PORT}")
+        if not host or not isinstance(host, str) or not isinstance(listen, str):
+            return values
+        return {**values, "listen": addresses.at_host(host, addresses.check(listen))}
+
     @model_validator(mode="after")
     def _bind_on_purpose(self) -> ServerSettings:
-        if not self.listen.startswith("unix:") and not re.search(r":\d+$", self.listen):
-            raise ValueError(f"listen: expected HOST:PORT or unix:PATH, found {self.listen!r}")
-        if not self.insecure_bind and not is_loopback(self.listen):
+        addresses.check(self.listen)
+        if not self.insecure_bind and not addresses.is_loopback(self.listen):
             raise ValueError(
                 f"listen: expected a loopback address, found {self.listen}; nothing is encrypted, "
                 "so another one needs insecure_bind (--insecure-bind)"
@@ -329,14 +352,3 @@ def ascend_environment() -> dict[str, str]:
 def tell_cann(settings: ServerSettings) -> None:
     """Sets what CANN reads from the environment; before its libraries are opened."""
     os.environ.setdefault("ACLNN_CACHE_LIMIT", str(settings.phase_one_cache))
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

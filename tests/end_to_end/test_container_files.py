@@ -93,6 +93,11 @@ def copied(stage: str) -> list[str]:
     return [source for value in values(stage, "COPY") for source in value.split()[:-1]]
 
 
+def filled_in(text: str, **variables: str) -> str:
+    """As compose reads it: ``${NAME:-default}`` is the variable, or the default."""
+    return re.sub(r"\$\{(\w+):-(.*?)\}", lambda found: variables.get(found[1], found[2]), text)
+
+
 def seconds(text: str) -> float:
     return float(text.removesuffix("s"))
 
@@ -208,10 +213,29 @@ def test_an_image_listens_where_it_says_and_asks_its_health_there(stage: str) ->
 
 
 @pytest.mark.parametrize("service", SERVER_SERVICES.values(), ids=SERVER_SERVICES)
-def test_compose_publishes_the_image_s_port_on_loopback_alone(service: dict[str, Any]) -> None:
+def test_compose_publishes_the_image_s_port_on_loopback_unless_told_another_host(
+    service: dict[str, Any],
+) -> None:
     (published,) = service["ports"]
-    address, _, port = published.split(":")
+    address, _, port = filled_in(published).split(":")
     assert (address, port) == ("127.0.0.1", PORT)
+    address, _, port = filled_in(published, NPUCALL_LISTEN_HOST="10.0.0.5").split(":")
+    assert (address, port) == ("10.0.0.5", PORT)
+
+
+@pytest.mark.parametrize("service", SERVER_SERVICES.values(), ids=SERVER_SERVICES)
+def test_the_log_of_a_server_cannot_fill_the_disk(service: dict[str, Any]) -> None:
+    logging = service["logging"]
+    assert logging["driver"] == "json-file"  # which the options belong to
+    megabytes = int(logging["options"]["max-size"].removesuffix("m"))
+    assert megabytes * int(logging["options"]["max-file"]) == 200
+
+
+def test_one_variable_limits_the_memory_of_each_of_eight_services() -> None:
+    limits = {each["mem_limit"] for each in read_services("deploy/compose.host8.yml").values()}
+    (limit,) = limits
+    assert filled_in(limit) == "64g"
+    assert filled_in(limit, SERVER_MEMORY="24g") == "24g"
 
 
 def test_the_test_runner_finds_the_cpu_service() -> None:
@@ -235,7 +259,7 @@ def test_the_driver_is_the_host_s_and_cannot_be_changed(service: dict[str, Any])
 
 
 def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_its_own() -> None:
-    its_own = {"devices", "ports", "profiles", "build"}
+    its_own = {"devices", "ports", "profiles", "build", "mem_limit"}
     one, *eight = [
         {key: value for key, value in service.items() if key not in its_own}
         for service in NPU_SERVICES.values()
@@ -245,7 +269,9 @@ def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_i
     assert [service["devices"][0] for service in of_eight] == [
         f"/dev/davinci{index}" for index in range(8)
     ]
-    assert len({service["ports"][0] for service in of_eight}) == len(of_eight)
+    assert [filled_in(service["ports"][0]) for service in of_eight] == [
+        f"127.0.0.1:{port}:{PORT}" for port in range(50051, 50059)
+    ]
     assert {tuple(service["devices"][1:]) for service in NPU_SERVICES.values()} == {
         ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
     }
@@ -311,6 +337,24 @@ def test_an_instance_listens_where_its_environment_file_says(tmp_path: Path) -> 
     (tmp_path / "set_env.sh").write_text("export CANN=found\n")
     settings = {"CANN_SET_ENV": str(tmp_path / "set_env.sh"), "NPUCALL_LISTEN": "127.0.0.1:9"}
     assert "cann:3 127.0.0.1:9 found" in run(*unit_command(tmp_path), env=settings).stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ({"NPUCALL_LISTEN_HOST": "10.0.0.5"}, "10.0.0.5:50054"),
+        ({"NPUCALL_LISTEN_HOST": "::1"}, "[::1]:50054"),
+        ({"NPUCALL_LISTEN_HOST": "", "NPUCALL_LISTEN": "unix:/run/x"}, "unix:/run/x"),
+    ],
+)
+def test_one_environment_file_tells_every_instance_its_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], address: str
+) -> None:
+    (tmp_path / "set_env.sh").write_text("export CANN=found\n")
+    started = run(*unit_command(tmp_path), env={"CANN_SET_ENV": f"{tmp_path}/set_env.sh", **given})
+    for name, value in {**given, "NPUCALL_LISTEN": started.stdout.split()[1]}.items():
+        monkeypatch.setenv(name, value)
+    assert ServerSettings(insecure_bind=True).listen == address
 
 
 def test_the_npu_image_starts_the_server_with_cann_s_variables(tmp_path: Path) -> None:

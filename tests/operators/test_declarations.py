@@ -17,7 +17,7 @@ from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.dtypes import FLOATS
 from npucall.errors import OperatorUnknownError
 from npucall.operators import CATALOGUE
-from npucall.products import A2, A3
+from npucall.products import A2, A3, ASCEND_310P, Product
 
 from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, L1, OPERATORS, title
 
@@ -121,6 +121,22 @@ def test_variants_are_named_as_far_as_a_product_has_them() -> None:
     name = "aclnnKlDivTargetBackward"
     assert CATALOGUE.variants_on(name, A2) == ("builtin", "community", "documented")
     assert CATALOGUE.variants_on(name, A3) == ("builtin",)
+    assert CATALOGUE.variants(A3) == ("builtin",)
+
+
+@pytest.mark.parametrize(
+    ("product", "wanted", "default"),
+    [
+        (A2, "community", "community"),
+        (A3, "builtin", "builtin"),
+        (A3, "documented", "builtin"),
+        (ASCEND_310P, "documented", "documented"),  # it has none
+    ],
+)
+def test_the_default_variant_is_the_one_wanted_or_else_one_that_the_product_has(
+    product: Product, wanted: str, default: str
+) -> None:
+    assert CATALOGUE.default_variant(product, wanted) == default
 
 
 @pytest.mark.parametrize("variant", ["", "fast"])

@@ -12,7 +12,7 @@ import pytest
 
 from npucall_client import connect
 from npucall_client.testing import running_server
-from npucall_server import __main__, app
+from npucall_server import __main__, addresses, app
 from npucall_server.exits import ExitCode
 
 from .scripted import PATIENCE, until
@@ -62,6 +62,36 @@ def test_an_address_that_is_taken_ends_with_71() -> None:
         ended = serve("--listen", address)
     assert ended.returncode == 71
     assert f"listen: expected a free address, found {address}" in ended.stderr
+
+
+@pytest.mark.parametrize("setting", ["listen", "shared_memory"])
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("missing/socket", "expected a folder that exists, found none at "),
+        ("file/socket", "expected a folder that exists, found none at "),
+        (108 * "x", "expected a path of at most 107 bytes, found "),
+    ],
+)
+def test_a_socket_s_path_that_no_restart_mends_ends_with_2(
+    tmp_path: Path, setting: str, path: str, said: str
+) -> None:
+    (tmp_path / "file").touch()
+    flags = {"listen": "127.0.0.1:0", setting: f"{tmp_path}/{path}"}
+    if setting == "listen":
+        flags["listen"] = f"unix:{flags['listen']}"
+    ended = serve(*(f"--{name.replace('_', '-')}={value}" for name, value in flags.items()))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"npucall-server: {setting}: {said}")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written_to_has_no_place_for_a_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    fault = addresses.fault_of_path(tmp_path / "socket")
+    assert fault == f"expected a folder in which this user may make files, found {tmp_path}"
 
 
 def test_a_ready_file_that_cannot_be_written_ends_with_2(tmp_path: Path) -> None:

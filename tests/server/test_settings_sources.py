@@ -89,6 +89,7 @@ OTHERS: dict[str, Any] = {
     "variant": "builtin",
     "keep_memory": "2MiB",
     "listen": "[::1]:4321",
+    "listen_host": "::1",
     "insecure_bind": True,
     "ready_file": '/run/ready é 😀 "quoted" \\ \t',
     "queue_length": 7,
@@ -136,13 +137,17 @@ def test_any_address_is_printed_as_toml(address: str) -> None:
     assert tomllib.loads(printed)["listen"] == f"unix:{address}"
 
 
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+@pytest.fixture(params=["version 2", "version 1"])
+def machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
+) -> Path:
     """A machine with 1 GiB; answers the file where its control group's limit stands."""
+    file, missing = tmp_path / "limit", tmp_path / "missing"
     sizes = {"SC_PHYS_PAGES": 2**18, "SC_PAGE_SIZE": 2**12}
     monkeypatch.setattr(module.os, "sysconf", sizes.__getitem__)
-    monkeypatch.setattr(module, "_CGROUP_LIMIT", tmp_path / "memory.max")
-    return tmp_path / "memory.max"
+    files = (file, missing) if request.param == "version 2" else (missing, file)
+    monkeypatch.setattr(module, "_CGROUP_LIMITS", files)
+    return file
 
 
 @pytest.mark.parametrize(
@@ -150,6 +155,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     [
         (None, 2**29),  # no control group
         ("max\n", 2**29),
+        ("9223372036854771712\n", 2**29),  # how version 1 says none
         (f"{2**28}\n", 2**27),
         (f"{2**40}\n", 2**29),  # more than the machine has
     ],

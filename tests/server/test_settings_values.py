@@ -10,8 +10,9 @@ import pytest
 from pydantic_settings import CliApp
 
 from npucall_server.__main__ import serve
+from npucall_server.addresses import is_loopback
 from npucall_server.exits import ExitCode
-from npucall_server.settings import ServerSettings, is_loopback
+from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,6 +158,53 @@ def test_any_other_address_needs_insecure_bind(
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "", "unix-abstract:npucall", "a:b"])
 def test_an_address_has_a_port_or_a_path(capsys: pytest.CaptureFixture[str], address: str) -> None:
     assert refusal(capsys, "--listen", address).startswith("listen: expected HOST:PORT")
+
+
+@pytest.mark.parametrize(
+    ("host", "listen", "address"),
+    [
+        ("10.0.0.5", None, "10.0.0.5:50051"),
+        ("10.0.0.5", "10.0.0.5:50054", "10.0.0.5:50054"),
+        ("10.0.0.5", ":50054", "10.0.0.5:50054"),
+        ("::1", None, "[::1]:50051"),
+        ("[::1]", ":0", "[::1]:0"),
+        ("::1", "::1:50054", "[::1]:50054"),  # as a shell puts them together
+        ("node7.lab", "node7.lab:9", "node7.lab:9"),
+        ("", "127.0.0.1:9", "127.0.0.1:9"),
+    ],
+)
+def test_the_host_of_the_address_may_be_said_alone(
+    host: str, listen: str | None, address: str
+) -> None:
+    flags = ["--insecure-bind", "--listen-host", host]
+    flags += [] if listen is None else ["--listen", listen]
+    settings = CliApp.run(ServerSettings, cli_args=flags)
+    assert settings.listen == address
+
+
+@pytest.mark.parametrize(
+    ("host", "listen", "said"),
+    [
+        ("10.0.0.5", "127.0.0.1:9", "expected 127.0.0.1, the host of listen, found 10.0.0.5; "),
+        ("10.0.0.5", "unix:/x", "expected none beside listen unix:/x, found 10.0.0.5; "),
+        ("10.0.0.5:9", "", "expected a host without a port, found '10.0.0.5:9'"),
+    ],
+)
+def test_two_hosts_are_refused(
+    capsys: pytest.CaptureFixture[str], host: str, listen: str, said: str
+) -> None:
+    flags = [f"--listen={listen}"] if listen else []
+    assert refusal(capsys, f"--listen-host={host}", *flags).startswith(f"listen_host: {said}")
+
+
+def test_a_host_beyond_loopback_needs_insecure_bind(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "--listen-host=10.0.0.5")
+    assert said.startswith("listen: expected a loopback address, found 10.0.0.5:50051")
+
+
+def test_a_port_has_16_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "--listen=127.0.0.1:65536")
+    assert said == "listen: expected a port up to 65535, found 65536"
 
 
 @pytest.mark.parametrize("missing", ["os.memfd_create", "socket.SO_PEERCRED"])

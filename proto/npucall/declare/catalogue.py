@@ -60,9 +60,19 @@ class Catalogue:
         """``find`` for an operator that is to run; what cannot run here is refused."""
         return self.find(name, variant, default)
 
-    def variants(self) -> tuple[str, ...]:
-        """Every name of a variant that some operator has."""
-        return tuple(sorted({operator.variant for operator in self} - {""}))
+    def variants(self, product: Product | None = None) -> tuple[str, ...]:
+        """Every name of a variant that some operator has; on a product, if one is given."""
+        there = (each for each in self if product is None or each.dtypes_on(product))
+        return tuple(sorted({operator.variant for operator in there} - {""}))
+
+    def default_variant(self, product: Product, wanted: str) -> str:
+        """What runs on a product where nobody names a variant: the one wanted, if it has that.
+
+        Else the first that it has. A product without any keeps what is wanted, so that its rules
+        refuse the call with its name; without a default the operator would seem unknown.
+        """
+        there = self.variants(product)
+        return wanted if wanted in there or not there else there[0]
 
     def variants_on(self, name: str, product: Product) -> tuple[str, ...]:
         """The variants of an operator that a product has."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from npucall.compute import helpers as sharing
 from npucall.compute.evaluate import NO_TARGETS
+from npucall.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.products import Product
     from npucall.tensors import Buffer
+
+
+class NoDeviceError(Exception):
+    """The device, or what it needs, is not there."""
+
+
+class BrokenDeviceError(DeviceError):
+    """The device will not work again in this process; a new process may find it well."""
 
 
 class Turn(sharing.Turn, Protocol):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from npucall.compute import evaluate, pieces
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import Helpers
-from npucall.operators import CATALOGUE
+from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall_server.devices.base import Ran
+from npucall_server.devices.base import NoDeviceError, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,13 +20,27 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.tensors import Buffer
     from npucall_server.devices.base import RunPieces, Turn
+    from npucall_server.settings import ServerSettings
+
+
+def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice:
+    """The device ``cpu``, with the variant that was asked for. Raises NoDeviceError."""
+    del note
+    product = product_of(settings.soc)
+    has = CATALOGUE.variants(product)
+    if settings.variant and settings.variant not in has:
+        raise NoDeviceError(
+            f"variant: expected {' or '.join(has) or 'none'}, what {product} has, found "
+            f"{settings.variant}; the setting soc says which product it is"
+        )
+    return CpuDevice(settings.soc, settings.variant or DEFAULT_VARIANT)
 
 
 class CpuDevice:
     """Stands for the SoC named. A turn is one block, so small calls never wait for a large one.
 
     ``lanes`` is how many blocks are computed at a time; as many as there are cores for the process
-    if it is left out.
+    if it is left out. ``default_variant`` is taken where the product has it.
     """
 
     name = "cpu"
@@ -35,7 +49,7 @@ class CpuDevice:
     def __init__(self, soc: str, default_variant: str, lanes: int | None = None) -> None:
         self.soc = soc
         self.product = product_of(soc)
-        self.default_variant = default_variant
+        self.default_variant = CATALOGUE.default_variant(self.product, default_variant)
         self.lanes = lanes or _cores()
         self._helpers = Helpers(self.lanes - 1)
 

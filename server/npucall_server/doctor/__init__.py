@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from npucall_server.device_kinds import CANN
 from npucall_server.devices.cann.host import header_folders
 from npucall_server.doctor import report
 from npucall_server.doctor.child import in_child
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str], root: Path = _ROOT, seconds: float = _SECONDS)
     """
     parser = argparse.ArgumentParser("npucall-server doctor", description=_DESCRIPTION)
     parser.add_argument(
-        "--device", type=_device, default="cann:0", metavar="cann:N", help="default: cann:0"
+        "--device", type=_device, default="cann:0", metavar=CANN.form, help="default: cann:0"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     given = parser.parse_args(arguments)
@@ -87,10 +87,10 @@ def _write_json(number: int, messages: Messages, findings: list[Finding]) -> Non
 
 
 def _device(text: str) -> int:
-    found = re.fullmatch(r"cann:(\d+)", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"expected cann:N, found {text!r}")
-    return int(found[1])
+    number = CANN.number_in(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"expected {CANN.form}, found {text!r}")
+    return number
 
 
 def _kept(messages: Messages, findings: list[Finding]) -> Messages:

@@ -16,7 +16,7 @@ from npucall.declare.parameters import Attribute, Kind
 from npucall.dtypes import DType
 from npucall.errors import NpucallError
 from npucall.tensors import row_major
-from npucall_server.devices.cann.cleanup import Cleanup
+from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

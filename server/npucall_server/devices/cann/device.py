@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from queue import Empty, LifoQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS, check_values
-from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.errors import NpucallError
 from npucall.products import product_of
-from npucall_server.devices.cann.cleanup import Cleanup
+from npucall_server import device_kinds
+from npucall_server.devices.base import NoDeviceError
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import Lane, LaneLimits
-from npucall_server.devices.cann.lane_thread import LaneThread
+from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
-from npucall_server.devices.cann.watchdog import Watchdog
+from npucall_server.devices.cleanup import Cleanup
+from npucall_server.devices.lanes import Lanes
+from npucall_server.settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +28,24 @@ if TYPE_CHECKING:
     from npucall_server.settings import AscendPaths, ServerSettings
 
 
-T = TypeVar("T")
+def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevice:
+    """The device ``cann:N``, with the variant that was asked for. Raises NoDeviceError."""
+    tell_cann(settings)
+    number = device_kinds.CANN.number_in(settings.device) or 0
+    try:
+        device = CannDevice(number, settings, ascend_paths(), note)
+    except (LibraryError, NpucallError) as error:
+        raise NoDeviceError(
+            f"device {settings.device}: {error}\n`npucall-server doctor` looks for the cause."
+        ) from error
+    wanted = settings.variant or device.default_variant
+    if wanted != device.default_variant:
+        device.close()
+        raise NoDeviceError(
+            f"variant: expected {device.default_variant or 'none'}, what the libraries of this "
+            f"host have, found {wanted}"
+        )
+    return device
 
 
 class CannDevice:
@@ -52,12 +70,8 @@ class CannDevice:
             self.soc = self._context.soc
             self.product = product_of(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
-            self._threads = [self._open_lane(opening, settings) for _ in range(self.lanes)]
-            self._free: LifoQueue[LaneThread] = LifoQueue()  # the one used last knows most
-            for thread in self._threads:
-                self._free.put(thread)
-            watchdog = Watchdog(self._threads, settings.device_timeout, self._report_lost)
-            opening.callback(watchdog.close)
+            self._lanes = self._open_lanes(settings)
+            opening.callback(self._lanes.close)
             self._open = opening.pop_all()
         for line in self._operators.notes:
             note(line)
@@ -74,7 +88,7 @@ class CannDevice:
     def plan(self, call: Prepared, turn: Turn) -> int:
         """Bytes of workspace, from the first phase."""
         with turn():
-            return self._on_a_lane(lambda lane: lane.plan(call))
+            return self._lanes.plan(call)
 
     def run(
         self,
@@ -86,7 +100,7 @@ class CannDevice:
         """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
         check_values(call, storages)
         with turn():
-            ran = self._on_a_lane(lambda lane: lane.run(call, storages, turn.check, targets))
+            ran = self._lanes.run(call, storages, turn.check, targets)
             turn.check()
             return ran
 
@@ -106,40 +120,15 @@ class CannDevice:
         """Closes the lanes, then the device."""
         self._open.close()
 
-    def _open_lane(self, opening: Cleanup, settings: ServerSettings) -> LaneThread:
+    def _open_lanes(self, settings: ServerSettings) -> Lanes:
         limits = LaneLimits(
             settings.device_timeout, settings.staging_limit, settings.kept_device_memory,
             settings.kept_calls, settings.busy_wait,
         )  # fmt: skip
-        thread = LaneThread(
-            lambda: Lane(self._context, self._operators, limits, self._note), self._report_lost
-        )
-        opening.callback(thread.close)
-        return thread
+        return Lanes(
+            lambda: Lane(self._context, self._operators, limits, self._note),
+            self.lanes, settings.device_timeout, self._report_lost,
+        )  # fmt: skip
 
     def _report_lost(self, error: NpucallError) -> None:
         self._lost(error)
-
-    def _on_a_lane(self, work: Callable[[LaneThread], T]) -> T:
-        lane = self._free.get()
-        try:
-            return work(lane)
-        except OutOfMemoryError:
-            self._empty_pools(lane)
-            return work(lane)
-        finally:
-            self._free.put(lane)
-
-    def _empty_pools(self, lane: LaneThread) -> None:
-        """Gives back what this lane and the idle ones keep; those that work keep what they use."""
-        idle = []
-        with suppress(Empty):
-            while True:
-                idle.append(self._free.get_nowait())
-        try:
-            for each in (lane, *idle):
-                with suppress(NpucallError):  # the next try says what is wrong
-                    each.empty()
-        finally:
-            for each in idle:
-                self._free.put(each)

@@ -14,16 +14,16 @@ import numpy as np
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
-from npucall_server.devices.base import Phases, Ran
+from npucall_server.devices.base import BrokenDeviceError, Phases, Ran
 from npucall_server.devices.cann import functions as c
-from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
+from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import launch, workspace_of
-from npucall_server.devices.cann.layout import layout_of
-from npucall_server.devices.cann.memory import device_buffer
-from npucall_server.devices.cann.statuses import BrokenDeviceError
-from npucall_server.devices.cann.stopwatch import Stopwatch
+from npucall_server.devices.cann.memory import device_buffer, piece_bytes
 from npucall_server.devices.cann.transfer import Transfer
+from npucall_server.devices.cleanup import Cleanup
+from npucall_server.devices.memory_map import memory_map_of
+from npucall_server.devices.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall_server.devices.cann.operators import OpApi, OpApiFunction
     from npucall_server.devices.cann.runtime import DeviceContext
+    from npucall_server.devices.memory_map import MemoryMap
 
 _START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
 """The marks of a call on the stream, and how many there are."""
@@ -71,7 +72,7 @@ class Lane:
         self._acl, self._base = acl, base = device.libraries.acl, device.libraries.base
         self.broken: NpucallError | None = None
         """Why the device will not work again in this process."""
-        self._layout = lru_cache(limits.kept_calls)(layout_of)
+        self._memory_map = lru_cache(limits.kept_calls)(_memory_map_of)
         device.bind()
         with Cleanup() as opening:
             self._stream = self._create_stream()
@@ -80,7 +81,7 @@ class Lane:
             self._workspace = device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
-            self._stopwatch = Stopwatch(acl, self._stream, _MARKS, note)
+            self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
             opening.callback(self._stopwatch.close)
             self._open = opening.pop_all()
 
@@ -98,7 +99,7 @@ class Lane:
     def plan(self, call: Prepared) -> int:
         """Bytes of workspace that a call needs: its first phase alone."""
         function = self._function(call)
-        addresses = dict.fromkeys(self._layout(call).starts, _PLACEHOLDER)
+        addresses = dict.fromkeys(self._memory_map(call).starts, _PLACEHOLDER)
         with self._unbroken(), Descriptors(self._base, call, addresses) as descriptors:
             return workspace_of(function, descriptors.arguments, self._base)
 
@@ -124,7 +125,8 @@ class Lane:
         check: Callable[[], None],
         targets: Mapping[str, Buffer],
     ) -> Ran:
-        function, layout, transfer = self._function(call), self._layout(call), self._transfer
+        function, transfer = self._function(call), self._transfer
+        memory_map = self._memory_map(call)
         mark, between = self._stopwatch.mark, self._stopwatch.between
         outputs = {
             name: np.frombuffer(targets[name], np.uint8)
@@ -139,16 +141,16 @@ class Lane:
             mark(_PLANNED)
             return workspace
 
-        with self._descriptors.of(call, transfer.reserve(layout)) as arguments, self._settled():
-            transfer.stage(layout, storages)
+        with self._descriptors.of(call, transfer.reserve(memory_map)) as arguments, self._settled():
+            transfer.stage(memory_map, storages)
             mark(_START)
-            transfer.copy_in(layout, storages)
+            transfer.copy_in(memory_map, storages)
             mark(_COPIED_IN)
             planned = launch(function, arguments, self._base, self._stream, ready)
             mark(_RUN)
-            transfer.copy_out(layout, outputs)
+            transfer.copy_out(memory_map, outputs)
             mark(_COPIED_OUT)
-        transfer.collect(layout, outputs)
+        transfer.collect(memory_map, outputs)
         copied_in, ran = between(_START, _COPIED_IN), between(_PLANNED, _RUN)
         copied_out = between(_RUN, _COPIED_OUT)
         self._keep_no_more_than_allowed()
@@ -209,3 +211,7 @@ class Lane:
     def _keep_no_more_than_allowed(self) -> None:
         if self._transfer.kept + self._workspace.size > self._limits.kept_memory:
             self.empty()
+
+
+def _memory_map_of(call: Prepared) -> MemoryMap:
+    return memory_map_of(call, piece_bytes)

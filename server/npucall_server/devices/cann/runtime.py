@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from npucall.errors import NpucallError
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.devices.cann import functions as c
-from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.functions import AscendCL, NnOpBase
 from npucall_server.devices.cann.library import open_library
 from npucall_server.devices.cann.statuses import HIDING, RUNTIME_ERROR, error_of
+from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,12 +11,8 @@ from npucall.errors import (
     OperatorUnavailableError,
     OutOfMemoryError,
 )
+from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.status_table import STATUSES, Fate, Status
-
-
-class BrokenDeviceError(DeviceError):
-    """The device will not work again in this process; a new process may find it well."""
-
 
 HIDING = range(561000, 562000)
 """Statuses of aclnn functions behind which the runtime may know a better one; so has 361001."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npucall_server.devices.cann import functions as c
-from npucall_server.devices.cann.cleanup import Cleanup
 from npucall_server.devices.cann.memory import PinnedBuffer, device_buffer
+from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer
     from npucall_server.devices.cann.functions import AscendCL
-    from npucall_server.devices.cann.layout import Layout
+    from npucall_server.devices.memory_map import MemoryMap
 
 
 class Transfer:
@@ -39,42 +39,42 @@ class Transfer:
         """Bytes of device memory that are kept."""
         return self._memory.size
 
-    def reserve(self, layout: Layout) -> dict[str, int]:
+    def reserve(self, memory_map: MemoryMap) -> dict[str, int]:
         """Device addresses of the tensors of a call. Raises OutOfMemoryError."""
-        base = self._memory.reserve(layout.size) or 0
-        self._staged = layout.size <= self._staging_limit
+        base = self._memory.reserve(memory_map.size) or 0
+        self._staged = memory_map.size <= self._staging_limit
         if self._staged:
-            self._staging.reserve(layout.size)
-        return {name: base + start for name, start in layout.starts.items()}
+            self._staging.reserve(memory_map.size)
+        return {name: base + start for name, start in memory_map.starts.items()}
 
-    def stage(self, layout: Layout, storages: Mapping[str, Buffer]) -> None:
+    def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
-        for piece in layout.cleared:
-            address = self._device(piece.start)
-            self._acl.aclrtMemsetAsync(address, piece.length, 0, piece.length, self._stream)
-        for piece in layout.sent if self._staged else ():
-            source = np.frombuffer(storages[piece.name], np.uint8)
-            np.copyto(self._pinned(piece.start, piece.length), source)
+        for span in memory_map.cleared:
+            address = self._device(span.start)
+            self._acl.aclrtMemsetAsync(address, span.length, 0, span.length, self._stream)
+        for span in memory_map.sent if self._staged else ():
+            source = np.frombuffer(storages[span.name], np.uint8)
+            np.copyto(self._pinned(span.start, span.length), source)
 
-    def copy_in(self, layout: Layout, storages: Mapping[str, Buffer]) -> None:
+    def copy_in(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """Queues what goes to the device. ``storages`` must live until the stream has passed."""
         if not self._staged:
-            for piece in layout.sent:
-                source = np.frombuffer(storages[piece.name], np.uint8)
+            for span in memory_map.sent:
+                source = np.frombuffer(storages[span.name], np.uint8)
                 self._sources.append(source)
-                self._copy_to_device(piece.start, source.ctypes.data, piece.length)
+                self._copy_to_device(span.start, source.ctypes.data, span.length)
             return
-        first, length = layout.copied_in
+        first, length = memory_map.copied_in
         if length:
             self._copy_to_device(first, self._staging_address(first), length)
 
-    def copy_out(self, layout: Layout, outputs: Mapping[str, AnyArray]) -> None:
+    def copy_out(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
         """Queues what comes from the device."""
         if not self._staged:
-            for piece in layout.outputs:
-                self._copy_to_host(outputs[piece.name].ctypes.data, piece.start, piece.length)
+            for span in memory_map.outputs:
+                self._copy_to_host(outputs[span.name].ctypes.data, span.start, span.length)
             return
-        first, length = layout.copied_out
+        first, length = memory_map.copied_out
         if length:
             self._copy_to_host(self._staging_address(first), first, length)
 
@@ -82,10 +82,10 @@ class Transfer:
         """The stream has passed: what was copied need not live for it any more."""
         self._sources.clear()
 
-    def collect(self, layout: Layout, outputs: Mapping[str, AnyArray]) -> None:
+    def collect(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
         """Fills the outputs, once the stream has passed: staging belongs to the next call."""
-        for piece in layout.outputs if self._staged else ():
-            np.copyto(outputs[piece.name], self._pinned(piece.start, piece.length))
+        for span in memory_map.outputs if self._staged else ():
+            np.copyto(outputs[span.name], self._pinned(span.start, span.length))
 
     def release(self) -> None:
         """Gives the memory back."""

@@ -61,7 +61,7 @@ UNVERIFIED = (
         "A process that ends by os._exit leaves the device clean",
         "After a failure that sticks nothing is given back: the driver frees what the process had, "
         "and the next process finds the device well.",
-        ("devices/cann/statuses.py: BrokenDeviceError", "devices/cann/watchdog.py: Watchdog"),
+        ("devices/base.py: BrokenDeviceError", "devices/watchdog.py: Watchdog"),
         "`kill -9` a server in the middle of a large call, ten times; each time the next one "
         "serves within seconds, and `npu-smi info` shows no memory left behind.",
     ),
@@ -120,7 +120,7 @@ UNVERIFIED = (
         "Events made by aclrtCreateEventExWithFlag(TIME_LINE) can be recorded again and again",
         "Five events of a lane are recorded anew by each call, without reset; the differences are "
         "the times of copies and kernel.",
-        ("devices/cann/stopwatch.py: Stopwatch",),
+        ("devices/cann/events.py: StreamEvents",),
         "`run_ns` of 1,000 equal calls against msprof; the log has no note that nothing is timed.",
     ),
     # --- Memory -----------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ UNVERIFIED = (
     Claim(
         "Memory that ran out answers 207001 and harms nothing",
         "The lanes then give back what they keep, and the call is tried once more.",
-        ("devices/cann/device.py: _empty_pools",),
+        ("devices/lanes.py: _empty_pools",),
         "Fill the device with another process; DEVICE_MEMORY for a large call, success for small "
         "ones after it.",
     ),
@@ -195,7 +195,7 @@ UNVERIFIED = (
         "CANN keeps first phases per thread, without addresses",
         "A lane's thread lives as long as the server, so that the second equal call skips most of "
         "phase one; a hit takes the addresses of the call at hand.",
-        ("devices/cann/lane_thread.py: LaneThread",),
+        ("devices/lane_thread.py: LaneThread",),
         "`plan_ns` of the second equal call is a fraction of the first's; the numbers are right "
         "after other calls have moved the memory.",
     ),

@@ -12,8 +12,8 @@ from npucall.errors import (
     OperatorUnavailableError,
     OutOfMemoryError,
 )
+from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.status_table import STATUSES, Fate
-from npucall_server.devices.cann.statuses import BrokenDeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from npucall.errors import DeviceLostError
+from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.status_table import STATUSES, Fate
-from npucall_server.devices.cann.statuses import BrokenDeviceError
 
 from .faults import KINDS, NULL_POINTER, failure
 from .situations import l1, unread

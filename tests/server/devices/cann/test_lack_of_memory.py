@@ -51,7 +51,7 @@ def test_what_an_idle_lane_keeps_makes_room(open_device: Open) -> None:
     device.simulator.set_memory(LITTLE)
     assert device.serves(l1(device.device, LARGE + 1000))
     assert device_bytes(device) <= LITTLE < kept + 4 * MIB
-    assert device.device._free.qsize() == 2
+    assert device.device._lanes._free.qsize() == 2
 
 
 def test_what_a_lane_at_work_uses_is_left_to_it(open_device: Open) -> None:

@@ -15,9 +15,10 @@ from npucall.errors import (
     OperatorUnavailableError,
     OutOfMemoryError,
 )
+from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.runtime import _failure
 from npucall_server.devices.cann.status_table import Fate
-from npucall_server.devices.cann.statuses import BrokenDeviceError, error_of, status_of
+from npucall_server.devices.cann.statuses import error_of, status_of
 
 HEARTBEAT = 507010
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from npucall.errors import OperatorUnavailableError
-from npucall_server.devices.cann.statuses import BrokenDeviceError
-from npucall_server.devices.cann.stopwatch import Stopwatch
+from npucall_server.devices.base import BrokenDeviceError
+from npucall_server.devices.cann.events import StreamEvents
+from npucall_server.devices.stopwatch import Stopwatch
 
 from .faults import TIMING
 from .situations import l1
@@ -36,7 +37,7 @@ class Timed:
     def __init__(self, context: DeviceContext) -> None:
         self.notes: list[str] = []
         self.acl = context.libraries.acl
-        self.watch = Stopwatch(self.acl, DEFAULT_STREAM, MARKS, self.notes.append)
+        self.watch = Stopwatch(StreamEvents(self.acl, DEFAULT_STREAM), MARKS, self.notes.append)
 
     def lap(self) -> int:
         """Marks all, waits, and answers what lies between the first and the last."""

@@ -6,13 +6,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from npucall_server.devices.cann.statuses import BrokenDeviceError
+from npucall_server.devices.base import BrokenDeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from npucall.errors import NpucallError
-    from npucall_server.devices.cann.lane_thread import LaneThread
+    from npucall_server.devices.lane_thread import LaneThread
 
 _GRACE_SECONDS = 1.0
 """Beyond the time that a launch may take, for the steps before and behind it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npucall_server.devices.cann.cleanup import Cleanup
+from npucall_server.devices.cleanup import Cleanup
 
 
 class Steps:

@@ -1,7 +1,7 @@
-"""The thread of a lane: long-lived, since CANN keeps what it knows of first phases per thread.
+"""The thread of a lane: long-lived, since drivers keep what they know per thread.
 
-It blocks in C while the device works; ctypes releases the GIL, so that copies and runs of other
-lanes go on.
+CANN does so with first phases. The thread blocks in C while the device works; ctypes releases the
+GIL, so that copies and runs of other lanes go on.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from npucall.compute.evaluate import NO_TARGETS
-from npucall_server.devices.cann.lane import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +22,35 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Ran
 
 T = TypeVar("T")
+
+
+class Lane(Protocol):
+    """Runs one call at a time. Opened, used and closed in one thread."""
+
+    @property
+    def broken(self) -> NpucallError | None:
+        """Why the device will not work again in this process."""
+
+    def plan(self, call: Prepared) -> int:
+        """Bytes of workspace that a call needs."""
+
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        check: Callable[[], None],
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
+        """Runs a call; when it ends, however it ends, nothing of it is under way any more.
+
+        ``check`` is called as long as the call can still be stopped; what it raises ends the call.
+        """
+
+    def empty(self) -> None:
+        """Gives back all that is kept for the next calls."""
+
+    def close(self) -> None:
+        """Gives everything back."""
 
 
 class LaneThread:
@@ -61,7 +89,7 @@ class LaneThread:
 
     def empty(self) -> None:
         """``Lane.empty``; the calling thread waits."""
-        self._do(Lane.empty)
+        self._do(lambda lane: lane.empty())
 
     def give_up(self, error: NpucallError) -> None:
         """Raises this where somebody waits for the work under way, which will never end."""

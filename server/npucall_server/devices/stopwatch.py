@@ -5,18 +5,30 @@ A device that cannot time runs calls all the same; then the times are 0.
 
 from __future__ import annotations
 
-from ctypes import byref, c_float, c_void_p
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import NpucallError
-from npucall_server.devices.cann.cleanup import Cleanup
-from npucall_server.devices.cann.functions import ACL_EVENT_TIME_LINE
-from npucall_server.devices.cann.statuses import BrokenDeviceError
+from npucall_server.devices.base import BrokenDeviceError
+from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_server.devices.cann.functions import AscendCL
+
+class Events(Protocol):
+    """Events of one stream, as the device has them; each function raises NpucallError."""
+
+    def create(self) -> int:
+        """A new event."""
+
+    def record(self, event: int) -> None:
+        """It gets the time when the stream has passed what is queued so far."""
+
+    def milliseconds(self, first: int, second: int) -> float:
+        """What lies between two events that the stream has passed."""
+
+    def destroy(self, event: int) -> None:
+        """The stream has passed it."""
 
 
 class Stopwatch:
@@ -25,10 +37,8 @@ class Stopwatch:
     ``note`` hears, once, why nothing is timed.
     """
 
-    def __init__(
-        self, acl: AscendCL, stream: c_void_p, marks: int, note: Callable[[str], None]
-    ) -> None:
-        self._acl, self._stream, self._note = acl, stream, note
+    def __init__(self, clock: Events, marks: int, note: Callable[[str], None]) -> None:
+        self._clock, self._note = clock, note
         self._events: list[int] = []
         with Cleanup() as opening:
             opening.callback(self.close)
@@ -38,34 +48,29 @@ class Stopwatch:
     def mark(self, index: int) -> None:
         """The time when the stream has passed what is queued so far."""
         if self._times:
-            self._times = self._tolerating(
-                self._acl.aclrtRecordEvent, self._events[index], self._stream
-            )
+            self._times = self._tolerating(self._clock.record, self._events[index])
 
     def between(self, first: int, second: int) -> int:
         """Nanoseconds between two marks, once the stream has passed them."""
-        if not self._times:
-            return 0
-        milliseconds = c_float()
-        self._times = self._tolerating(
-            self._acl.aclrtEventElapsedTime,
-            byref(milliseconds),
-            self._events[first],
-            self._events[second],
-        )
-        return max(round(milliseconds.value * 1e6), 0)
+        found = 0.0
+
+        def look() -> None:
+            nonlocal found
+            found = self._clock.milliseconds(self._events[first], self._events[second])
+
+        if self._times:
+            self._times = self._tolerating(look)
+        return max(round(found * 1e6), 0)
 
     def close(self) -> None:
         """Destroys the events; the stream has passed them."""
         with Cleanup() as every:
             while self._events:
-                every.callback(self._acl.aclrtDestroyEvent, self._events.pop())
+                every.callback(self._clock.destroy, self._events.pop())
 
     def _create(self, marks: int) -> None:
         for _ in range(marks):
-            event = c_void_p()
-            self._acl.aclrtCreateEventExWithFlag(byref(event), ACL_EVENT_TIME_LINE)
-            self._events.append(event.value or 0)
+            self._events.append(self._clock.create())
 
     def _tolerating(self, function: Callable[..., None], *arguments: object) -> bool:
         """Whether it worked; timing is worth no call, but a broken device ends everything."""

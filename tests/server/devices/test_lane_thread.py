@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from npucall.errors import DeviceError, NpucallError
-from npucall_server.devices.cann.lane_thread import LaneThread
-from npucall_server.devices.cann.statuses import BrokenDeviceError
+from npucall_server.devices.base import BrokenDeviceError
+from npucall_server.devices.lane_thread import LaneThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from npucall.declare.declaration import Operator
 from npucall.dtypes import FLOAT, INT8
 from npucall.tensors import TensorSpec
-from npucall_server.devices.cann.layout import Layout, Piece, layout_of
-from npucall_server.devices.cann.memory import piece_bytes
+from npucall_server.devices.memory_map import MemoryMap, Span, memory_map_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +22,7 @@ HEADER_ALONE = Operator("aclnnX", "", (), {}, {}, (), None, None, "", None, refe
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a layout needs of a prepared call."""
+    """What a memory map needs of a prepared call."""
 
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
@@ -44,6 +43,11 @@ def calls(draw: st.DrawFn) -> Call:
     return Call(inputs, outputs, tuple(stored), draw(st.booleans()), operator)
 
 
+def taken(length: int) -> int:
+    """What a tensor takes on a device that keeps 512 bytes between tensors free."""
+    return -(-length // 512) * 512 + 512
+
+
 def specs_of(call: Call) -> dict[str, TensorSpec]:
     return {**call.inputs, **call.outputs}
 
@@ -52,76 +56,76 @@ def with_bytes(call: Call, names: object) -> set[str]:
     return {name for name in names if specs_of(call)[name].storage_bytes}
 
 
-def pieces_of(call: Call, layout: Layout) -> list[Piece]:
+def spans_of(call: Call, memory_map: MemoryMap) -> list[Span]:
     specs = specs_of(call)
-    pieces = (Piece(n, start, specs[n].storage_bytes) for n, start in layout.starts.items())
-    return sorted(pieces, key=lambda piece: piece.start)
+    spans = (Span(n, start, specs[n].storage_bytes) for n, start in memory_map.starts.items())
+    return sorted(spans, key=lambda span: span.start)
 
 
-def inside(pieces: list[Piece], reach: tuple[int, int]) -> set[str]:
+def inside(spans: list[Span], reach: tuple[int, int]) -> set[str]:
     """The tensors of which a copy takes any byte."""
     first, length = reach
     end = first + length
-    return {p.name for p in pieces if p.start < end and first < p.start + p.length}
+    return {p.name for p in spans if p.start < end and first < p.start + p.length}
 
 
 @given(calls())
 def test_every_tensor_with_bytes_has_a_place_of_its_own(call: Call) -> None:
-    layout = layout_of(call)
-    pieces = pieces_of(call, layout)
-    assert set(layout.starts) == with_bytes(call, specs_of(call))
+    memory_map = memory_map_of(call, taken)
+    spans = spans_of(call, memory_map)
+    assert set(memory_map.starts) == with_bytes(call, specs_of(call))
     end = 0
-    for piece in pieces:
-        assert piece.start == end
-        assert piece.start % 512 == 0
-        end += piece_bytes(piece.length)
-    assert layout.size == end
+    for span in spans:
+        assert span.start == end
+        assert span.start % 512 == 0
+        end += taken(span.length)
+    assert memory_map.size == end
 
 
 @given(calls())
 def test_one_copy_takes_all_that_is_sent_and_nothing_else(call: Call) -> None:
-    layout = layout_of(call)
+    memory_map = memory_map_of(call, taken)
     sent = with_bytes(call, call.stored)
-    assert {piece.name for piece in layout.sent} == sent
-    assert inside(pieces_of(call, layout), layout.copied_in) == sent
-    assert_ends(layout.sent, layout.copied_in)
+    assert {span.name for span in memory_map.sent} == sent
+    assert inside(spans_of(call, memory_map), memory_map.copied_in) == sent
+    assert_ends(memory_map.sent, memory_map.copied_in)
 
 
 @given(calls())
 def test_one_copy_takes_all_outputs_and_nothing_else(call: Call) -> None:
-    layout = layout_of(call)
+    memory_map = memory_map_of(call, taken)
     outputs = with_bytes(call, call.outputs)
-    assert {piece.name for piece in layout.outputs} == outputs
-    assert inside(pieces_of(call, layout), layout.copied_out) == outputs
-    assert_ends(layout.outputs, layout.copied_out)
+    assert {span.name for span in memory_map.outputs} == outputs
+    assert inside(spans_of(call, memory_map), memory_map.copied_out) == outputs
+    assert_ends(memory_map.outputs, memory_map.copied_out)
 
 
 @given(calls())
-def test_pieces_say_where_their_tensors_are(call: Call) -> None:
-    layout = layout_of(call)
-    known = {piece.name: piece for piece in pieces_of(call, layout)}
-    for piece in (*layout.sent, *layout.outputs, *layout.cleared):
-        assert piece == known[piece.name]
+def test_spans_say_where_their_tensors_are(call: Call) -> None:
+    memory_map = memory_map_of(call, taken)
+    known = {span.name: span for span in spans_of(call, memory_map)}
+    for span in (*memory_map.sent, *memory_map.outputs, *memory_map.cleared):
+        assert span == known[span.name]
 
 
 @given(calls())
 def test_what_is_neither_sent_nor_certainly_written_is_cleared(call: Call) -> None:
-    layout = layout_of(call)
+    memory_map = memory_map_of(call, taken)
     proven = call.operator.reference and not call.done
     unsent = with_bytes(call, call.inputs if proven else specs_of(call)) - set(call.stored)
-    assert {piece.name for piece in layout.cleared} == unsent
+    assert {span.name for span in memory_map.cleared} == unsent
 
 
 def test_outputs_come_in_the_order_of_the_operator() -> None:
     spec = TensorSpec(FLOAT, (2,))
     call = Call({}, {"first": spec, "second": spec}, ("second",))
-    assert [piece.name for piece in layout_of(call).outputs] == ["first", "second"]
+    assert [span.name for span in memory_map_of(call, taken).outputs] == ["first", "second"]
 
 
-def assert_ends(pieces: tuple[Piece, ...], reach: tuple[int, int]) -> None:
-    """A copy starts with its first piece and ends with its last."""
-    if not pieces:
+def assert_ends(spans: tuple[Span, ...], reach: tuple[int, int]) -> None:
+    """A copy starts with its first span and ends with its last."""
+    if not spans:
         assert reach == (0, 0)
         return
-    starts, ends = zip(*((p.start, p.start + p.length) for p in pieces), strict=True)
+    starts, ends = zip(*((p.start, p.start + p.length) for p in spans), strict=True)
     assert reach == (min(starts), max(ends) - min(starts))

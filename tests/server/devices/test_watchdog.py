@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from npucall_server.devices.cann import watchdog
+from npucall_server.devices import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

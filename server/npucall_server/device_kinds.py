@@ -1,0 +1,67 @@
+"""The kinds of devices: what ``--device`` may say, and what opens each.
+
+Names alone: a kind is imported when it is opened, so that nobody needs what another one needs.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import entry_points
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_GROUP = "npucall_server.devices"
+"""Entry points by which other distributions add kinds: ``echo = "npucall_echo.device:open_echo"``
+makes ``echo:N`` a device.
+"""
+
+
+class DeviceKind(NamedTuple):
+    """One kind of device."""
+
+    form: str
+    """What ``--device`` says. A last part ``:N`` stands for a number from 0 on."""
+    meaning: str
+    """In a few words, for ``--help``."""
+    opener: str
+    """``module:function``; ``open_device`` calls it."""
+
+    def number_in(self, device: str) -> int | None:
+        """The N of a device of this kind, 0 for a form without one; None for another kind."""
+        name, numbered, _ = self.form.partition(":N")
+        found = re.fullmatch(re.escape(name) + (":([0-9]+)" if numbered else "()"), device)
+        return None if found is None else int(found[1] or 0)
+
+    def load(self) -> Callable[..., Any]:
+        """The function that opens such a device."""
+        function: Callable[..., Any] = resolve_name(self.opener)
+        return function
+
+
+CPU = DeviceKind("cpu", "the reference", "npucall_server.devices.cpu:open_cpu")
+CANN = DeviceKind("cann:N", "an NPU", "npucall_server.devices.cann.device:open_cann")
+KINDS = (CPU, CANN)
+"""Those of this distribution."""
+
+
+def kind_of(device: str) -> DeviceKind:
+    """The kind of a device; raises ValueError for none, in a sentence."""
+    for kind in KINDS:
+        if kind.number_in(device) is not None:
+            return kind
+    others = _installed()
+    for kind in others:
+        if kind.number_in(device) is not None:
+            return kind
+    forms = ", ".join(kind.form for kind in (*KINDS, *others))
+    raise ValueError(f"expected one of {forms} (N: a number), found {device!r}")
+
+
+def _installed() -> list[DeviceKind]:
+    return [
+        DeviceKind(f"{entry.name}:N", "of an installed package", entry.value)
+        for entry in entry_points(group=_GROUP)
+    ]

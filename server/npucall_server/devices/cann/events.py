@@ -1,0 +1,38 @@
+"""The events of a stream, which have the device's own time."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_float, c_void_p
+from typing import TYPE_CHECKING
+
+from npucall_server.devices.cann.functions import ACL_EVENT_TIME_LINE
+
+if TYPE_CHECKING:
+    from npucall_server.devices.cann.functions import AscendCL
+
+
+class StreamEvents:
+    """What a ``Stopwatch`` needs of a stream."""
+
+    def __init__(self, acl: AscendCL, stream: c_void_p) -> None:
+        self._acl, self._stream = acl, stream
+
+    def create(self) -> int:
+        """A new event."""
+        event = c_void_p()
+        self._acl.aclrtCreateEventExWithFlag(byref(event), ACL_EVENT_TIME_LINE)
+        return event.value or 0
+
+    def record(self, event: int) -> None:
+        """It gets the time when the stream has passed what is queued so far."""
+        self._acl.aclrtRecordEvent(event, self._stream)
+
+    def milliseconds(self, first: int, second: int) -> float:
+        """What lies between two events that the stream has passed."""
+        found = c_float()
+        self._acl.aclrtEventElapsedTime(byref(found), first, second)
+        return found.value
+
+    def destroy(self, event: int) -> None:
+        """The stream has passed it."""
+        self._acl.aclrtDestroyEvent(event)

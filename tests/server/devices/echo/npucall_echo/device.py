@@ -1,0 +1,113 @@
+"""The device ``echo:N``: whatever the operator, each output is its first input.
+
+Thrown away after a test; it shows what a second kind of device consists of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.compute.evaluate import NO_TARGETS
+from npucall.operators import CATALOGUE
+from npucall.products import DEFAULT_SOC, product_of
+from npucall_server.devices.base import Phases, Ran
+from npucall_server.devices.lanes import Lanes
+from npucall_server.devices.memory_map import memory_map_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npucall.declare.prepare import Prepared
+    from npucall.errors import NpucallError
+    from npucall.tensors import Buffer
+    from npucall_server.devices.base import Turn
+    from npucall_server.settings import ServerSettings
+
+
+def open_echo(settings: ServerSettings, note: Callable[[str], None]) -> EchoDevice:
+    note(f"{settings.device} is open")
+    return EchoDevice(settings)
+
+
+class EchoDevice:
+    soc = DEFAULT_SOC
+    product = product_of(DEFAULT_SOC)
+    catalogue = CATALOGUE
+    default_variant = "documented"
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.name, self.lanes = settings.device, settings.lanes
+        self._lost: Callable[[NpucallError], None] = lambda error: None
+        self._lanes = Lanes(EchoLane, settings.lanes, settings.device_timeout, self._report_lost)
+
+    def unavailable_because(self, operator: object) -> str:
+        return ""
+
+    def plan(self, call: Prepared, turn: Turn) -> int:
+        with turn():
+            return self._lanes.plan(call)
+
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        turn: Turn,
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
+        with turn():
+            return self._lanes.run(call, storages, turn.check, targets)
+
+    def piecewise(self, call: Prepared) -> None:
+        """It takes its inputs whole."""
+
+    def facts(self) -> None:
+        """It is no hardware."""
+
+    def watch(self, lost: Callable[[NpucallError], None]) -> None:
+        self._lost = lost
+
+    def close(self) -> None:
+        self._lanes.close()
+
+    def _report_lost(self, error: NpucallError) -> None:
+        self._lost(error)
+
+
+class EchoLane:
+    broken = None
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def plan(self, call: Prepared) -> int:
+        return memory_map_of(call, _bytes_taken).size
+
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        check: Callable[[], None],
+        targets: Mapping[str, Buffer] = NO_TARGETS,
+    ) -> Ran:
+        memory_map = memory_map_of(call, _bytes_taken)
+        self._memory = bytearray(memory_map.size)
+        for name, start, length in memory_map.sent:
+            self._memory[start : start + length] = storages[name]
+        check()
+        first = memory_map.sent[0].start
+        outputs: dict[str, Buffer] = dict(targets)
+        for name, _, length in memory_map.outputs:
+            memoryview(outputs.setdefault(name, bytearray(length)))[:] = self._memory[
+                first : first + length
+            ]
+        return Ran([outputs[name] for name in call.outputs], Phases(1, 2, 3, 4))
+
+    def empty(self) -> None:
+        self._memory = bytearray()
+
+    def close(self) -> None:
+        self.empty()
+
+
+def _bytes_taken(length: int) -> int:
+    return -(-length // 64) * 64
