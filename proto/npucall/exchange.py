@@ -94,35 +94,38 @@ class Event(Enum):
     ERROR = "error"
 
 
-_N, _R, _C, _P, _E = State
 TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
-    _N: {Event.BEGIN: _C, Event.BEGIN_CHUNKED: _R, Event.CANCEL: _N},
-    _R: {Event.CHUNK: _R, Event.END: _C, Event.CANCEL: _R, Event.ERROR: _E},
-    _C: {
-        Event.CHUNK: _C,
-        Event.END: _C,
-        Event.CANCEL: _C,
-        Event.REPLY: _E,
-        Event.REPLY_CHUNKED: _P,
-        Event.ERROR: _E,
+    State.NEW: {Event.BEGIN: State.COMPLETE, Event.BEGIN_CHUNKED: State.RECEIVING},
+    State.RECEIVING: {
+        Event.CHUNK: State.RECEIVING,
+        Event.END: State.COMPLETE,
+        Event.CANCEL: State.RECEIVING,  # the server answers with an error
+        Event.ERROR: State.ENDED,
     },
-    _P: {
-        Event.CHUNK: _P,
-        Event.END: _P,
-        Event.CANCEL: _P,
-        Event.OUTPUT_CHUNK: _P,
-        Event.OUTPUT_END: _E,
+    State.COMPLETE: {
+        Event.CANCEL: State.COMPLETE,  # likewise, unless the reply comes first
+        Event.REPLY: State.ENDED,
+        Event.REPLY_CHUNKED: State.REPLYING,
+        Event.ERROR: State.ENDED,
     },
-    _E: {Event.CHUNK: _E, Event.END: _E, Event.CANCEL: _E},
+    State.REPLYING: {Event.OUTPUT_CHUNK: State.REPLYING, Event.OUTPUT_END: State.ENDED},
+    State.ENDED: {},
 }
-"""What each event makes of each state. Whoever sends what is not in the table breaks the contract:
-the stream ends. What the caller sends of a call that is not ``RECEIVING`` is passed over (CHUNK,
-END), or comes too late (CANCEL, once the answer is on its way)."""
+"""What each event makes of each state."""
+PASSED_OVER: Mapping[State, frozenset[Event]] = {
+    State.NEW: frozenset({Event.CANCEL}),
+    State.RECEIVING: frozenset(),
+    State.COMPLETE: frozenset({Event.CHUNK, Event.END}),
+    State.REPLYING: frozenset({Event.CHUNK, Event.END, Event.CANCEL}),
+    State.ENDED: frozenset({Event.CHUNK, Event.END, Event.CANCEL}),
+}
+"""Frames of the caller that come too late, or mean nothing: they change nothing. Whoever sends what
+stands in neither table breaks the contract, and the stream ends."""
 
 
 def after(state: State, event: Event) -> State | None:
     """The state behind an event; None where the event must not come."""
-    return TRANSITIONS[state].get(event)
+    return state if event in PASSED_OVER[state] else TRANSITIONS[state].get(event)
 
 
 def event_of(frame: RequestFrame) -> Event:

@@ -14,8 +14,9 @@ class OperatorServiceStub(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `method` (the one that takes what is too large for this one), `function` and `device_status` (the C function that failed, and what it or the
-    runtime behind it answered), and `driver_message` (at most 2 KiB).
+    changes it), `method` (the one that takes what is too large for this one), `function` and
+    `device_status` (the C function that failed, and what it or the runtime behind it answered), and
+    `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
@@ -78,8 +79,9 @@ class OperatorServiceServicer(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `method` (the one that takes what is too large for this one), `function` and `device_status` (the C function that failed, and what it or the
-    runtime behind it answered), and `driver_message` (at most 2 KiB).
+    changes it), `method` (the one that takes what is too large for this one), `function` and
+    `device_status` (the C function that failed, and what it or the runtime behind it answered), and
+    `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 
@@ -140,18 +142,46 @@ class OperatorServiceServicer(object):
         The caller opens a call with a frame `begin` under an id of its choice. Storage either stands in
         that frame, all of it, and the call is complete; or, with `chunked`, follows in frames `chunk`,
         every byte of every storage once, until a frame `end`. The server may refuse a call as soon as
-        it has `begin`; whatever else comes for that id is passed over. The answer is one frame `reply`
-        whose outputs' bytes stand in it if together they have at most 1 MiB, and otherwise follow in
-        frames `chunk`, until a frame `end`; or one frame `error`. Outputs with a place in shared memory
-        count nothing and have no chunks. Answers come in the order in which calls finish. `cancel` ends a call; its answer is then an error with reason CANCELLED, unless it
-        was on its way already.
+        it has `begin`. The answer is one frame `reply` whose outputs' bytes stand in it if together they
+        have at most 1 MiB, and otherwise follow in frames `chunk`, until a frame `end`; or one frame
+        `error`. Outputs with a place in shared memory count nothing and have no chunks. Answers come in
+        the order in which calls finish. `cancel` ends a call; its answer is then an error with reason
+        CANCELLED, unless it was on its way already.
+
+        What a frame makes of the call that it names; the server counts an answer from when it is
+        decided, before it is sent:
+
+        state      frame                  next state
+        new        begin                  complete
+        new        begin, chunked         receiving
+        new        cancel                 passed over
+        receiving  chunk                  receiving
+        receiving  end                    complete
+        receiving  cancel                 receiving
+        receiving  error                  ended
+        complete   chunk                  passed over
+        complete   end                    passed over
+        complete   cancel                 complete
+        complete   reply                  ended
+        complete   reply, chunks follow   replying
+        complete   error                  ended
+        replying   chunk                  passed over
+        replying   end                    passed over
+        replying   cancel                 passed over
+        replying   chunk of an output     replying
+        replying   end of the outputs     ended
+        ended      chunk                  passed over
+        ended      end                    passed over
+        ended      cancel                 passed over
 
         A server takes in at most `Limits.stream_window` calls of a stream that have not been answered
         in full, and reads no further until one has: who does not read the answers cannot send calls.
         What a call can meet is an error of its own, with the meaning that Execute gives it. The stream
         itself ends with INVALID_ARGUMENT, MESSAGE_MALFORMED, where a frame cannot be read, an id is
-        used twice, a chunk does not fit its storage or comes twice, or bytes are missing at `end`; and
-        with UNAVAILABLE where the server goes down. Then every call without an answer may be repeated.
+        used twice, a frame comes that the table does not have, a chunk does not fit its storage or comes
+        twice, or bytes are missing at `end`; and with UNAVAILABLE where the server goes down. Then every
+        call without an answer may be repeated. So may calls whose stream, or whose Execute, ends with
+        CANCELLED without details: the server had not begun them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -236,8 +266,9 @@ class OperatorService(object):
     `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
     and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
     argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `method` (the one that takes what is too large for this one), `function` and `device_status` (the C function that failed, and what it or the
-    runtime behind it answered), and `driver_message` (at most 2 KiB).
+    changes it), `method` (the one that takes what is too large for this one), `function` and
+    `device_status` (the C function that failed, and what it or the runtime behind it answered), and
+    `driver_message` (at most 2 KiB).
     * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
     * `google.rpc.RetryInfo`, where the same call may succeed later.
 

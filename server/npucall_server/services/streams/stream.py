@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from npucall.errors import CancelledError, DeadlineError, MessageError
-from npucall.exchange import TRANSITIONS, Begin, Chunk, Event, State, after, event_of
+from npucall.exchange import PASSED_OVER, TRANSITIONS, Begin, Chunk, Event, State, after, event_of
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
 from npucall_server.callers import StreamCaller, UnaryCaller
@@ -125,16 +125,16 @@ class Stream:
             self._ids.add(call_id)
             self._begin(call_id, frame, size)
             return
-        call = self._open.get(call_id)
-        if call is None:
-            state = State.ENDED if call_id in self._ids else State.NEW
-            if after(state, event_of(frame)) is None:
-                raise MessageError(f"call_id: expected one that begin opened, found {call_id}")
-        elif event_of(frame) is Event.CANCEL:
+        call, event = self._open.get(call_id), event_of(frame)
+        used = State.ENDED if call_id in self._ids else State.NEW
+        state = used if call is None else call.state
+        if after(state, event) is None:
+            raise MessageError(f"call_id: expected one that begin opened, found {call_id}")
+        if call is None or event in PASSED_OVER[state]:
+            return
+        if event is Event.CANCEL:
             call.caller.cancel()
             self._refuse(call, CancelledError("call: cancelled by the caller"), State.RECEIVING)
-        elif call.state is not State.RECEIVING:
-            pass  # as the table says: a frame that comes too late
         elif isinstance(frame, Chunk):
             call.receive(frame)
         else:

@@ -1,0 +1,137 @@
+"""npucall.exchange: the table of a stream's calls, and storages in chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.errors import MessageError
+from npucall.exchange import (
+    PASSED_OVER,
+    TRANSITIONS,
+    Begin,
+    Cancel,
+    Chunk,
+    End,
+    Event,
+    Receiving,
+    Sending,
+    State,
+    after,
+    event_of,
+    into,
+)
+
+PROTO = Path(__file__).parents[2] / "proto/npucall/v1/operator_service.proto"
+CALLERS = {Event.BEGIN, Event.BEGIN_CHUNKED, Event.CHUNK, Event.END, Event.CANCEL}
+
+
+def test_the_proto_prints_the_table() -> None:
+    rows = [("state", "frame", "next state")]
+    for state in State:
+        for event in Event:
+            if event in PASSED_OVER[state]:
+                rows.append((state.value, event.value, "passed over"))
+            elif event in TRANSITIONS[state]:
+                rows.append((state.value, event.value, TRANSITIONS[state][event].value))
+    expected = "\n".join(f"  //   {a:<10} {b:<22} {c}" for a, b, c in rows)
+    assert expected + "\n  //\n" in PROTO.read_text()
+
+
+def test_only_what_a_caller_sends_is_passed_over() -> None:
+    """A server knows what it has answered."""
+    assert all(events <= CALLERS for events in PASSED_OVER.values())
+    assert not any(PASSED_OVER[state] & TRANSITIONS[state].keys() for state in State)
+
+
+def test_every_state_but_the_last_has_a_way_out_and_is_reached() -> None:
+    reached = {State.NEW} | {end for row in TRANSITIONS.values() for end in row.values()}
+    assert reached == set(State)
+    for state in set(State) - {State.ENDED}:
+        assert any(end is not state for end in TRANSITIONS[state].values())
+    assert not TRANSITIONS[State.ENDED]
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "expected"),
+    [
+        (State.NEW, Event.CHUNK, None),
+        (State.NEW, Event.END, None),
+        (State.RECEIVING, Event.BEGIN, None),
+        (State.RECEIVING, Event.REPLY, None),
+        (State.COMPLETE, Event.CHUNK, State.COMPLETE),
+        (State.COMPLETE, Event.END, State.COMPLETE),
+        (State.ENDED, Event.REPLY, None),
+    ],
+)
+def test_what_is_in_no_table_must_not_come(state: State, event: Event, expected: Any) -> None:
+    assert after(state, event) is expected
+
+
+def test_frames_of_a_caller_are_events() -> None:
+    frames = [Begin(b""), Begin(b"", chunked=True), Chunk(0, 0, b""), End(), Cancel()]
+    assert {event_of(frame) for frame in frames} == CALLERS
+
+
+STORAGES = st.lists(st.one_of(st.none(), st.binary(max_size=50)), max_size=4)
+
+
+@given(STORAGES, st.lists(st.integers(1, 20), min_size=1))
+def test_chunks_of_any_length_arrive_as_what_was_sent(
+    storages: list[bytes | None], lengths: list[int]
+) -> None:
+    """Storages of which nothing travels stay as they are; the length may change meanwhile."""
+    memories = [bytearray(len(data or b"")) for data in storages]
+    sizes = [len(memory) for memory in memories]
+    sending, receiving = Sending(storages), Receiving("call 1", sizes, into(memories))
+    turns = iter(lengths * 60)
+    for chunk in sending.chunks(lambda: next(turns)):
+        assert len(chunk.data) > 0
+        receiving.take(chunk)
+    receiving.end()
+    assert [bytes(memory) for memory in memories] == [data or b"" for data in storages]
+    assert receiving.received == receiving.nbytes == sending.nbytes == sum(sizes)
+
+
+def test_each_storage_sends_a_chunk_in_turn() -> None:
+    chunks = Sending([b"aabb", None, b"cc"]).chunks(lambda: 2)
+    found = [(chunk.storage, chunk.offset, bytes(chunk.data)) for chunk in chunks]
+    assert found == [(0, 0, b"aa"), (2, 0, b"cc"), (0, 2, b"bb")]
+
+
+def test_storages_have_room_in_a_message_up_to_a_limit() -> None:
+    assert not Sending([bytes(6), bytes(4)]).is_chunked(10)
+    assert Sending([bytes(6), bytes(5)]).is_chunked(10)
+    assert not Sending([bytes(10), None]).is_chunked(10)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "match"),
+    [
+        (Chunk(2, 0, b""), r"one of call 7's 2 storages, found 2"),
+        (Chunk(0, 1, b"x"), r"bytes from 2 on of the 4 of storage 0 of call 7.*from 1 to 2"),
+        (Chunk(0, 3, b"x"), "from 3 to 4"),
+        (Chunk(0, 2, b"xyz"), "from 2 to 5"),
+        (Chunk(1, 2**64 - 1, b"x"), "bytes from 0 on of the 4 of storage 1"),
+    ],
+)
+def test_a_chunk_that_does_not_come_next_is_refused_and_leaves_the_memory(
+    chunk: Chunk, match: str
+) -> None:
+    memories = [bytearray(4), bytearray(4)]
+    receiving = Receiving("call 7", (4, 4), into(memories))
+    receiving.take(Chunk(0, 0, b"ab"))
+    with pytest.raises(MessageError, match=match):
+        receiving.take(chunk)
+    assert (memories, receiving.received) == ([bytearray(b"ab\0\0"), bytearray(4)], 2)
+
+
+def test_an_end_where_bytes_are_missing_is_refused() -> None:
+    receiving = Receiving("call 7", (4, 4), into([bytearray(4), bytearray(4)]))
+    receiving.take(Chunk(0, 0, b"abcd"))
+    with pytest.raises(MessageError, match="4 bytes of storage 1 of call 7, found 0"):
+        receiving.end()

@@ -1,0 +1,54 @@
+"""npucall.limits: what the proto tells clients in other languages is what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from npucall import limits
+
+PROTOS = Path(__file__).parents[2] / "proto/npucall/v1"
+COMMENTS = " ".join(
+    line.strip().removeprefix("//").strip()
+    for path in sorted(PROTOS.glob("*.proto"))
+    for line in path.read_text().splitlines()
+)
+STATED = {
+    "MAX_CALL_BYTES": "without data. Small: at most {}",
+    "MAX_RANK": "each 0 or more, at most {} entries",
+    "MAX_FIELDS": "A request with more than {} fields",
+    "ALIGNMENT": "for `data` at a multiple of {}.",
+    "MAX_CHUNK_BYTES": "more than {} give MESSAGE_MALFORMED",
+    "CHUNK_BYTES": "then {} are a good length",
+    "INLINE_BYTES": "if together they have at most {}",
+    "MAX_ID_GAPS": "whose ids leave more than {} gaps ends",
+    "REGION_ID_BYTES": "The id that the server gave with the memory, {} bytes",
+    "MAX_REQUEST_ID_CHARACTERS": "`npucall-request-id`, up to {} printable ASCII characters",
+    "MAX_TEXT_BYTES": "`driver_message` (at most {})",
+}
+"""Each limit that a caller has to know, and where the proto says it."""
+OUR_OWN = {
+    "MAX_TENSOR_BYTES", "CACHED_CALL_BYTES", "CACHED_CALLS", "MAX_MESSAGE_BYTES",
+    "MAX_ANSWER_BYTES", "FRAME_BYTES", "MAX_STORAGE_INDEX", "MAX_REGIONS",
+    "MAX_SIDE_ANSWER_BYTES", "MAX_TRAILER_BYTES",
+}  # fmt: skip
+"""What no caller has to know, or the types of the fields say."""
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_proto_states_the_limit(name: str) -> None:
+    assert STATED[name].format(spelled(name)) in COMMENTS
+
+
+def test_every_limit_is_stated_or_our_own() -> None:
+    names = {name for name in vars(limits) if name.isupper()} - {"KIB", "MIB", "GIB"}
+    assert names == STATED.keys() | OUR_OWN
+
+
+def spelled(name: str) -> str:
+    value: int = getattr(limits, name)
+    if name.endswith("_BYTES") and value >= limits.KIB:
+        unit = "MiB" if value >= limits.MIB else "KiB"
+        return f"{value // (limits.MIB if unit == 'MiB' else limits.KIB)} {unit}"
+    return f"{value:,}"
