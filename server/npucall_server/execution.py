@@ -110,8 +110,9 @@ class Execution:
 
     def check_answer(self, *, streams: bool) -> None:
         """Raises TooLargeError for outputs that no message holds; ``streams`` then send them."""
-        targets = self._placed.targets.values() if self._placed else ()
-        size = self.call.replied_bytes - sum(map(len, targets))
+        size = self.call.replied_bytes
+        if self._placed is not None:
+            size -= sum(map(len, self._placed.targets.values()))
         if size <= MAX_ANSWER_BYTES:
             return
         self._common.executor.check_size(self.call)  # what a stream would refuse too
