@@ -24,7 +24,7 @@ from npucall.wire.replies import (
     encode_reply,
     encode_timings,
 )
-from npucall_client.pipeline import AtOnce
+from npucall_client.pipeline import OneByOne
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ class LocalTransport:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def calls(self) -> AtOnce:
+    def calls(self) -> OneByOne:
         """Calls of a pipeline, computed when they are sent."""
-        return AtOnce(self.execute)
+        return OneByOne(self.execute)
 
     def _prepared(self, call: BoundCall) -> Prepared:
         try:

@@ -42,7 +42,7 @@ class Calls(Protocol):
         """Waits until every call has ended."""
 
 
-class AtOnce:
+class OneByOne:
     """Calls where there is no stream: each is computed when it is sent."""
 
     def __init__(self, execute: Callable[[BoundCall, float, str], Response]) -> None:

@@ -46,7 +46,7 @@ class Cancel(NamedTuple):
     """The answer is not wanted any more."""
 
 
-class Reply(NamedTuple):
+class ReplyFrame(NamedTuple):
     """The answer to a call."""
 
     response: bytes
@@ -61,7 +61,7 @@ class Error(NamedTuple):
 
 
 RequestFrame: TypeAlias = Begin | Chunk | End | Cancel
-ResponseFrame: TypeAlias = Reply | Chunk | End | Error
+ResponseFrame: TypeAlias = ReplyFrame | Chunk | End | Error
 
 
 class State(Enum):

@@ -335,7 +335,7 @@ def test_no_thread_stays_behind(script: StreamScript) -> None:
 
 def received_into(sent: Any, target: Any) -> Any:
     """What becomes of a target: the memory in which the answer to a call is received."""
-    from npucall.exchange import Reply
+    from npucall.exchange import ReplyFrame
     from npucall.wire.messages import join_response
     from npucall_client.arguments import BoundCall
     from npucall_client.remote.transfer import Incoming
@@ -344,7 +344,7 @@ def received_into(sent: Any, target: Any) -> Any:
     request.targets["out"] = target
     incoming = Incoming(request)
     reply = reply_of(bytes(sent.nbytes), inline=False).reply.SerializeToString()
-    assert incoming.take(Reply(join_response(reply, b"", ()))) is None
+    assert incoming.take(ReplyFrame(join_response(reply, b"", ()))) is None
     return np.frombuffer(incoming._outputs[0], np.float32)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Cancel, Chunk, End, Error, Reply
+from npucall.exchange import Begin, Cancel, Chunk, End, Error, ReplyFrame
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import (
     join_begin,
@@ -79,7 +79,7 @@ def test_request_frames_come_back_as_they_were(call_id: int) -> None:
 @pytest.mark.parametrize("call_id", [0, 1, 127, 128, 2**64 - 1])
 def test_response_frames_come_back_as_they_were(call_id: int) -> None:
     chunk = Chunk(1, 2, b"xy")
-    assert split_response_frame(join_reply(call_id, RESPONSE)) == (call_id, Reply(RESPONSE))
+    assert split_response_frame(join_reply(call_id, RESPONSE)) == (call_id, ReplyFrame(RESPONSE))
     assert split_response_frame(join_chunk(call_id, chunk)) == (call_id, chunk)
     assert split_response_frame(join_end(call_id)) == (call_id, End())
     assert split_response_frame(join_error(call_id, b"x")) == (call_id, Error(b"x"))

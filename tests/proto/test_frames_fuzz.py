@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Chunk, Error, Reply
+from npucall.exchange import Begin, Chunk, Error, ReplyFrame
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import split_request_frame, split_response_frame
 
@@ -118,7 +118,7 @@ def of_the_class(message: bytes) -> Verdict:
 def ours_of_response(message: bytes) -> Verdict:
     try:
         call_id, frame = split_response_frame(message)
-        if isinstance(frame, Reply):
+        if isinstance(frame, ReplyFrame):
             return (call_id, "reply", *response_of(frame.response))
         if isinstance(frame, Chunk):
             return call_id, "chunk", frame.storage, frame.offset, bytes(frame.data)

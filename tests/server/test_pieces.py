@@ -84,7 +84,7 @@ class Formula:
         self.blocks = 0
         self.failing_at = 10**9
         self.gate: threading.Event | None = None
-        work = evaluate.plan_of
+        work = evaluate.recipe_of
         results = type(work(CALL).work)._results  # type: ignore[union-attr]
 
         def watched(subject: Any, inputs: Any, index: Any) -> Any:

@@ -21,7 +21,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import REQUEST_ID, TRAILER, from_status
 from npucall_client.calling import closed
-from npucall_client.pipeline import AtOnce
+from npucall_client.pipeline import OneByOne
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
 from npucall_client.remote.stream import CallStream
@@ -164,11 +164,11 @@ class ChannelTransport:
         method: Any = self._streams.stream_stream(f"/{_SERVICE}/ExecuteStream")  # type: ignore[call-arg]
         return method(frames, timeout=timeout, wait_for_ready=True)
 
-    def calls(self) -> CallStream | AtOnce:
+    def calls(self) -> CallStream | OneByOne:
         """Calls of a pipeline; one after the other where the server has no streams."""
         self.check_open()
         if not self._limits.stream_window:
-            return AtOnce(self.execute)
+            return OneByOne(self.execute)
         return CallStream(self, self._limits.stream_window, self._chunk_bytes())
 
     def _chunk_bytes(self) -> int:
@@ -225,9 +225,9 @@ class ChannelTransport:
 
         return repeated(attempt, timeout, self.pause)
 
-    def errors(self, timeout: float) -> Errors:
+    def errors(self, timeout: float) -> InOurErrors:
         """A context that has gRPC's errors become the contract's."""
-        return Errors(self, timeout)
+        return InOurErrors(self, timeout)
 
     def check_open(self) -> None:
         """Raises CancelledError once the client is closed."""
@@ -293,7 +293,7 @@ class ChannelTransport:
             raise _too_large(call, size, limit, "memory_limit")
 
 
-class Errors:
+class InOurErrors:
     """Has gRPC's errors become the contract's. What is closed is not used.
 
     A class, since a generator takes four times as long, and every call needs it.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CALL_ID = 1
 
 
-class OpenStream(Protocol):
+class StreamOpener(Protocol):
     """Opens an ``ExecuteStream``."""
 
     def __call__(self, frames: Iterator[bytes], timeout: float) -> Any:
@@ -37,7 +37,7 @@ class LargeCall:
         self._progress = _Progress(call)
         self._answered = False
 
-    def run(self, stream: OpenStream, timeout: float) -> Response:
+    def run(self, stream: StreamOpener, timeout: float) -> Response:
         """Sends the call and receives its answer.
 
         Raises the error that the server answers, grpc.RpcError where the stream breaks, and what a

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.errors import InternalError, MessageError
-from npucall.exchange import Begin, End, Error, Event, Receiving, Reply, Sending, State, after, into
+from npucall.exchange import (
+    Begin,
+    End,
+    Error,
+    Event,
+    Receiving,
+    ReplyFrame,
+    Sending,
+    State,
+    after,
+    into,
+)
 from npucall.limits import INLINE_BYTES
 from npucall.regions import RegionPart
 from npucall.wire.frames import join_begin, join_chunk, join_end
@@ -90,7 +101,7 @@ class Incoming:
         """
         if isinstance(frame, Error):
             raise from_bytes(frame.status)
-        if isinstance(frame, Reply):
+        if isinstance(frame, ReplyFrame):
             return self._begin(split_response(frame.response))
         self._advance(Event.OUTPUT_END if isinstance(frame, End) else Event.OUTPUT_CHUNK)
         try:

@@ -60,20 +60,20 @@ def run(
     bytes cannot be written) and written through its view, so that its gaps come back as they were.
     ``helpers`` compute blocks at the same time, as far as ``turn`` has turns to spare.
     """
-    plan = plan_of(call)
+    recipe = recipe_of(call)
     answers = [
         answer.storage(storages.get(answer.name), targets.get(answer.name))
-        for answer in plan.answers
+        for answer in recipe.answers
     ]
-    if plan.work is None:
-        for answer, storage in zip(plan.answers, answers, strict=True):
+    if recipe.work is None:
+        for answer, storage in zip(recipe.answers, answers, strict=True):
             answer.layout.over(storage)[...] = 0
         return answers
-    inputs = [o.layout.over(storages[o.name]) for o in plan.work.operands]
+    inputs = [o.layout.over(storages[o.name]) for o in recipe.work.operands]
     outputs = [
-        layout.over(storage) for layout, storage in zip(plan.work.outputs, answers, strict=True)
+        layout.over(storage) for layout, storage in zip(recipe.work.outputs, answers, strict=True)
     ]
-    compute_blocks(plan.work, inputs, outputs, plan.cuts, turn, helpers)
+    compute_blocks(recipe.work, inputs, outputs, recipe.cuts, turn, helpers)
     return answers
 
 
@@ -153,7 +153,7 @@ def _spec(name: str, array: AnyArray) -> TensorSpec:
     return TensorSpec(FLOAT if dtype is DOUBLE else dtype, array.shape, name=name)
 
 
-class _Answer(NamedTuple):
+class _OutputStorage(NamedTuple):
     """An output of a call that comes with storages."""
 
     name: str
@@ -174,28 +174,28 @@ def _memory(size: int) -> Buffer:
     return bytearray(size) if size < _SMALL else np.empty(size, np.uint8).data
 
 
-class _Plan(NamedTuple):
+class _Recipe(NamedTuple):
     """What follows from a call, before there is any storage."""
 
-    answers: Sequence[_Answer]
+    answers: Sequence[_OutputStorage]
     work: Work | None = None
     """None where the outputs are zeros."""
     cuts: Sequence[Index] = ()
 
 
 @lru_cache(1024)
-def plan_of(call: Prepared) -> _Plan:
+def recipe_of(call: Prepared) -> _Recipe:
     """What follows from a call, found once."""
     outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}
     answers = [
-        _Answer(name, spec.storage_bytes, outputs[name], spec.row_major)
+        _OutputStorage(name, spec.storage_bytes, outputs[name], spec.row_major)
         for name, spec in call.outputs.items()
     ]
     if call.done:
-        return _Plan(answers)
+        return _Recipe(answers)
     inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
     work = blocks.work_of(call, inputs, outputs, exact=False)
-    return _Plan(answers, work, work.cuts())
+    return _Recipe(answers, work, work.cuts())
 
 
 def compute_blocks(  # noqa: PLR0913  # all that a run has

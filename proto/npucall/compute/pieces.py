@@ -38,7 +38,7 @@ def takes_pieces(call: Prepared) -> bool:
     At least one input that is read must have as many elements as the output: the pieces count
     those, and what they do not reach would be memory that nobody wrote.
     """
-    work = evaluate.plan_of(call).work
+    work = evaluate.recipe_of(call).work
     if work is None or not work.flat:
         return False
     (elements,) = work.space
@@ -64,7 +64,7 @@ def run(
     the next one is asked for. Raises InternalError where they leave anything of the outputs
     unwritten: its memory held what others have freed.
     """
-    plan = evaluate.plan_of(call)
+    plan = evaluate.recipe_of(call)
     work = plan.work
     assert work is not None  # noqa: S101  # takes_pieces
     storages = [answer.storage(None, None) for answer in plan.answers]

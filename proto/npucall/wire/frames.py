@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Cancel, Chunk, End, Error, Reply
+from npucall.exchange import Begin, Cancel, Chunk, End, Error, ReplyFrame
 from npucall.limits import ALIGNMENT, MAX_CHUNK_BYTES, MAX_STORAGE_INDEX
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.protobuf import Malformed, bytes_at, header, number, number_at, tag_at, varint
@@ -98,7 +98,7 @@ def split_response_frame(message: bytes) -> tuple[int, ResponseFrame]:
     try:
         call_id, field, position = _opened(message)
         if field == _OPENING:
-            return call_id, Reply(message[position:])
+            return call_id, ReplyFrame(message[position:])
         if field == _CHUNK:
             return call_id, _chunk(message, position)
     except Malformed:
@@ -173,7 +173,7 @@ def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
     parsed = _parsed(pb.ExecuteStreamResponse, message)
     kind = parsed.WhichOneof("frame")
     if kind == "reply":
-        return parsed.call_id, Reply(parsed.reply.SerializeToString())
+        return parsed.call_id, ReplyFrame(parsed.reply.SerializeToString())
     if kind == "chunk":
         return parsed.call_id, _chunk_of_class(parsed.chunk)
     if kind is None:
