@@ -16,7 +16,6 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
-from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import REQUEST_ID, TRAILER, from_status
@@ -24,13 +23,11 @@ from npucall_client.calling import closed
 from npucall_client.pipeline import OneByOne
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
+from npucall_client.remote.server_limits import ServerLimits
 from npucall_client.remote.stream import CallStream
 from npucall_client.remote.transfer import (
-    is_chunked,
     message_of,
     place_nothing_in_chunks,
-    size_of,
-    travelling,
 )
 from npucall_client.shared.memory import SharedMemories
 
@@ -41,8 +38,6 @@ if TYPE_CHECKING:
     from npucall_client.shared.memory import SharedMemory
 
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
-_CHECKED_FROM = 1 << 20
-"""Bytes from which a request is held against the server's limits before it is sent."""
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -67,7 +62,6 @@ class ChannelTransport:
 
     def __init__(self, target: str, connect_timeout: float, stream_from: int) -> None:
         self._target = target
-        self._stream_from = stream_from
         self._channel = grpc.insecure_channel(target, options=_OPTIONS)
         self._streams = grpc.insecure_channel(target, options=_STREAM_OPTIONS)
         self._closed = threading.Event()
@@ -78,13 +72,14 @@ class ChannelTransport:
         self._get_operator = self._method("GetOperator")
         self._get_server_info = self._method("GetServerInfo")
         try:
-            self._limits = self.server_info(connect_timeout).limits
+            limits = self.server_info(connect_timeout).limits
         except DeadlineError as error:
             self.close()
             raise self._unreachable(connect_timeout) from error
         except BaseException:
             self.close()
             raise
+        self._limits = ServerLimits(limits, stream_from)
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
@@ -100,11 +95,10 @@ class ChannelTransport:
         return self._run(call, max(0.0, end - time.monotonic()), request_id)
 
     def _run(self, call: BoundCall, timeout: float, request_id: str) -> Response:
-        if self._travels_in_chunks(call):
+        if self._limits.travels_in_chunks(call):
             return self._execute_in_chunks(call, timeout, request_id)
         message = message_of(call)
-        if len(message) >= _CHECKED_FROM:
-            self._check_size(call, len(message))
+        self._limits.check_message(call, len(message))
         end = time.monotonic() + timeout
         try:
             return split_response(self._send(self._execute, message, timeout, request_id))
@@ -169,40 +163,15 @@ class ChannelTransport:
         self.check_open()
         if not self._limits.stream_window:
             return OneByOne(self.execute)
-        return CallStream(self, self._limits.stream_window, self._chunk_bytes())
-
-    def _chunk_bytes(self) -> int:
-        """What the server wishes, as far as its messages and the contract allow it."""
-        most = self._limits.max_message_bytes or MAX_MESSAGE_BYTES
-        wish = self._limits.chunk_bytes or CHUNK_BYTES
-        return min(wish, MAX_CHUNK_BYTES, max(1, most - FRAME_BYTES))
-
-    def _travels_in_chunks(self, call: BoundCall) -> bool:
-        """Whether a call gets a stream of its own.
-
-        Its request does not travel in chunks where only its answer could be too long for a message.
-        """
-        if not self._limits.stream_window:
-            return False
-        size = size_of(call)
-        if size >= self._stream_from or self._is_too_long(call, size):
-            return True
-        if call.placement is None or is_chunked(call, self._chunk_bytes()):
-            return False
-        return self._is_too_long(call, sum(map(len, call.storage.values())))
-
-    def _is_too_long(self, call: BoundCall, size: int) -> bool:
-        """Whether a call of so many bytes of storage has no room in a message."""
-        message = size + len(call.call) + FRAME_BYTES * (1 + len(call.storage))
-        return message > (self._limits.max_message_bytes or MAX_MESSAGE_BYTES)
+        return CallStream(self, self._limits.stream_window, self._limits.chunk_bytes)
 
     def _execute_in_chunks(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own, begun anew where the stream breaks."""
-        place_nothing_in_chunks(call, self._chunk_bytes())
-        self._check_room(call)
+        place_nothing_in_chunks(call, self._limits.chunk_bytes)
+        self._limits.check_room(call)
 
         def attempt(seconds: float) -> Response:
-            large = LargeCall(call, request_id, self._chunk_bytes())
+            large = LargeCall(call, request_id, self._limits.chunk_bytes)
             with self.errors(timeout):
                 return large.run(self.open_stream, seconds)
 
@@ -274,24 +243,6 @@ class ChannelTransport:
             "start one with npucall-server, or mend the target (NPUCALL_TARGET)"
         )
 
-    def _check_size(self, call: BoundCall, size: int) -> None:
-        limits = self._limits
-        room = {
-            "max_message_bytes": min(
-                limits.max_message_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES
-            ),
-            "memory_limit": limits.memory_limit or MAX_MESSAGE_BYTES,
-        }
-        setting, limit = min(room.items(), key=lambda item: item[1])
-        if size > limit:
-            raise _too_large(call, size, limit, setting)
-
-    def _check_room(self, call: BoundCall) -> None:
-        """A call in chunks may be larger than a message, not larger than the memory."""
-        size, limit = size_of(call), self._limits.memory_limit
-        if limit and size > limit:
-            raise _too_large(call, size, limit, "memory_limit")
-
 
 class InOurErrors:
     """Has gRPC's errors become the contract's. What is closed is not used.
@@ -312,14 +263,3 @@ class InOurErrors:
             raise self._channel.failure(error, self._timeout) from error
         if isinstance(error, ValueError):  # gRPC's, of a channel that was closed this moment
             self._channel.check_open()
-
-
-def _too_large(call: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
-    name, data = max(travelling(call).items(), key=lambda item: len(item[1]))
-    return TooLargeError(
-        f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
-        f"the largest tensor is {name} with {len(data)}",
-        parameter=name,
-        limit=str(limit),
-        setting=setting,
-    )

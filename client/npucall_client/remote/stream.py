@@ -100,10 +100,13 @@ class CallStream:
         place_nothing_in_chunks(call, self._chunk_bytes)
         sent = SentCall(call, timeout, request_id, done)
         with self._lock:
+            self._start_threads()
+            has_room = self._room.wait_for(
+                lambda: self._closing or len(self._open) < self._window, timeout
+            )
             if self._closing:
                 raise CancelledError("pipeline: expected it open, found it closed")
-            self._start_threads()
-            if not self._room.wait_for(lambda: len(self._open) < self._window, timeout):
+            if not has_room:
                 raise DeadlineError(
                     f"pipeline: expected one of {self._window} calls to be answered within the "
                     f"timeout of {timeout:g} s, found none"
@@ -121,6 +124,7 @@ class CallStream:
         """Waits until every call has ended."""
         with self._lock:
             self._closing = True
+            self._room.notify_all()
             self._work.notify_all()
             self._sooner.notify()
         for thread in self._threads:

@@ -1,0 +1,75 @@
+"""What a server allows, and so how a call travels to it. No I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.errors import TooLargeError
+from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
+from npucall_client.remote.transfer import is_chunked, size_of, travelling
+
+if TYPE_CHECKING:
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.arguments import BoundCall
+
+_CHECKED_FROM = 1 << 20
+"""Bytes from which a request is held against the server's limits before it is sent."""
+
+
+class ServerLimits:
+    """``GetServerInfoResponse.limits``, where 0 is no limit, and the client's ``stream_from``."""
+
+    def __init__(self, limits: pb.Limits, stream_from: int) -> None:
+        self._stream_from = stream_from
+        self._memory = limits.memory_limit
+        self._message = min(limits.max_message_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
+        self.stream_window: int = limits.stream_window
+        """Calls of one stream that may be without an answer; 0: the server has no streams."""
+        wish = limits.chunk_bytes or CHUNK_BYTES
+        self.chunk_bytes: int = min(wish, MAX_CHUNK_BYTES, max(1, self._message - FRAME_BYTES))
+        """What the server wishes, as far as its messages and the contract allow it."""
+
+    def travels_in_chunks(self, call: BoundCall) -> bool:
+        """Whether a call gets a stream of its own.
+
+        Its request does not travel in chunks where only its answer could be too long for a message.
+        """
+        if not self.stream_window:
+            return False
+        size = size_of(call)
+        if size >= self._stream_from or self._is_too_long(call, size):
+            return True
+        if call.placement is None or is_chunked(call, self.chunk_bytes):
+            return False
+        return self._is_too_long(call, sum(map(len, call.storage.values())))
+
+    def check_message(self, call: BoundCall, size: int) -> None:
+        """Raises TooLargeError for a message of so many bytes that the server would refuse."""
+        if size < _CHECKED_FROM:
+            return
+        room = {"max_message_bytes": self._message, "memory_limit": self._memory or size}
+        setting, limit = min(room.items(), key=lambda item: item[1])
+        if size > limit:
+            raise _too_large(call, size, limit, setting)
+
+    def check_room(self, call: BoundCall) -> None:
+        """A call in chunks may be larger than a message, not larger than the memory."""
+        size = size_of(call)
+        if self._memory and size > self._memory:
+            raise _too_large(call, size, self._memory, "memory_limit")
+
+    def _is_too_long(self, call: BoundCall, size: int) -> bool:
+        """Whether a call of so many bytes of storage has no room in a message."""
+        message = size + len(call.call) + FRAME_BYTES * (1 + len(call.storage))
+        return message > self._message
+
+
+def _too_large(call: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
+    name, data = max(travelling(call).items(), key=lambda item: len(item[1]))
+    return TooLargeError(
+        f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
+        f"the largest tensor is {name} with {len(data)}",
+        parameter=name,
+        limit=str(limit),
+        setting=setting,
+    )

@@ -1,0 +1,77 @@
+"""npucall_client.remote.retry: which errors are worth another attempt, and when there is one."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from npucall.errors import BY_REASON, NpucallError, Repeat
+from npucall_client.remote.retry import PAUSES, Attempts, repeated
+
+HERE = {"DRAINING", "DEVICE_LOST", "SERVER_UNREACHABLE"}
+LATER = {"QUEUE_FULL"}
+ELSEWHERE = {"DEVICE_MEMORY", "OPERATOR_UNAVAILABLE", "VARIANT_UNAVAILABLE"}
+
+
+@pytest.mark.parametrize("reason", BY_REASON)
+def test_every_error_says_whether_its_call_is_repeated(reason: str) -> None:
+    groups = {Repeat.HERE: HERE, Repeat.LATER: LATER, Repeat.ELSEWHERE: ELSEWHERE}
+    expected = next((each for each, reasons in groups.items() if reason in reasons), Repeat.NEVER)
+    assert BY_REASON[reason].repeat is expected
+
+
+def error_that(repeat: Repeat) -> NpucallError:
+    return next(kind for kind in BY_REASON.values() if kind.repeat is repeat)("as it says")
+
+
+@pytest.mark.parametrize("repeat", set(Repeat) - {Repeat.HERE})
+def test_what_is_not_repeated_here_is_told_at_once(repeat: Repeat) -> None:
+    assert Attempts().pause_after(error_that(repeat)) is None
+
+
+def test_the_pauses_grow_and_end() -> None:
+    attempts, error = Attempts(), error_that(Repeat.HERE)
+    assert [attempts.pause_after(error) for _ in range(5)] == [*PAUSES, None]
+    assert list(PAUSES) == sorted(PAUSES)
+
+
+def test_there_is_no_attempt_behind_the_end() -> None:
+    error = error_that(Repeat.HERE)
+    assert Attempts(time.monotonic() + PAUSES[0] / 2).pause_after(error) is None
+    assert Attempts(math.inf).pause_after(error) == PAUSES[0]
+
+
+def test_asking_whether_there_is_one_counts_nothing() -> None:
+    attempts, error = Attempts(), error_that(Repeat.HERE)
+    assert all(attempts.may_follow(error) for _ in range(9))
+    assert attempts.pause_after(error) == PAUSES[0]
+
+
+def test_an_attempt_gets_the_seconds_that_are_left_and_pauses_are_waited_for() -> None:
+    given: list[float] = []
+    waited: list[float] = []
+
+    def attempt(seconds: float) -> str:
+        given.append(seconds)
+        if len(given) < 3:
+            raise error_that(Repeat.HERE)
+        return "answer"
+
+    assert repeated(attempt, 100.0, waited.append) == "answer"
+    assert waited == list(PAUSES[:2])
+    assert 100.0 >= given[0] >= given[1] >= given[2] > 90.0
+
+
+def test_the_last_error_is_raised() -> None:
+    count = 0
+
+    def attempt(_: float) -> None:
+        nonlocal count
+        count += 1
+        raise error_that(Repeat.HERE if count < 3 else Repeat.LATER)
+
+    with pytest.raises(BY_REASON["QUEUE_FULL"]):
+        repeated(attempt, 100.0, lambda _: None)
+    assert count == 3
