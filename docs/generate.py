@@ -14,13 +14,14 @@ import textwrap
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 import ascend_page
 import operator_page
 import page_parts
 from pydantic import ByteSize
 
+from npucall import limits
 from npucall.errors import (
     PARAM_INVALID,
     PARAM_NULLPTR,
@@ -28,6 +29,7 @@ from npucall.errors import (
     ArgumentError,
     ArgumentMissingError,
     NpucallError,
+    Repeat,
 )
 from npucall_client.settings import ClientSettings
 from npucall_server.exits import ExitCode
@@ -35,6 +37,7 @@ from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     from pydantic.fields import FieldInfo
 
@@ -67,6 +70,7 @@ def pages() -> dict[Path, str]:
     return {
         docs / "ascend.md": ascend_page.filled(_read(docs / "ascend.md")),
         docs / "errors.md": errors_page(),
+        docs / "limits.md": limits_page(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
         docs / "operators.md": operator_page.page(),
@@ -91,7 +95,7 @@ def errors_page() -> str:
         ArgumentError` catches wrong dtypes, shapes, formats and attributes.
         """,
         page_parts.table(
-            ("class", "gRPC code", "reason", "aclnn status", "meaning, and what to do"),
+            ("class", "gRPC code", "reason", "repeated", "aclnn status", "meaning, and what to do"),
             list(_error_rows(NpucallError, 0)),
         ),
         """
@@ -101,6 +105,16 @@ def errors_page() -> str:
         `parameter`, `parameters`, `aclnn_status`, `aclnn_name`, `retry_after` and `details` are for
         programs.
         """,
+        "## Repeated",
+        """
+        A call has no side effects, so any call may be sent again. The class of an error says
+        whether that is worth it (its attribute `repeat`, from `npucall.errors.Repeat`). The
+        client of this project obeys it; a client in another language does well to.
+        """,
+        page_parts.table(
+            ("repeated", "meaning"),
+            [(repeat.value, _attribute_docstrings(Repeat)[repeat.name]) for repeat in Repeat],
+        ),
         "## aclnn statuses with a name",
         statuses,
     )
@@ -111,6 +125,7 @@ def _error_rows(error: type[NpucallError], depth: int) -> Iterator[tuple[str, ..
         "&nbsp;&nbsp;" * depth + f"`{error.__name__}`",
         f"`{error.code.name}`",
         f"`{error.reason}`",
+        error.repeat.value,
         _status_of(error),
         page_parts.line(inspect.getdoc(error) or ""),
     )
@@ -122,6 +137,38 @@ def _status_of(error: type[NpucallError]) -> str:
     if issubclass(error, ArgumentMissingError):
         return str(PARAM_NULLPTR.value)
     return f"{PARAM_INVALID.value} from a rule" if issubclass(error, ArgumentError) else ""
+
+
+# --- limits.md ------------------------------------------------------------------------------------
+
+
+def limits_page() -> str:
+    """The limits of the contract. One without a docstring fails here."""
+    meanings = _attribute_docstrings(limits)
+    units = {"KIB", "MIB", "GIB"}
+    rows = [
+        (f"`{name}`", _amount(name, value), meanings[name])
+        for name, value in vars(limits).items()
+        if name.isupper() and name not in units
+    ]
+    return page_parts.page(
+        "Limits",
+        """
+        The limits of the contract, and the lengths that both sides prefer, from `npucall.limits`.
+        They are the same for every server. What one server allows besides is a
+        [setting](settings.md) of it, which it tells in `GetServerInfoResponse.limits`.
+        """,
+        page_parts.table(("name", "value", "meaning"), rows),
+    )
+
+
+def _amount(name: str, value: int) -> str:
+    """A number; one of bytes in the largest unit that it is a multiple of."""
+    if "BYTES" in name:
+        for unit, size in {"MiB": limits.MIB, "KiB": limits.KIB}.items():
+            if value % size == 0:
+                return f"{value // size:,} {unit}"
+    return f"{value:,}"
 
 
 # --- settings.md ----------------------------------------------------------------------------------
@@ -207,17 +254,6 @@ def _client_rows() -> Iterator[tuple[str, ...]]:
         )
 
 
-def _attribute_docstrings(kind: type[Any]) -> dict[str, str]:
-    """The strings below the attributes of a class, which Python itself does not keep."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
-    return {
-        ast.unparse(before.target): page_parts.line(ast.literal_eval(after.value))
-        for before, after in pairwise(body)
-        if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr)
-    }
-
-
 # --- exit-codes.md --------------------------------------------------------------------------------
 
 
@@ -236,6 +272,25 @@ def exit_codes_page() -> str:
         `npucall-server doctor` with 0 if it finds no fault, else with 69.
         """,
     )
+
+
+# --- Parts ----------------------------------------------------------------------------------------
+
+
+def _attribute_docstrings(owner: type[object] | ModuleType) -> dict[str, str]:
+    """The strings below the attributes of a class or module, which Python itself does not keep."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    if isinstance(body[0], ast.ClassDef):
+        body = body[0].body
+    return {
+        ast.unparse(_target(before)): page_parts.line(ast.literal_eval(after.value))
+        for before, after in pairwise(body)
+        if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr)
+    }
+
+
+def _target(assignment: ast.Assign | ast.AnnAssign) -> ast.expr:
+    return assignment.target if isinstance(assignment, ast.AnnAssign) else assignment.targets[0]
 
 
 def _read(path: Path) -> str:
