@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -152,22 +153,46 @@ def test_the_folder_tree_of_the_architecture_is_there() -> None:
     assert missing == []
 
 
+def test_the_picture_of_the_layers_is_that_of_the_import_contracts() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (picture,) = re.findall(r"## \d+\. Layers\n.*?```\n(.*?)```", text, re.DOTALL)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = {
+        contract["containers"][0]: [re.sub(r"\s+", " ", layer) for layer in contract["layers"]]
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    }
+    drawn = [re.split(r"\s{2,}", line.strip()) for line in picture.splitlines()]
+    for name in "npucall_client", "npucall_server", "npucall":
+        (start,) = [line for line, cells in enumerate(drawn) if name in cells]
+        left = [cell for cells in drawn[start + 1 :] for cell in cells]
+        found = [cell for cell in left if cell in layers[name]]
+        assert found[: len(layers[name])] == layers[name], name
+
+
 def test_generated_pages_are_up_to_date() -> None:
     done = run([sys.executable, "docs/generate.py", "--check"], ROOT)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/ascend.md", "docs/errors.md", "docs/operators.md"]
+    ("name", "word"),
+    [
+        ("README.md", "aclnn"),
+        ("docs/ascend.md", "aclnn"),
+        ("docs/errors.md", "elsewhere"),
+        ("docs/limits.md", "MAX_RANK"),
+        ("docs/operators.md", "aclnn"),
+    ],
 )
-def test_a_generated_page_that_was_edited_is_named(name: str, tmp_path: Path) -> None:
+def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "README.md", tmp_path)
     proofs = tmp_path / "tests/abi/proofs.json"
     proofs.parent.mkdir(parents=True)
     shutil.copy(ROOT / "tests/abi/proofs.json", proofs)
     page = tmp_path / name
-    page.write_text(page.read_text(encoding="utf-8").replace("aclnn", "edited"), encoding="utf-8")
+    page.write_text(page.read_text(encoding="utf-8").replace(word, "edited"), encoding="utf-8")
     done = run([sys.executable, "docs/generate.py", "--check"], tmp_path)
     assert done.returncode == 1
     assert done.stderr == f"{name} is out of date: make docs\n"
