@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall.wire import messages as framing
+from npucall.wire import messages
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
 from npucall_server.devices import open_device
@@ -68,8 +68,8 @@ class Npu:
         """A call with three float32 tensors of that many bytes, one of which is not read."""
         tensors = np.random.default_rng(1).random((3, size // 4), np.float32)
         request = arguments.bind(kl_div_backward, "", tuple(tensors), {}, {}, keep_layout=False)
-        message = framing.join_request(request.call, list(request.storage.values()))
-        split = framing.split_request(message)
+        message = messages.join_request(request.call, list(request.storage.values()))
+        split = messages.split_request(message)
         device = self.device
         calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
         call = calls.of(split.call)

@@ -14,8 +14,7 @@ from npucall.compute import evaluate
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
-from npucall.wire import messages as framing
-from npucall.wire import replies
+from npucall.wire import messages, replies
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
 from npucall_server.log import Log, Record
@@ -63,16 +62,16 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
 
     request = bind()
     storage = list(request.storage.values())
-    message = framing.join_request(request.call, storage)
-    split = framing.split_request(message)
+    message = messages.join_request(request.call, storage)
+    split = messages.split_request(message)
     prepared = calls.of(split.call)
     storages = prepared.storages(split.storage)
     turns = Turns(1)
     outputs = evaluate.run(prepared, storages)
     reply = replies.encode_reply(prepared, _IDENTITY)
     timings = replies.encode_timings(replies.Timings())
-    answer = framing.join_response(reply, timings, outputs)
-    response = framing.split_response(answer)
+    answer = messages.join_response(reply, timings, outputs)
+    response = messages.split_response(answer)
     log = Log("all", stream=io.StringIO())
     record = Record("Execute", "0123456789ab-1", "ipv4:127.0.0.1:40000", kl_div_backward.name)
 
@@ -81,16 +80,16 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
 
     return {
         "client: arguments -> call": bind,
-        "client: encode": lambda: framing.join_request(request.call, storage),
-        "server: decode": lambda: framing.split_request(message),
+        "client: encode": lambda: messages.join_request(request.call, storage),
+        "server: decode": lambda: messages.split_request(message),
         "server: checks (cached)": lambda: calls.of(split.call),
         "server: checks (first time)": lambda: PreparedCalls(CATALOGUE, A2, "").of(split.call),
         "server: run": lambda: evaluate.run(
             prepared, storages, Turn(turns, _NoCaller(), call_timeout=60.0)
         ),
-        "server: encode": lambda: framing.join_response(reply, timings, outputs),
+        "server: encode": lambda: messages.join_response(reply, timings, outputs),
         "server: log line": lambda: log.call(record),
-        "client: decode": lambda: framing.split_response(answer),
+        "client: decode": lambda: messages.split_response(answer),
         "client: reply -> array": decode,
     }
 

@@ -1,6 +1,7 @@
 """The life of one call on this server, whatever way it came.
 
-Who wants to count, limit, trace or log calls does it here: every call passes every step once.
+Who wants to limit or trace calls does it here: every call passes every step once. How a call ended
+is known behind it: ``handling.Handling.log`` hears it of every call.
 """
 
 from __future__ import annotations

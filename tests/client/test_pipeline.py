@@ -1,4 +1,4 @@
-"""client.pipeline(): npucall_client.pipeline and call_stream against a scripted server."""
+"""client.pipeline(): npucall_client.pipeline and remote.stream, scripted servers."""
 
 from __future__ import annotations
 

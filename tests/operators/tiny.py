@@ -49,7 +49,7 @@ def tiny(*checks: Rule) -> Operator[..., Any]:
 
 
 def formula(
-    whole: Any, x: Any, y: Any, extra: Any = None, mode: int = 0, amount: float = 0.0,
+    facts: Any, x: Any, y: Any, extra: Any = None, mode: int = 0, amount: float = 0.0,
     text: str = "", slope: float = 0.0,
 ) -> Any:  # fmt: skip
     return x

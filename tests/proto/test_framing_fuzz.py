@@ -89,7 +89,7 @@ messages = st.lists(
 
 
 def request_of(message: bytes) -> tuple[Any, ...]:
-    """What ``framing`` finds in an ``ExecuteRequest``; raises what it raises."""
+    """What ``wire.messages`` finds in an ``ExecuteRequest``; raises what it raises."""
     split = split_request(message)
     places = {name: tuple(region) for name, region in split.output_places.items()}
     return pb.Call.FromString(split.call), list(map(_seen, split.storage)), places
@@ -105,7 +105,7 @@ def request_of_class(parsed: pb.ExecuteRequest) -> Verdict:
 
 
 def response_of(message: bytes) -> tuple[Any, ...]:
-    """What ``framing`` finds in an ``ExecuteResponse``; raises what it raises."""
+    """What ``wire.messages`` finds in an ``ExecuteResponse``; raises what it raises."""
     reply, timings, storage = split_response(message)
     return pb.Reply.FromString(reply), pb.Timings.FromString(timings), list(map(_seen, storage))
 

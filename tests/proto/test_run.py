@@ -189,7 +189,7 @@ def test_blocks_are_computed_by_helpers_at_the_same_time(
     monkeypatch.setattr(evaluate, "_BLOCKS_A_TURN", 1)
     together, begun = threading.Barrier(4, timeout=20), []
 
-    def formula(whole: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
+    def formula(facts: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
         begun.append(grad_output)
         if len(begun) > 1:  # the first block is the caller's alone
             together.wait()
@@ -245,7 +245,7 @@ def test_where_a_storage_begins_in_memory_does_not_show_in_the_bits(name: str, s
 def test_a_formula_gets_views_of_what_is_fit_for_it_and_aligned_copies_of_the_rest() -> None:
     seen: list[Any] = []
 
-    def formula(whole: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
+    def formula(facts: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
         seen.extend([grad_output, self, target])
         return grad_output
 
@@ -264,9 +264,9 @@ def places_told(
     """What a formula that computes into its place, if it is told one, is told in a run."""
     told: list[Any] = []
 
-    def formula(whole: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
-        told.append(whole.out)
-        return np.add(grad_output, self, out=whole.out)
+    def formula(facts: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
+        told.append(facts.out)
+        return np.add(grad_output, self, out=facts.out)
 
     call = replace(call, operator=replace(call.operator, formula=formula))
     storages = storages_of(call)

@@ -37,7 +37,7 @@ def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice
 
 
 class CpuDevice:
-    """Stands for the SoC named. A turn is one block, so small calls never wait for a large one.
+    """Stands for the SoC named. A turn is a few blocks, so small calls do not wait for a large one.
 
     ``lanes`` is how many blocks are computed at a time; as many as there are cores for the process
     if it is left out. ``default_variant`` is taken where the product has it.
@@ -70,7 +70,7 @@ class CpuDevice:
         turn: Turn,
         targets: Mapping[str, Buffer] = NO_TARGETS,
     ) -> Ran:
-        """Computes a turn a block, in the calling thread and, while turns are free, in others."""
+        """Computes a few blocks a turn, here and, while turns are free, in other threads."""
         return Ran(evaluate.run(call, storages, turn, targets, helpers=self._helpers))
 
     def piecewise(self, call: Prepared) -> RunPieces | None:
