@@ -1,7 +1,7 @@
 """The life of one call on this server, whatever way it came.
 
 Who wants to limit or trace calls does it here: every call passes every step once. How a call ended
-is known behind it: ``handling.Handling.log`` hears it of every call.
+is known behind it, to ``handling``, which writes its record: who wants to count does it there.
 """
 
 from __future__ import annotations

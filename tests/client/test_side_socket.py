@@ -73,7 +73,7 @@ def test_each_side_sees_what_the_other_writes(script: SideScript) -> None:
     region.end()
 
 
-def test_the_end_of_a_lease_is_the_end_of_its_connection(script: SideScript) -> None:
+def test_the_end_of_a_region_is_the_end_of_its_connection(script: SideScript) -> None:
     region = asked(script)
     assert region.is_open
     assert region.end()
@@ -81,7 +81,7 @@ def test_the_end_of_a_lease_is_the_end_of_its_connection(script: SideScript) -> 
     assert not region.is_open
 
 
-def test_a_lease_ends_once(script: SideScript) -> None:
+def test_a_region_ends_once(script: SideScript) -> None:
     region = asked(script)
     assert [region.end(), region.end()] == [True, False]
 
@@ -223,7 +223,7 @@ def test_a_forked_process_that_ends_its_copy_leaves_the_region(script: SideScrip
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_lease_ends_though_a_forked_process_lives(script: SideScript) -> None:
+def test_a_region_ends_though_a_forked_process_lives(script: SideScript) -> None:
     region = asked(script)
     read, write = os.pipe()
     child = os.fork()

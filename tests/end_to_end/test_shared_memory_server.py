@@ -352,7 +352,7 @@ def test_connections_that_come_and_go_leave_no_descriptor_and_no_mapping(
     wire.until(lambda: descriptors(server) <= before, "every connection is closed")
 
 
-def test_a_server_that_stops_ends_leases_and_removes_the_file(tmp_path: Path) -> None:
+def test_a_server_that_stops_ends_regions_and_removes_the_file(tmp_path: Path) -> None:
     side = tmp_path / "side.sock"
     with running_server(f"--shared-memory={side}") as server, Memory(side, MIB) as memory:
         assert server.stop() == 0

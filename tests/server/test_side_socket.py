@@ -152,7 +152,7 @@ def test_while_others_hold_too_much_a_client_is_asked_to_come_back(served: Serve
         assert reason(side) == "QUEUE_FULL"
 
 
-def test_a_second_packet_ends_the_lease(served: Served) -> None:
+def test_a_second_packet_ends_the_region(served: Served) -> None:
     with Memory(served.path, 100) as memory:
         memory.ask(100)
         assert memory.is_closed()
@@ -323,7 +323,7 @@ def test_a_file_that_is_there_by_now_is_left_alone(path: Path) -> None:
     assert path.read_text() == "another one"
 
 
-def test_when_the_server_stops_leases_end(path: Path) -> None:
+def test_when_the_server_stops_regions_end(path: Path) -> None:
     served = Served(path)
     with Memory(path, 1) as memory:
         served.close()
