@@ -13,6 +13,7 @@ from npucall.declare.call import element
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
+from npucall.limits import CACHED_CALLS
 from npucall.regions import RegionPart
 from npucall.tensors import TensorSpec
 from npucall.wire import calls, replies
@@ -152,7 +153,7 @@ def value_of(operator: str, outputs: Mapping[str, Any]) -> Any:
     return _tuple_type(operator, tuple(outputs))(*outputs.values())
 
 
-decode_reply = lru_cache(1024)(replies.decode_reply)
+decode_reply = lru_cache(CACHED_CALLS)(replies.decode_reply)
 """The reply in its bytes; kept, since the same call gets the same bytes."""
 
 
@@ -233,7 +234,7 @@ def _send(bound: BoundCall, name: str, array: AnyArray) -> _Tensor:
     return sent[:4]
 
 
-@lru_cache(1024)
+@lru_cache(CACHED_CALLS)
 def _encode(
     operator: str,
     variant: str,

@@ -134,6 +134,8 @@ class Binding:
         if isinstance(operator, Operator):
             called, variant = operator, operator.variant
         else:
+            if not self.knows(operator):
+                raise LookupError(f"{operator}: expected it declared, by what the server lists")
             same_name = CATALOGUE.of_name(operator)
             called = same_name[0] if same_name else self._declared[operator]
             variant = options.variant if called.variant else ""

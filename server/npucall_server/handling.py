@@ -71,7 +71,7 @@ class Handling:
                 _abort(self.failure(error, record), context)
             finally:
                 record.total_ns = time.perf_counter_ns() - start
-                self._log.call(record)
+                self.log(record)
             return response
 
         return grpc.unary_unary_rpc_method_handler(handle)
@@ -87,7 +87,7 @@ class Handling:
                 record = self.record(name, UnaryCaller(context), 0)
                 failure = self.failure(error, record)
                 record.total_ns = time.perf_counter_ns() - start
-                self._log.call(record)
+                self.log(record)
                 _abort(failure, context)
 
         return grpc.stream_stream_rpc_method_handler(handle)

@@ -418,3 +418,16 @@ def test_no_error_names_a_stream_that_would_refuse_the_same_call(
         client.run(l1_loss_backward, array, array, array)
     assert "method" not in caught.value.details
     assert "ExecuteStream" not in str(caught.value)
+
+
+def test_a_server_without_streams_says_so_and_its_clients_open_none() -> None:
+    """Large calls and pipelines were refused for ever, by an error that said to come later."""
+    large = np.ones(2 * MIB, np.float32)
+    with (
+        serving(device_that_answers(large.nbytes), max_streams=0) as served,
+        npucall_client.connect(served.target) as client,
+    ):
+        assert client.server_info().limits.stream_window == 0
+        client.run(l1_loss_backward, large, large, large)
+        with client.pipeline() as pipeline:
+            pipeline.submit(l1_loss_backward, large, large, large).result(PATIENCE)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from npucall.errors import (
-    CancelledError,
     DeadlineError,
     NpucallError,
-    ServerUnreachableError,
     SharedMemoryError,
     TooLargeError,
 )
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
-from npucall.wire.status import REQUEST_ID, TRAILER, from_status
+from npucall.wire.status import REQUEST_ID
 from npucall_client.calling import closed
 from npucall_client.pipeline import OneByOne
+from npucall_client.remote.failures import Sender, failure, lateness, unreachable
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
 from npucall_client.remote.server_limits import ServerLimits
+from npucall_client.remote.service import OPTIONS, STREAM_OPTIONS, path_of
 from npucall_client.remote.stream import CallStream
 from npucall_client.remote.transfer import (
     message_of,
@@ -37,21 +37,6 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.shared.memory import SharedMemory
 
-_SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
-
-_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.enable_retries", 0),  # every call is repeated here; gRPC's way of it costs each of them
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-]
-_STREAM_OPTIONS = [
-    *_OPTIONS,
-    ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
-]
-
 
 class ChannelTransport:
     """Sends to a server. ``connect_timeout``: seconds that it may take to answer at first.
@@ -62,8 +47,8 @@ class ChannelTransport:
 
     def __init__(self, target: str, connect_timeout: float, stream_from: int) -> None:
         self._target = target
-        self._channel = grpc.insecure_channel(target, options=_OPTIONS)
-        self._streams = grpc.insecure_channel(target, options=_STREAM_OPTIONS)
+        self._channel = grpc.insecure_channel(target, options=OPTIONS)
+        self._streams = grpc.insecure_channel(target, options=STREAM_OPTIONS)
         self._closed = threading.Event()
         self._memories = SharedMemories()
         self._execute = self._method("Execute")
@@ -75,7 +60,7 @@ class ChannelTransport:
             limits = self.server_info(connect_timeout).limits
         except DeadlineError as error:
             self.close()
-            raise self._unreachable(connect_timeout) from error
+            raise unreachable(target, connect_timeout) from error
         except BaseException:
             self.close()
             raise
@@ -155,7 +140,7 @@ class ChannelTransport:
 
     def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
         """Opens an ``ExecuteStream``: gRPC's call, which iterates over the frames that come."""
-        method: Any = self._streams.stream_stream(f"/{_SERVICE}/ExecuteStream")  # type: ignore[call-arg]
+        method: Any = self._streams.stream_stream(path_of("ExecuteStream"))  # type: ignore[call-arg]
         return method(frames, timeout=timeout, wait_for_ready=True)
 
     def calls(self) -> CallStream | OneByOne:
@@ -178,7 +163,7 @@ class ChannelTransport:
         return repeated(attempt, timeout, self.pause)
 
     def _method(self, name: str) -> Callable[..., bytes]:
-        method: Callable[..., bytes] = self._channel.unary_unary(f"/{_SERVICE}/{name}")  # type: ignore[call-arg]
+        method: Callable[..., bytes] = self._channel.unary_unary(path_of(name))  # type: ignore[call-arg]
         return method
 
     def _send(
@@ -209,25 +194,17 @@ class ChannelTransport:
             raise closed()
 
     def failure(self, error: Any, timeout: float) -> NpucallError:
-        """The error that the server raised, or what gRPC's own means."""
-        trailers = dict(error.trailing_metadata() or ())
-        known: NpucallError = from_status(error.code(), error.details(), trailers.get(TRAILER))
-        if TRAILER not in trailers:
-            if isinstance(known, DeadlineError):
-                return self.lateness(timeout)
-            if isinstance(known, CancelledError) and not self._closed.is_set():
-                # So gRPC answers what a server that goes down had not begun; nobody here asked.
-                return ServerUnreachableError(
-                    f"call: expected an answer of the server at {self._target}, found that it "
-                    "ended the call without one, as a server that goes down does"
-                )
-        return known
+        """What gRPC's error means."""
+        trailers = error.trailing_metadata()
+        return failure(self._sender(), error.code(), error.details(), trailers, timeout)
 
     def lateness(self, timeout: float) -> NpucallError:
         """What a call that got no answer in time raises."""
-        if not self._connected():
-            return self._unreachable(timeout)
-        return DeadlineError(f"call: its timeout of {timeout:g} s ended")
+        return lateness(self._sender(), timeout)
+
+    def _sender(self) -> Sender:
+        is_closed = self._closed.is_set()
+        return Sender(self._target, not is_closed and self._connected(), is_closed)
 
     def _connected(self) -> bool:
         # What gRPC has for it in public answers later, in a thread that breaks when the channel is
@@ -236,12 +213,6 @@ class ChannelTransport:
         channels: list[Any] = [self._channel, self._streams]
         cores = [channel._channel for channel in channels]  # noqa: SLF001
         return ready in [core.check_connectivity_state(False) for core in cores]  # noqa: FBT003  # do not connect
-
-    def _unreachable(self, seconds: float) -> ServerUnreachableError:
-        return ServerUnreachableError(
-            f"target: expected a server at {self._target}, found none in {seconds:g} s; "
-            "start one with npucall-server, or mend the target (NPUCALL_TARGET)"
-        )
 
 
 class InOurErrors:

@@ -22,6 +22,7 @@ from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
 from npucall.errors import NpucallError
+from npucall.limits import CACHED_CALLS
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec, view
@@ -183,7 +184,7 @@ class _Recipe(NamedTuple):
     cuts: Sequence[Index] = ()
 
 
-@lru_cache(1024)
+@lru_cache(CACHED_CALLS)
 def recipe_of(call: Prepared) -> _Recipe:
     """What follows from a call, found once."""
     outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}

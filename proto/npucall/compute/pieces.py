@@ -64,10 +64,10 @@ def run(
     the next one is asked for. Raises InternalError where they leave anything of the outputs
     unwritten: its memory held what others have freed.
     """
-    plan = evaluate.recipe_of(call)
-    work = plan.work
+    recipe = evaluate.recipe_of(call)
+    work = recipe.work
     assert work is not None  # noqa: S101  # takes_pieces
-    storages = [answer.storage(None, None) for answer in plan.answers]
+    storages = [answer.storage(None, None) for answer in recipe.answers]
     outputs = [layout.over(data) for layout, data in zip(work.outputs, storages, strict=True)]
     (elements,) = work.space
     reached = 0

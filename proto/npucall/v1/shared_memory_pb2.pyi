@@ -10,9 +10,9 @@ descriptor comes along (SCM_RIGHTS): a sealed memory file of exactly the bytes a
 first, that cannot be truncated, to be mapped shared and writable. From then on calls may name
 parts of it (`Region`) in place of bytes.
 
-The connection is the lease. When the caller closes it, or dies, the server forgets the memory;
-calls that run keep it until they end. Nothing else may be sent on it: that ends it. The server
-closes it when it goes down.
+The memory is the caller's as long as the connection is open. When the caller closes it, or dies,
+the server forgets the memory; calls that run keep it until they end. Nothing else may be sent on
+the connection: that ends it. The server closes it when it goes down.
 
 Only processes of the server's own user get memory, and of users that its setting
 `shared_memory_users` names; connections of others are closed without a word.

@@ -102,7 +102,7 @@ class OperatorService:
                 queue_length=settings.queue_length,
                 call_timeout_seconds=settings.call_timeout,
                 max_rank=MAX_RANK,
-                stream_window=settings.stream_window,
+                stream_window=settings.stream_window if settings.max_streams else 0,
                 chunk_bytes=settings.chunk_bytes,
             ),
             calls_in_flight=executor.calls_in_flight,

@@ -1,0 +1,22 @@
+"""The service and the connections to it: names and gRPC's options, for every kind of sender."""
+
+from npucall.v1 import operator_service_pb2 as pb
+
+SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
+OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_retries", 0),  # every call is repeated here; gRPC's way of it costs each of them
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
+STREAM_OPTIONS = [
+    *OPTIONS,
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
+]
+
+
+def path_of(method: str) -> str:
+    """What gRPC is told to call."""
+    return f"/{SERVICE}/{method}"
