@@ -92,9 +92,17 @@ def target(script: Script) -> Iterator[str]:
         yield address
 
 
-def test_many_calls_at_once_get_their_own_answers(npucall_server: str) -> None:
+@pytest.fixture
+def cpu_server(request: pytest.FixtureRequest) -> str:
+    """The client's tests also run where no server is installed."""
+    pytest.importorskip("npucall_server")
+    address: str = request.getfixturevalue("npucall_server")
+    return address
+
+
+def test_many_calls_at_once_get_their_own_answers(cpu_server: str) -> None:
     async def work() -> list[Any]:
-        async with AsyncSender(npucall_server) as sender:
+        async with AsyncSender(cpu_server) as sender:
             calls = [
                 sender.execute(l1_loss_backward, n * ONES, ONES, 0 * ONES, reduction=2)
                 for n in range(20)
@@ -104,9 +112,9 @@ def test_many_calls_at_once_get_their_own_answers(npucall_server: str) -> None:
     assert asyncio.run(work()) == [6.0 * n for n in range(20)]
 
 
-def test_an_error_of_the_server_is_the_contracts(npucall_server: str) -> None:
+def test_an_error_of_the_server_is_the_contracts(cpu_server: str) -> None:
     async def work() -> None:
-        async with AsyncSender(npucall_server) as sender:
+        async with AsyncSender(cpu_server) as sender:
             await sender.execute(l1_loss_backward, ONES, ONES, np.ones(4, np.float32))
 
     with pytest.raises(ShapeError) as caught:
