@@ -28,7 +28,8 @@ def failure(
 
     ``trailers`` are pairs of key and value; ``timeout`` is the call's, in seconds.
     """
-    details = dict(trailers or ()).get(TRAILER)
+    # Not dict(trailers): asyncio's have keys() that are pairs.
+    details = next((value for key, value in trailers or () if key == TRAILER), None)
     known = from_status(code, message or "", details)
     if details is not None:
         return known
