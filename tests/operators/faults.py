@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, groupby, product
 from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import FLOAT
-from npucall.errors import ArgumentMissingError, DTypeError, NpucallError, ShapeError
+from npucall.errors import (
+    ArgumentMissingError,
+    AttributeValueError,
+    DTypeError,
+    NpucallError,
+    ShapeError,
+)
 from npucall.operators import CATALOGUE
 from npucall.operators.draft import Draft
 from npucall.operators.prepare import prepare
@@ -30,7 +36,7 @@ Answer = tuple[type[NpucallError], "int | None", tuple[str, ...]]
 """Class, aclnn status and blamed parameters of an error."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fault:
     """One row, or one tensor of a row, of a list of checks."""
 
@@ -58,9 +64,20 @@ def dtype(wrong: DType, *names: str) -> list[Fault]:
     return [Fault({name: {"dtype": wrong}}, DTypeError, (name,)) for name in names]
 
 
+def dtypes(*wrong: DType, of: tuple[str, ...]) -> list[Fault]:
+    """Each of them alone has each of these dtypes."""
+    return [fault for name in of for each in wrong for fault in dtype(each, name)]
+
+
 def shape(wrong: tuple[int, ...], *names: str) -> list[Fault]:
     """Each of them alone has a shape for which it is blamed."""
     return [Fault({name: {"shape": wrong}}, ShapeError, (name,)) for name in names]
+
+
+def reductions_beyond_2() -> list[Fault]:
+    """Reductions that no document knows."""
+    codes = (3, -1, 7, 2**40, 2**32 + 1)
+    return [Fault({"reduction": code}, AttributeValueError, ("reduction",)) for code in codes]
 
 
 @dataclass(frozen=True)
@@ -71,11 +88,15 @@ class Table:
     attributes: Mapping[str, Any]
     """Valid values."""
     faults: Sequence[Fault]
+    soc: str = "Ascend910B1"
 
-    def refusal(self, *faults: Fault, soc: str = "Ascend910B1") -> Answer | None:
+    def __str__(self) -> str:
+        return f"{self.operator.title} on {self.soc}"
+
+    def refusal(self, *faults: Fault, soc: str | None = None) -> Answer | None:
         """What a call with these faults and no other is answered; None if it passes."""
         try:
-            prepare(self.call(*faults), product_of(soc), CATALOGUE)
+            prepare(self.call(*faults), product_of(soc or self.soc), CATALOGUE)
         except NpucallError as error:
             return type(error), error.aclnn_status, error.parameters
         return None
@@ -96,27 +117,62 @@ class Table:
         stored = (n for n, a in arguments.items() if n in inputs and isinstance(a, TensorSpec))
         return Call(self.operator, arguments, tuple(stored))
 
+    def neighbours(self) -> list[tuple[Fault, Fault]]:
+        """Neighbours in the list that fit into one call; the first must be the answer.
+
+        Within what one check refuses, each with the next. Between checks, one pair of a check and
+        the nearest later one, and of a check and the nearest earlier one, that have such a pair:
+        no two checks can change places unseen then.
+        """
+        groups = [list(group) for _, group in groupby(self.faults, self._first_of)]
+        within = chain.from_iterable(_each_with_the_next(group) for group in groups)
+        between = [_nearest(group, groups[number + 1 :]) for number, group in enumerate(groups)] + [
+            _nearest(group, groups[:number][::-1], backwards=True)
+            for number, group in enumerate(groups)
+        ]
+        return list(dict.fromkeys([*within, *filter(None, between)]))
+
     def pairs(self) -> list[tuple[Fault, Fault]]:
-        """Every two faults that fit into one call, in the order of the list."""
-        return [pair for pair in combinations(self.faults, 2) if _fit(*pair)]
+        return []
 
     def refusing(self) -> set[str]:
         """The checks that are the first to refuse one of the faults."""
-        return {self._first(self.call(fault)) for fault in self.faults}
+        return {self._first_of(fault) for fault in self.faults}
 
     def may_refuse(self) -> set[str]:
         """The checks that refuse anything; floats that passed a list always promote."""
         refusing = {rule.description for rule in self.operator.checks if rule.status}
         return {text for text in refusing if "promote" not in text}
 
-    def _first(self, call: Call) -> str:
-        draft = Draft(call, product_of("Ascend910B1"), CATALOGUE)
+    def _first_of(self, fault: Fault) -> str:
+        draft = Draft(self.call(fault), product_of(self.soc), CATALOGUE)
         for rule in self.operator.checks:
             try:
                 rule.check(draft)
             except NpucallError:
                 return rule.description
         return "none"
+
+
+def _each_with_the_next(group: Sequence[Fault]) -> list[tuple[Fault, Fault]]:
+    """Each with the next one that fits to it."""
+    pairs = []
+    for number, first in enumerate(group):
+        second = next((other for other in group[number + 1 :] if _fit(first, other)), None)
+        pairs += [(first, second)] if second else []
+    return pairs
+
+
+def _nearest(
+    group: Sequence[Fault], others: Sequence[Sequence[Fault]], *, backwards: bool = False
+) -> tuple[Fault, Fault] | None:
+    """A fault of the group and one of the nearest other group that has one which fits to it."""
+    for other in others:
+        pairs = product(other, group) if backwards else product(group, other)
+        for first, second in pairs:
+            if _fit(first, second) and first.answer != second.answer:
+                return first, second
+    return None
 
 
 def _fit(first: Fault, second: Fault) -> bool:

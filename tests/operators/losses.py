@@ -36,7 +36,6 @@ SOFT_MARGIN, LOGIT = soft_margin_loss_backward, logit_grad
 BCE = binary_cross_entropy_backward
 BCE_LOGITS = binary_cross_entropy_with_logits_backward
 BCE_LOGITS_TARGET = binary_cross_entropy_with_logits_target_backward
-WITH_LOGITS = (BCE_LOGITS, BCE_LOGITS_TARGET)
 
 ATTRIBUTES: dict[Any, dict[str, Any]] = {
     MSE: {"reduction": 1},
@@ -59,6 +58,13 @@ STRETCHED = [
     ((3, 4, 6), (4, 6), (4, 6), (3, 4, 6)),
     ((), (), (), ()),
 ]
+
+
+def stretched(*names: str) -> list[dict[str, tuple[int, ...]]]:
+    """The same by the inputs' names."""
+    return [dict(zip(names, row[:3], strict=True)) for row in STRETCHED]
+
+
 # Probabilities, where others are numbers of both signs.
 _UNIT = {BCE: ("self", "target"), LOGIT: ("x",), BCE_LOGITS: ("target",)}
 

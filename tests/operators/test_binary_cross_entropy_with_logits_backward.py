@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from npucall.dtypes import DOUBLE, FLOAT16, INT32
-from npucall.errors import AttributeValueError, DTypeError, FormatError, ShapeError
+from npucall.errors import DTypeError, FormatError, ShapeError
+from npucall.products import ASCEND_310P, ASCEND_910
 from npucall.tensors import Format
 
-from .faults import NINE, Fault, Table, dtype, null, shape
+from .faults import NINE, Fault, Table, dtypes, null, reductions_beyond_2, shape
 from .gradients import FLOATS, INF, NAN, title
 from .losses import (
     BCE_LOGITS,
@@ -22,10 +23,10 @@ from .losses import (
     drawn,
     exact,
     logits_gradient,
-    one,
     run,
     wide,
 )
+from .subject import WITH_BF16, Cells, Subject, between, every
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 # operators.md 2.3, in order
@@ -35,7 +36,7 @@ TABLE = Table(
     [
         *null("grad_output", "self", "target", "out"),
         *shape(NINE, "out"),
-        *dtype(INT32, *INPUTS, "out"),
+        *dtypes(INT32, DOUBLE, of=(*INPUTS, "out")),
         Fault({"out": {"dtype": FLOAT16}}, DTypeError, ("out",)),
         Fault({"target": {"format": Format.NCL}}, FormatError, ("self",)),
         Fault({"out": {"format": Format.NHWC}}, FormatError, ("self",)),
@@ -43,14 +44,16 @@ TABLE = Table(
         Fault({"out": {"shape": (3, 2)}}, ShapeError, ("self",)),
         *shape((1, 2, 3), "grad_output"),
         *shape((4, 3), "weight", "pos_weight"),
-        Fault({"reduction": 3}, AttributeValueError, ("reduction",)),
+        *reductions_beyond_2(),
     ],
 )
 # Any floats promote to one; the calls of the table give an output.
-UNREACHABLE = {
-    "out not given: self have at most 8 dimensions",
-    "dtypes of grad_output, self, target, weight and pos_weight promote to one",
-}
+UNREACHABLE = frozenset(
+    {
+        "out not given: self have at most 8 dimensions",
+        "dtypes of grad_output, self, target, weight and pos_weight promote to one",
+    }
+)
 # grad_output, self, target, weight, pos_weight, result without a mean; None is absent
 CELLS = [
     (3.0, 0.0, 0.0, None, None, 1.5),
@@ -76,8 +79,8 @@ CELLS = [
 FITTING: list[dict[str, Any]] = [
     {},
     {"grad_output": (), "weight": (), "pos_weight": ()},
-    {"grad_output": (4, 1), "weight": (6,), "pos_weight": (1, 6)},
-    {"weight": (4, 1), "pos_weight": (4, 1)},
+    {"grad_output": (12, 1), "weight": (17,), "pos_weight": (1, 17)},
+    {"weight": (12, 1), "pos_weight": (12, 1)},
 ]
 ABSENT = [(), ("weight",), ("pos_weight",), ("weight", "pos_weight")]
 
@@ -86,7 +89,7 @@ def torch_gradient(tensors: dict[str, Any], reduction: int) -> Any:
     return logits_gradient("self", tensors, reduction)
 
 
-def terms(tensors: dict[str, Any], reduction: int) -> Any:
+def terms(tensors: dict[str, Any], _: Any, reduction: int) -> Any:
     """The size of what the formula adds up, where it may cancel."""
     t64 = wide(tensors)
     s = 1 / (1 + np.exp(-t64["self"]))
@@ -96,51 +99,23 @@ def terms(tensors: dict[str, Any], reduction: int) -> Any:
     return parts * np.abs(t64["grad_output"]) * t64.get("weight", 1) / scale
 
 
-def without(tensors: dict[str, Any], absent: tuple[str, ...]) -> dict[str, Any]:
-    return {name: array for name, array in tensors.items() if name not in absent}
-
-
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.1
-    assert BCE_LOGITS.prototype == (
-        "aclnnStatus aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "const aclTensor* weightOptional, const aclTensor* posWeightOptional, "
-        "int64_t reduction, aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize(("g", "x", "t", "w", "p", "expected"), CELLS)
-def test_each_element_is_what_the_formula_says(
-    kind: Any, g: float, x: float, t: float, w: float | None, p: float | None, expected: float
-) -> None:
-    np.testing.assert_array_equal(one(BCE_LOGITS, kind, g, x, t, w, p), expected)
-
-
-@pytest.mark.parametrize("shapes", FITTING)
-@pytest.mark.parametrize("absent", ABSENT)
-@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
-def test_in_float64_the_gradient_is_torchs(
-    reduction: int, absent: tuple[str, ...], shapes: dict[str, Any]
-) -> None:
-    tensors = without(drawn(BCE_LOGITS, (4, 6), **shapes), absent)
-    found = exact(BCE_LOGITS, tensors, reduction=reduction)
-    expected = torch_gradient(tensors, reduction)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize("absent", ABSENT)
-@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(
-    reduction: int, absent: tuple[str, ...], kind: Any
-) -> None:
-    tensors = without(drawn(BCE_LOGITS, (30, 40), kind), absent)
-    found = run(BCE_LOGITS, tensors, reduction=reduction)
-    expected = torch_gradient(tensors, reduction)
-    assert_rounded(found, expected, kind, terms(tensors, reduction))
+        "int64_t reduction, aclTensor* out"
+    ),
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    unreachable=UNREACHABLE,
+    attributes={"reduction": MEAN},
+    values=dict.fromkeys(("target", "weight", "pos_weight"), between(0.02, 0.98)),
+    cells=Cells("grad_output self target weight pos_weight", CELLS),
+    torch=torch_gradient,
+    calls=every(*FITTING, without=ABSENT, reduction=(NONE, MEAN, SUM)),
+    noise=terms,
+)
 
 
 @pytest.mark.parametrize("name", ["weight", "pos_weight"])
@@ -164,7 +139,7 @@ def test_inputs_of_different_dtypes_are_computed_in_the_promoted_one(name: str) 
     tensors[name] = tensors[name].astype(np.float32)
     found = run(BCE_LOGITS, tensors)
     kind = np.float32 if name == "target" else np.float16
-    assert_rounded(found, torch_gradient(tensors, MEAN), kind, terms(tensors, MEAN))
+    assert_rounded(found, torch_gradient(tensors, MEAN), kind, terms(tensors, None, MEAN))
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
@@ -196,31 +171,3 @@ def test_shapes_beside_an_empty_self_are_not_looked_at(name: str) -> None:
 def test_the_reduction_is_looked_at_beside_an_empty_self() -> None:
     empty = Fault({"self": {"shape": (0, 3)}}, ShapeError, ())
     assert TABLE.refusal(empty, TABLE.faults[-1]) == TABLE.faults[-1].answer
-
-
-@pytest.mark.parametrize("name", [*INPUTS, "out"])
-def test_double_is_refused_for_every_tensor(name: str) -> None:
-    (fault,) = dtype(DOUBLE, name)
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() >= TABLE.may_refuse() - UNREACHABLE
-
-
-@pytest.mark.parametrize("reduction", [-1, 3, 7, 2**40, 2**32 + 1])
-def test_a_reduction_beyond_0_to_2_is_refused(reduction: int) -> None:
-    fault = Fault({"reduction": reduction}, AttributeValueError, ("reduction",))
-    assert TABLE.refusal(fault) == fault.answer
