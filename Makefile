@@ -15,7 +15,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers test test-oldest test-long coverage bench bench-full bench-cann abi proto proto-check docs docs-check clean
+	containers test test-all test-oldest test-long coverage bench bench-full bench-cann abi proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -102,10 +102,16 @@ containers: .venv/.dev
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
-test: check  ## check, then every test that needs no device and little time
-	$(BIN)/python -m pytest
+# A file's tests stay together, since they share servers.
+AT_ONCE ?= 2
 
-test-long: .venv/.dev  ## the tests that take long
+test: check  ## check, then every test that needs no device; five minutes
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
+
+test-all: .venv/.dev  ## what make test leaves out of broad sweeps
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "more and not long"
+
+test-long: .venv/.dev  ## the tests that take long, in hours
 	$(BIN)/python -m pytest -m long
 
 # Warnings are errors here too; pyproject.toml says it to pytest.
@@ -116,7 +122,7 @@ abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tes
 	$(BIN)/python -m tests.abi.proofs
 
 coverage: .venv/.dev  ## which lines and branches the tests miss
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --cov --cov-report=term -m "not long"
 
 bench: .venv/.dev  ## two minutes: the goals, as ratios to a yardstick; writes build/bench.html and .json
 	$(BIN)/python benchmarks/run.py
