@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.evaluate import compute
 from npucall.operators.spec import Attribute, Elementwise, Kind, Operator
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950, Product
 
@@ -166,6 +167,10 @@ class Subject:
         if out is not None:
             client = client.options(outputs={self.operator.outputs[0].name: out})
         return client.run(self.operator, **tensors, **{**self.attributes, **attributes})
+
+    def exact(self, tensors: Tensors, **attributes: Any) -> Any:
+        """Likewise for tensors of float64, computed in that."""
+        return compute(self.operator, **tensors, **{**self.attributes, **attributes})
 
 
 def between(low: float, high: float) -> Draw:

@@ -9,17 +9,18 @@ import pytest
 
 from npucall.dtypes import DOUBLE, INT32
 from npucall.errors import FormatError, ShapeError
+from npucall.operators.binary_cross_entropy_backward import binary_cross_entropy_backward
 from npucall.products import ASCEND_310P, ASCEND_910
 from npucall.tensors import Format
 
 from .faults import NINE, Fault, Table, dtypes, null, reductions_beyond_2, shape
 from .gradients import FLOATS, INF, NAN, aten
-from .losses import BCE, MEAN, NONE, SUM, assert_rounded, drawn, exact, run, wide
-from .subject import WITH_BF16, Cells, Subject, between, every
+from .losses import assert_rounded, wide
+from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, between, every, of_one_shape
 
 # operators.md 2.3, in order
 TABLE = Table(
-    BCE,
+    binary_cross_entropy_backward,
     {"reduction": 1},
     [
         *null("grad_output", "self", "target", "out"),
@@ -101,33 +102,33 @@ SUBJECT = Subject(
 )
 def test_the_divisor_is_1e_12_at_least_as_in_torch(x: float, t: float, expected: float) -> None:
     tensors = {n: np.array([v]) for n, v in {"grad_output": 1.0, "self": x, "target": t}.items()}
-    found = exact(BCE, tensors, reduction=NONE)
+    found = SUBJECT.exact(tensors, reduction=NONE)
     np.testing.assert_allclose(found, [expected], rtol=1e-12)
     # torch's 1e-12 is of float32, also in float64
     np.testing.assert_allclose(torch_gradient(tensors, NONE), found, rtol=1e-8)
     single = {name: array.astype(np.float32) for name, array in tensors.items()}
-    np.testing.assert_allclose(run(BCE, single, reduction=NONE), [expected], rtol=1e-6)
+    np.testing.assert_allclose(SUBJECT.run(single, reduction=NONE), [expected], rtol=1e-6)
 
 
 def test_an_absent_weight_is_one_of_ones() -> None:
-    tensors = drawn(BCE, (4, 6), np.float16)
+    tensors = SUBJECT.draw(np.float16)
     tensors["weight"][...] = 1
-    found = run(BCE, {**tensors, "weight": None})
-    np.testing.assert_array_equal(found, run(BCE, tensors))
+    found = SUBJECT.run({**tensors, "weight": None})
+    np.testing.assert_array_equal(found, SUBJECT.run(tensors))
 
 
 @pytest.mark.parametrize("name", ["grad_output", "self", "target", "weight"])
 def test_an_output_that_is_not_given_has_the_promoted_dtype_of_all_inputs(name: str) -> None:
-    tensors = drawn(BCE, (4, 6), np.float16)
+    tensors = SUBJECT.draw(np.float16)
     tensors[name] = tensors[name].astype(np.float32)
-    found = run(BCE, tensors)
+    found = SUBJECT.run(tensors)
     assert_rounded(found, torch_gradient(tensors, MEAN), np.float32)
 
 
 def test_a_self_of_nine_dimensions_is_refused_where_no_output_is_given() -> None:
     tensors = {name: np.ones(NINE, np.float32) for name in ("grad_output", "self", "target")}
     with pytest.raises(ShapeError, match="self: expected at most 8 dimensions") as caught:
-        run(BCE, tensors)
+        SUBJECT.run(tensors)
     assert caught.value.aclnn_status == 161002
 
 
@@ -144,8 +145,10 @@ def test_the_reduction_is_looked_at_beside_an_empty_self() -> None:
 
 
 def test_an_output_beside_an_empty_self_is_zeros() -> None:
-    tensors = drawn(BCE, (0, 3), np.float32)
-    found = run(BCE, tensors, np.full((2, 2), 7, np.float32))
+    tensors = SUBJECT.draw(
+        np.float32, every(*of_one_shape("grad_output self target weight", (0, 3)))[0]
+    )
+    found = SUBJECT.run(tensors, out=np.full((2, 2), 7, np.float32))
     np.testing.assert_array_equal(found, np.zeros((2, 2)))
 
 

@@ -9,29 +9,21 @@ import pytest
 
 from npucall.dtypes import DOUBLE, FLOAT16, INT32
 from npucall.errors import DTypeError, FormatError, ShapeError
+from npucall.operators.binary_cross_entropy_with_logits_backward import (
+    binary_cross_entropy_with_logits_backward,
+)
 from npucall.products import ASCEND_310P, ASCEND_910
 from npucall.tensors import Format
 
 from .faults import NINE, Fault, Table, dtypes, null, reductions_beyond_2, shape
 from .gradients import FLOATS, INF, NAN, title
-from .losses import (
-    BCE_LOGITS,
-    MEAN,
-    NONE,
-    SUM,
-    assert_rounded,
-    drawn,
-    exact,
-    logits_gradient,
-    run,
-    wide,
-)
-from .subject import WITH_BF16, Cells, Subject, between, every
+from .losses import assert_rounded, logits_gradient, wide
+from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, between, every
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 # operators.md 2.3, in order
 TABLE = Table(
-    BCE_LOGITS,
+    binary_cross_entropy_with_logits_backward,
     {"reduction": 1},
     [
         *null("grad_output", "self", "target", "out"),
@@ -120,39 +112,39 @@ SUBJECT = Subject(
 
 @pytest.mark.parametrize("name", ["weight", "pos_weight"])
 def test_an_absent_weight_is_one_of_ones(name: str) -> None:
-    tensors = drawn(BCE_LOGITS, (4, 6))
+    tensors = SUBJECT.draw(np.float64)
     tensors[name][...] = 1
-    found = exact(BCE_LOGITS, {**tensors, name: None})
-    np.testing.assert_allclose(found, exact(BCE_LOGITS, tensors), rtol=1e-12, atol=1e-15)
+    found = SUBJECT.exact({**tensors, name: None})
+    np.testing.assert_allclose(found, SUBJECT.exact(tensors), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("x", [-85.0, -20.0, 20.0, 85.0, 200.0])
 def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float) -> None:
     tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, x, 0, 1, 1), strict=True)}
-    found = run(BCE_LOGITS, tensors, reduction=NONE)
+    found = SUBJECT.run(tensors, reduction=NONE)
     np.testing.assert_allclose(found, [1 / (1 + np.exp(-x))], rtol=1e-6)  # e^-85 is 1.2e-37
 
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_inputs_of_different_dtypes_are_computed_in_the_promoted_one(name: str) -> None:
-    tensors = drawn(BCE_LOGITS, (4, 6), np.float16)
+    tensors = SUBJECT.draw(np.float16)
     tensors[name] = tensors[name].astype(np.float32)
-    found = run(BCE_LOGITS, tensors)
+    found = SUBJECT.run(tensors)
     kind = np.float32 if name == "target" else np.float16
     assert_rounded(found, torch_gradient(tensors, MEAN), kind, terms(tensors, None, MEAN))
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
 def test_the_result_has_the_dtype_of_target(kind: Any) -> None:
-    tensors = drawn(BCE_LOGITS, (4, 6), np.float32)
+    tensors = SUBJECT.draw(np.float32)
     tensors["target"] = tensors["target"].astype(kind)
-    assert run(BCE_LOGITS, tensors).dtype == kind
+    assert SUBJECT.run(tensors).dtype == kind
 
 
 def test_a_self_of_nine_dimensions_is_refused_where_no_output_is_given() -> None:
     tensors = {name: np.ones(NINE, np.float32) for name in INPUTS}
     with pytest.raises(ShapeError, match="self: expected at most 8 dimensions") as caught:
-        run(BCE_LOGITS, tensors)
+        SUBJECT.run(tensors)
     assert caught.value.aclnn_status == 161002
 
 

@@ -9,29 +9,21 @@ import pytest
 
 from npucall.dtypes import DOUBLE, FLOAT16, INT32
 from npucall.errors import DTypeError, FormatError, ShapeError
+from npucall.operators.binary_cross_entropy_with_logits_target_backward import (
+    binary_cross_entropy_with_logits_target_backward,
+)
 from npucall.products import A2, A3
 from npucall.tensors import Format
 
 from .faults import INVALID, NINE, Fault, Table, dtypes, null, reductions_beyond_2, shape
 from .gradients import FLOATS, INF, NAN, title
-from .losses import (
-    BCE_LOGITS_TARGET,
-    MEAN,
-    NONE,
-    SUM,
-    assert_rounded,
-    drawn,
-    exact,
-    logits_gradient,
-    run,
-    wide,
-)
-from .subject import Cells, Subject, between, every
+from .losses import assert_rounded, logits_gradient, wide
+from .subject import MEAN, NONE, SUM, Cells, Subject, between, every
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 # operators.md 2.3, in order
 TABLE = Table(
-    BCE_LOGITS_TARGET,
+    binary_cross_entropy_with_logits_target_backward,
     {"reduction": 1},
     [
         *null("grad_output", "self", "target", "grad_target"),
@@ -120,32 +112,34 @@ SUBJECT = Subject(
 
 @pytest.mark.parametrize("name", ["weight", "pos_weight"])
 def test_an_absent_weight_is_one_of_ones(name: str) -> None:
-    tensors = drawn(BCE_LOGITS_TARGET, (4, 6))
+    tensors = SUBJECT.draw(np.float64)
     tensors[name][...] = 1
-    found = exact(BCE_LOGITS_TARGET, {**tensors, name: None})
-    np.testing.assert_allclose(found, exact(BCE_LOGITS_TARGET, tensors), rtol=1e-12, atol=1e-15)
+    found = SUBJECT.exact({**tensors, name: None})
+    np.testing.assert_allclose(found, SUBJECT.exact(tensors), rtol=1e-12, atol=1e-15)
 
 
 # ln sigmoid(20) is -2e-9, which only a large weight makes seen
 @pytest.mark.parametrize(("x", "p"), [(-200, 2), (-20, 2), (20, 2), (20, 1e12), (200, 2)])
 def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float, p: float) -> None:
     tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, x, 0, 1, p), strict=True)}
-    found = run(BCE_LOGITS_TARGET, tensors, reduction=NONE)
+    found = SUBJECT.run(tensors, reduction=NONE)
     expected = p * np.logaddexp(0, -x) - np.logaddexp(0, x)
     np.testing.assert_allclose(found, [expected], rtol=1e-6)
 
 
 def test_the_values_of_target_need_not_be_sent() -> None:
-    assert [p.name for p in BCE_LOGITS_TARGET.inputs if not p.read] == ["target"]
+    assert [
+        p.name for p in binary_cross_entropy_with_logits_target_backward.inputs if not p.read
+    ] == ["target"]
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
 def test_everything_is_computed_in_float_and_rounded_once_to_the_dtype_of_target(
     kind: Any,
 ) -> None:
-    tensors = drawn(BCE_LOGITS_TARGET, (4, 6), np.float16)
+    tensors = SUBJECT.draw(np.float16)
     tensors["target"] = tensors["target"].astype(kind)
-    found = run(BCE_LOGITS_TARGET, tensors)
+    found = SUBJECT.run(tensors)
     assert_rounded(found, torch_gradient(tensors, MEAN), kind, terms(tensors, None, MEAN))
 
 
@@ -157,7 +151,7 @@ def test_products_that_no_document_names_are_refused(soc: str) -> None:
 def test_a_self_of_nine_dimensions_is_refused_where_no_output_is_given() -> None:
     tensors = {name: np.ones(NINE, np.float32) for name in INPUTS}
     with pytest.raises(ShapeError, match="self: expected at most 8 dimensions") as caught:
-        run(BCE_LOGITS_TARGET, tensors)
+        SUBJECT.run(tensors)
     assert caught.value.aclnn_status == 161002
 
 

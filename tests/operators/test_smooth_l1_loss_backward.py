@@ -9,26 +9,18 @@ import pytest
 
 from npucall.dtypes import DOUBLE, INT32
 from npucall.errors import AttributeValueError, ShapeError
+from npucall.operators.smooth_l1_loss_backward import smooth_l1_loss_backward
 from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import NINE, Fault, Table, dtypes, null, reductions_beyond_2, shape
 from .gradients import FLOATS, INF, LOCAL, NAN, aten
-from .losses import (
-    MEAN,
-    NONE,
-    SMOOTH_L1,
-    SUM,
-    exact,
-    run,
-    stretched,
-    wide,
-)
-from .subject import WITH_BF16, Cells, Subject, aten_of, every
+from .losses import stretched, wide
+from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, aten_of, every
 
 INPUTS = ("grad_out", "self", "target")
 # operators.md 2.3, in order
 TABLE = Table(
-    SMOOTH_L1,
+    smooth_l1_loss_backward,
     {"reduction": 1, "beta": 1.0},
     [
         *null(*INPUTS, "grad_input"),
@@ -89,7 +81,7 @@ SUBJECT = Subject(
     unreachable=UNREACHABLE,
     attributes={"reduction": MEAN, "beta": 0.75},
     cells=Cells("grad_out self target beta", CELLS),
-    torch=aten_of(SMOOTH_L1, "smooth_l1_loss_backward"),
+    torch=aten_of(smooth_l1_loss_backward, "smooth_l1_loss_backward"),
     calls=(
         *every(*stretched(*INPUTS), reduction=(NONE, MEAN, SUM), beta=(0.5,)),
         *every(reduction=(NONE, MEAN, SUM), beta=(0.0, 3.0)),
@@ -107,19 +99,19 @@ def test_each_element_is_torchs(g: float, x: float, t: float, beta: float, expec
 
 def test_a_mean_divides_by_the_elements_of_self_also_where_others_stretch_it() -> None:
     tensors = {"grad_out": np.ones((4, 2)), "self": np.array([3.0, 0.5]), "target": np.zeros(2)}
-    found = exact(SMOOTH_L1, tensors, reduction=MEAN, beta=1.0)
+    found = SUBJECT.exact(tensors, reduction=MEAN, beta=1.0)
     np.testing.assert_array_equal(found, [[0.5, 0.25]] * 4)  # 1 / 2 and 0.5 / 2, and not / 8
 
 
 def test_beta_is_a_float32() -> None:
     tenth = float(np.float32(0.1))  # 0.10000000149
     tensors = {n: np.array([v]) for n, v in zip(INPUTS, (1.0, 0.05, 0.0), strict=True)}
-    assert exact(SMOOTH_L1, tensors, beta=0.1) == [0.05 / tenth]
+    assert SUBJECT.exact(tensors, beta=0.1) == [0.05 / tenth]
 
 
 def test_beta_is_1_unless_it_is_given() -> None:
     tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, 0.9375, 0), strict=True)}
-    assert LOCAL.run(SMOOTH_L1, **tensors) == [0.9375]
+    assert LOCAL.run(smooth_l1_loss_backward, **tensors) == [0.9375]
 
 
 @pytest.mark.parametrize("beta", [-1.0, -INF, NAN, -1e-40])
@@ -136,5 +128,5 @@ def test_a_beta_that_is_0_or_more_as_a_float32_is_taken(beta: float) -> None:
 def test_inputs_promote_before_they_are_subtracted() -> None:
     half, single = np.array([2048], np.float16), np.array([2049], np.float32)
     tensors = {"grad_out": half, "self": single, "target": half}
-    found = run(SMOOTH_L1, tensors, reduction=NONE, beta=4.0)
+    found = SUBJECT.run(tensors, reduction=NONE, beta=4.0)
     assert (found.dtype, found[0]) == (np.float32, 512)  # (2049 - 2048) / 4 * 2048

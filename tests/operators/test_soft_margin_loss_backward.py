@@ -9,28 +9,18 @@ import pytest
 
 from npucall.dtypes import DOUBLE, INT32
 from npucall.errors import ShapeError
+from npucall.operators.soft_margin_loss_backward import soft_margin_loss_backward
 from npucall.products import ASCEND_910
 
 from .faults import NINE, Fault, Table, dtypes, null, reductions_beyond_2, shape
 from .gradients import FLOATS, INF, NAN, aten
-from .losses import (
-    MEAN,
-    NONE,
-    SOFT_MARGIN,
-    SUM,
-    assert_rounded,
-    drawn,
-    exact,
-    run,
-    stretched,
-    wide,
-)
-from .subject import WITH_BF16, Cells, Subject, every, signs
+from .losses import assert_rounded, stretched, wide
+from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, every, signs
 
 INPUTS = ("grad_output", "self", "target")
 # operators.md 2.3, in order; the reduction, which only the service checks, behind the empty exit
 TABLE = Table(
-    SOFT_MARGIN,
+    soft_margin_loss_backward,
     {"reduction": 1},
     [
         *null(*INPUTS, "out"),
@@ -99,32 +89,32 @@ SUBJECT = Subject(
 def test_an_overflow_gives_nan_where_it_does_in_torch(single: float) -> None:
     tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, single, 1), strict=True)}
     expected = aten("soft_margin_loss_backward", *tensors.values(), NONE)
-    found = run(SOFT_MARGIN, tensors, reduction=NONE)
+    found = SUBJECT.run(tensors, reduction=NONE)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-38)
 
 
 def test_a_mean_divides_by_the_elements_of_the_result_unlike_torchs() -> None:
     shapes = ((4, 1), (2,), (4, 2))
     tensors = {n: np.full(s, v) for n, s, v in zip(INPUTS, shapes, (8.0, 0.0, 1.0), strict=True)}
-    found = exact(SOFT_MARGIN, tensors, reduction=MEAN)
+    found = SUBJECT.exact(tensors, reduction=MEAN)
     np.testing.assert_array_equal(found, [[-0.5] * 2] * 4)  # -1 / 2 * 8 / 8
     np.testing.assert_array_equal(torch_gradient(tensors, MEAN), [[-2.0] * 2] * 4)  # / 2
 
 
 def test_inputs_of_different_dtypes_are_computed_in_the_promoted_one() -> None:
-    tensors = drawn(SOFT_MARGIN, (4, 6), np.float16)
+    tensors = SUBJECT.draw(np.float16)
     tensors["self"] = tensors["self"].astype(np.float32)
-    found = run(SOFT_MARGIN, tensors, reduction=NONE)
+    found = SUBJECT.run(tensors, reduction=NONE)
     assert_rounded(found, torch_gradient(tensors, NONE), np.float32)
 
 
 def test_an_empty_self_ends_the_call_before_the_reduction_is_looked_at() -> None:
     tensors = {name: np.ones((0, 3), np.float32) for name in INPUTS}
-    assert run(SOFT_MARGIN, tensors, reduction=7).shape == (0, 3)
+    assert SUBJECT.run(tensors, reduction=7).shape == (0, 3)
 
 
 @pytest.mark.parametrize("empty", ["grad_output", "target"])
 def test_another_empty_input_gives_an_empty_output(empty: str) -> None:
     tensors = {name: np.ones((1, 1), np.float32) for name in INPUTS}
-    found = run(SOFT_MARGIN, {**tensors, empty: np.ones((0, 3), np.float32)})
+    found = SUBJECT.run({**tensors, empty: np.ones((0, 3), np.float32)})
     assert found.shape == (0, 3)
