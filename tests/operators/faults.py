@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, groupby, product
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from npucall.dtypes import DType
+    from npucall.operators.rules import Rule
     from npucall.operators.spec import Operator
 
 NULL, INVALID = 161001, 161002
@@ -121,19 +123,41 @@ class Table:
         """Neighbours in the list that fit into one call; the first must be the answer.
 
         Within what one check refuses, each with the next. Between checks, one pair of a check and
-        the nearest later one, and of a check and the nearest earlier one, that have such a pair:
+        the nearest later one, and of a check and the nearest earlier one, that tells their order:
         no two checks can change places unseen then.
         """
         groups = [list(group) for _, group in groupby(self.faults, self._first_of)]
         within = chain.from_iterable(_each_with_the_next(group) for group in groups)
-        between = [_nearest(group, groups[number + 1 :]) for number, group in enumerate(groups)] + [
-            _nearest(group, groups[:number][::-1], backwards=True)
-            for number, group in enumerate(groups)
-        ]
-        return list(dict.fromkeys([*within, *filter(None, between)]))
+        later = [self._nearest(g, groups[n + 1 :]) for n, g in enumerate(groups)]
+        earlier = [self._nearest(g, groups[:n][::-1], backwards=True) for n, g in enumerate(groups)]
+        return list(dict.fromkeys([*within, *filter(None, later), *filter(None, earlier)]))
 
-    def pairs(self) -> list[tuple[Fault, Fault]]:
-        return []
+    def _nearest(
+        self, group: Sequence[Fault], others: Sequence[Sequence[Fault]], *, backwards: bool = False
+    ) -> tuple[Fault, Fault] | None:
+        """A fault of the group and one of the nearest other group that tell the order of both."""
+        for other in others:
+            pairs = product(other, group) if backwards else product(group, other)
+            for pair in pairs:
+                if self._tell_an_order(*pair):
+                    return pair
+        return None
+
+    def _tell_an_order(self, first: Fault, second: Fault) -> bool:
+        """Whether the second one would be the answer if its check came first."""
+        if first.answer == second.answer or not _fit(first, second):
+            return False
+        wanted = self._first_of(second)
+        draft = Draft(self.call(first, second), product_of(self.soc), CATALOGUE)
+        for rule in self.operator.checks:
+            if rule.description == wanted:
+                with suppress(LookupError):
+                    return _refuses(rule, draft)
+                return False
+            if rule.finds:
+                with suppress(LookupError):
+                    _refuses(rule, draft)
+        return False
 
     def refusing(self) -> set[str]:
         """The checks that are the first to refuse one of the faults."""
@@ -163,16 +187,12 @@ def _each_with_the_next(group: Sequence[Fault]) -> list[tuple[Fault, Fault]]:
     return pairs
 
 
-def _nearest(
-    group: Sequence[Fault], others: Sequence[Sequence[Fault]], *, backwards: bool = False
-) -> tuple[Fault, Fault] | None:
-    """A fault of the group and one of the nearest other group that has one which fits to it."""
-    for other in others:
-        pairs = product(other, group) if backwards else product(group, other)
-        for first, second in pairs:
-            if _fit(first, second) and first.answer != second.answer:
-                return first, second
-    return None
+def _refuses(rule: Rule, draft: Draft) -> bool:
+    try:
+        rule.check(draft)
+    except NpucallError:
+        return True
+    return False
 
 
 def _fit(first: Fault, second: Fault) -> bool:
