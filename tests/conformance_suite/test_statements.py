@@ -84,14 +84,14 @@ def test_loops_and_arrays_agree(statement: Statement) -> None:
         assert truth, case.id  # raises TruthError
 
 
-@EACH
+@pytest.mark.parametrize("statement", every_third(statements(), 1), ids=title)
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
     for case in cases(statement, "grid"):
         assert expected(statement, call_of(case, seed=2), torch=True), case.id  # likewise
 
 
-@EACH
+@pytest.mark.parametrize("statement", every_third(statements(), 2), ids=title)
 def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
     for case in cases(statement, "grid"):
         for name, truth in expected(statement, call_of(case, seed=3)).items():
