@@ -105,13 +105,13 @@ containers: .venv/.dev
 # A file's tests stay together, since they share servers.
 AT_ONCE ?= 2
 
-test: check  ## check, then every test that needs no device; five minutes
+test: check  ## check, then the tests that need no device; five minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-all: .venv/.dev  ## what make test leaves out of broad sweeps
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "more and not long"
 
-test-long: .venv/.dev  ## the tests that take long, in hours
+test-long: .venv/.dev  ## the tests that take long
 	$(BIN)/python -m pytest -m long
 
 # Warnings are errors here too; pyproject.toml says it to pytest.
