@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from npucall.errors import ShapeError
 from npucall.operators.kl_div_backward import kl_div_backward
@@ -171,6 +172,7 @@ def ones(*shapes: Shape, dtypes: tuple[Any, Any, Any] = (np.float32,) * 3) -> Te
 
 def assert_any_mix_of_floats_is_computed_in_float(subject: Subject, of: str | None) -> None:
     """Unless all are FLOAT16; the result has the dtype of ``of``, else the promoted one."""
+    pytest.importorskip("torch")
     assert subject.torch is not None
     for kinds in product(FLOATS, repeat=3):
         if len({*kinds}) == 1:
