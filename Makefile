@@ -103,8 +103,14 @@ containers: .venv/.dev
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec \
 		docker-compose.yml deploy/*.yml
 
-test: check  ## check, then every test that needs no device and little time
-	$(BIN)/python -m pytest
+# A file's tests stay together, since they share servers.
+AT_ONCE ?= 2
+
+test: check  ## check, then the tests that need no device; five minutes
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
+
+test-all: .venv/.dev  ## what make test leaves out of broad sweeps
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "more and not long"
 
 test-all: .venv/.dev  ## what make test left out, such as what needs PyTorch (make torch)
 	$(BIN)/python -m pytest
@@ -120,7 +126,7 @@ abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tes
 	$(BIN)/python -m tests.abi.proofs
 
 coverage: .venv/.dev  ## which lines and branches the tests miss
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --cov --cov-report=term -m "not long"
 
 bench: .venv/.dev  ## two minutes: the goals, as ratios to a yardstick; writes build/bench.html and .json
 	$(BIN)/python benchmarks/run.py

@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[2]
 KERNEL_MICROSECONDS = 200_000
 
 
+pytestmark = pytest.mark.more  # it measures
+
+
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     """What it writes about two calls of each kind, whose kernels take 0.2 s."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npucall import calls, framing
 from npucall.dtypes import FLOAT
 from npucall.tensors import TensorSpec
-from npucall.wire import calls
-from npucall.wire import messages as framing
-from npucall_client.arguments import BoundCall
+from npucall_client.arguments import Request
 
 if TYPE_CHECKING:
-    from npucall.declare.call import Argument
+    from collections.abc import Collection
+
+    from npucall.operators.spec import Argument
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client import Client
 
@@ -38,32 +39,45 @@ def valid(operator: str, **changes: Argument) -> Arguments:
     return arguments | {"reduction": 1} | changes
 
 
-def plan(client: Client, operator: str, variant: str, arguments: Arguments) -> pb.PlanResponse:
+def plan(
+    client: Client,
+    operator: str,
+    variant: str,
+    arguments: Arguments,
+    inputs: Collection[str] = INPUTS,
+) -> pb.PlanResponse:
     """Phase one of a call that the typed client cannot express."""
-    return plan_bytes(client, calls.encode(operator, variant, arguments, stored(arguments)))
+    names = stored(arguments, inputs)
+    return plan_bytes(client, calls.encode(operator, variant, arguments, names))
 
 
 def plan_bytes(client: Client, call: bytes) -> pb.PlanResponse:
-    return client._transport.plan(BoundCall("raw", call), 30, "")
+    return client._transport.plan(Request("raw", call), 30, "")
 
 
-def execute(client: Client, operator: str, variant: str, arguments: Arguments) -> framing.Response:
+def execute(
+    client: Client,
+    operator: str,
+    variant: str,
+    arguments: Arguments,
+    inputs: Collection[str] = INPUTS,
+) -> framing.Response:
     """The call with zeros for every input that it gives."""
-    names = stored(arguments)
+    names = stored(arguments, inputs)
     call = calls.encode(operator, variant, arguments, names)
     return execute_bytes(client, call, {name: zeros(arguments[name]) for name in names})
 
 
 def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> framing.Response:
-    return client._transport.execute(BoundCall("raw", call, dict(storage)), 30, "")
+    return client._transport.execute(Request("raw", call, dict(storage)), 30, "")
 
 
-def stored(arguments: Arguments) -> tuple[str, ...]:
+def stored(arguments: Arguments, inputs: Collection[str] = INPUTS) -> tuple[str, ...]:
     """The inputs that are tensors: those whose storage has to follow."""
     return tuple(
         name
         for name, value in arguments.items()
-        if name in INPUTS and isinstance(value, TensorSpec)
+        if name in inputs and isinstance(value, TensorSpec)
     )
 
 

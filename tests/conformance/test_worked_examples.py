@@ -132,14 +132,6 @@ def test_an_example_in_double_has_every_digit_of_the_document(example: Example) 
     np.testing.assert_allclose(found, example.expected, rtol=1e-14, atol=1.01 * HALF_DIGIT)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=str)
-def test_the_reply_to_an_example_names_the_variant_that_ran(
-    client: Client, example: Example
-) -> None:
-    result = client.execute(example.operator, **example.tensors(SINGLE), **example.attributes)
-    assert result.variant == example.operator.variant
-
-
 def test_e10_summed_over_the_stretched_axis_is_the_gradient_that_torch_gives(
     client: Client,
 ) -> None:

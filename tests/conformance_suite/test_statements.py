@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.more import every_third
 
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.operators import CATALOGUE
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
     from npucall_client.conformance.cases import Case
     from npucall_client.conformance.statement import Statement
 
-EACH = pytest.mark.parametrize("statement", statements(), ids=lambda each: each.title)
+
+def title(statement: Statement) -> str:
+    return statement.title
+
+
+EACH = pytest.mark.parametrize("statement", statements(), ids=title)
 NUMBERS = ("grid", "broadcast", "mixed", "layout", "empty", "edge", "reduction")
 """Blocks whose cases have numbers; those of size and determinism are like those of the grid."""
 
@@ -71,21 +77,21 @@ def test_a_case_for_certain_products_is_for_products_that_there_are(statement: S
         assert set(case.products) <= known, case.id
 
 
-@EACH
+@pytest.mark.parametrize("statement", every_third(statements()), ids=title)
 def test_loops_and_arrays_agree(statement: Statement) -> None:
     for case in cases(statement, *NUMBERS):
         truth = expected(statement, call_of(case, seed=1), zeros=case.plan.zeros)
         assert truth, case.id  # raises TruthError
 
 
-@EACH
+@pytest.mark.parametrize("statement", every_third(statements(), 1), ids=title)
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
     for case in cases(statement, "grid"):
         assert expected(statement, call_of(case, seed=2), torch=True), case.id  # likewise
 
 
-@EACH
+@pytest.mark.parametrize("statement", every_third(statements(), 2), ids=title)
 def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
     for case in cases(statement, "grid"):
         for name, truth in expected(statement, call_of(case, seed=3)).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +13,26 @@ from npucall_client.conformance.statements import statements
 
 if TYPE_CHECKING:
     from npucall_client import Client
+    from npucall_client.conformance.report import Outcome
 
 TITLES = [statement.title for statement in statements()]
+# Here with every operator; every sixth one over a socket, and others on an NPU.
+CASES = [
+    pytest.param(device, title, marks=() if first in {None, number % 6} else pytest.mark.more)
+    for device, first in (("local", None), ("server", 0), ("npu", 3))
+    for number, title in enumerate(TITLES)
+]
+each = pytest.mark.parametrize(("client", "title"), CASES, indirect=["client"])
 
 
-@pytest.mark.parametrize("title", TITLES)
+@cache
+def quick_run(client: Client, title: str) -> list[Outcome]:
+    return run(judged(client, "here"), operators=(title,), quick=True)
+
+
+@each
 def test_a_quick_run_passes(client: Client, title: str) -> None:
-    outcomes = run(judged(client, "here"), operators=(title,), quick=True)
+    outcomes = quick_run(client, title)
     assert outcomes
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
 
@@ -30,9 +44,9 @@ def test_a_full_run_passes(client: Client, title: str) -> None:
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
 
 
-@pytest.mark.parametrize("title", TITLES)
+@each
 def test_a_quick_run_skips_next_to_nothing(client: Client, title: str) -> None:
-    outcomes = run(judged(client, "here"), operators=(title,), quick=True)
+    outcomes = quick_run(client, title)
     skipped = [outcome for outcome in outcomes if outcome.status == "skipped"]
     unexplained = [o for o in skipped if not o.problems[0].startswith("for ")]  # other products
     assert {outcome.block for outcome in unexplained} <= {"invalid", "documents"}

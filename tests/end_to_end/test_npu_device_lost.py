@@ -12,6 +12,7 @@ import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.more import every_third
 from tests.npu import running_npu_server
 
 import npucall_client
@@ -42,7 +43,7 @@ BREAKS = {
 }
 
 
-@pytest.fixture(params=BREAKS)
+@pytest.fixture(params=every_third(BREAKS))
 def fault(request: pytest.FixtureRequest) -> str:
     return BREAKS[request.param]
 

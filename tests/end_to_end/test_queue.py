@@ -41,7 +41,11 @@ def client(target: str) -> Iterator[Client]:
 
 @contextmanager
 def endless_calls(target: str, count: int, timeout: float | None = None) -> Iterator[list[Any]]:
-    """As many callers, each with a connection of its own and a call that does not end."""
+    """As many callers, each with a connection of its own and a call that does not end.
+
+    At its end they have left the server: a call that is only cancelled keeps its place a while, and
+    whoever comes next would be refused.
+    """
     request = wire.long_call(*wire.ENDLESS)
     with ExitStack() as stack:
         channels = [stack.enter_context(wire.bare_channel(target)) for _ in range(count)]
@@ -50,6 +54,8 @@ def endless_calls(target: str, count: int, timeout: float | None = None) -> Iter
         ]
         stack.callback(lambda: [call.cancel() for call in calls])
         yield calls
+    with wire.bare_channel(target) as channel:
+        wire.until(lambda: wire.calls_in_flight(channel) == 0, "all have left")
 
 
 def in_flight(client: Client, count: int) -> None:

@@ -102,7 +102,15 @@ def test_the_tests_in_the_readme_pass_with_a_server_of_their_own(tmp_path: Path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: " ".join(line.split()[:2]))
+@pytest.mark.parametrize(
+    "line",
+    [
+        # The whole suite is a matter of many seconds.
+        pytest.param(line, marks=pytest.mark.more if "npucall conform" in line else ())
+        for line in COMMANDS
+    ],
+    ids=lambda line: " ".join(line.split()[:2]),
+)
 def test_a_command_in_the_readme_succeeds(line: str, npucall_server: str, tmp_path: Path) -> None:
     name, *arguments = shlex.split(line.replace("npu-host:50051", npucall_server))
     done = run([str(Path(sys.executable).with_name(name)), *arguments], tmp_path)

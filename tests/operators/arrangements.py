@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.dtypes import DTYPES
 from npucall.errors import DTypeError
+from npucall.products import PRODUCTS
 
 from .faults import Fault, Table
 from .gradients import LOCAL
@@ -22,6 +23,8 @@ LAYOUTS = {
     "C": np.ascontiguousarray,
     "Fortran": np.asfortranarray,
     "every second": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    "every third row from the second": lambda a: np.repeat(a, 3, axis=0)[1::3],
+    "backwards": lambda a: np.flip(np.flip(a).copy()),
     "behind a gap": lambda a: np.pad(a, 1)[(slice(1, -1),) * a.ndim],
 }
 # One SoC of each product: A2, A3, 950, and those without BF16.
@@ -33,11 +36,12 @@ ASCEND_910, ASCEND_310P, ASCEND_310B, ASCEND_310 = (
     "Ascend310",
 )
 SOCS = (*NEWER, ASCEND_910, ASCEND_310P, ASCEND_310B, ASCEND_310)
+SOC_OF = dict(zip(PRODUCTS, SOCS, strict=True))
 
 
 def results(answer: Any) -> list[Any]:
     """The outputs of a call, one or several."""
-    return list(answer) if isinstance(answer, tuple) else [answer]
+    return list(answer) if isinstance(answer, tuple | list) else [answer]
 
 
 def assert_layout_does_not_show(
@@ -48,7 +52,7 @@ def assert_layout_does_not_show(
     arranged = {n: LAYOUTS[layout](a) if a.ndim else a for n, a in tensors.items()}
     calls = [arranged, *({**tensors, name: array} for name, array in arranged.items())]
     for call in calls:
-        for keep_layout in (False, True):
+        for keep_layout in (False,) if layout == "backwards" else (False, True):
             client = LOCAL.options(keep_layout=keep_layout)
             found = results(client.run(operator, **call, **attributes))
             assert [r.tobytes() for r in found] == expected

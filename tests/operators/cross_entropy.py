@@ -69,3 +69,9 @@ TABLE = Table(
         ON_950[1],
     ],
 )
+TABLE_950 = Table(
+    cross_entropy_loss_grad,
+    TABLE.attributes,
+    [fault for fault in TABLE.faults if fault not in ON_950],
+    "Ascend950PR_9589",
+)

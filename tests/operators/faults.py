@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, groupby, product
 from typing import TYPE_CHECKING, Any
 
-from npucall.declare.call import Call
-from npucall.declare.draft import Draft
-from npucall.declare.parameters import Input, Output
-from npucall.declare.prepare import prepare
 from npucall.dtypes import FLOAT
-from npucall.errors import ArgumentMissingError, DTypeError, NpucallError, ShapeError
+from npucall.errors import (
+    ArgumentMissingError,
+    AttributeValueError,
+    DTypeError,
+    NpucallError,
+    ShapeError,
+)
 from npucall.operators import CATALOGUE
+from npucall.operators.draft import Draft
+from npucall.operators.prepare import prepare
+from npucall.operators.spec import Call, Input, Output
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npucall.declare.declaration import Operator
     from npucall.dtypes import DType
+    from npucall.operators.rules import Rule
+    from npucall.operators.spec import Operator
 
 NULL, INVALID = 161001, 161002
 SHAPE = (2, 3)
@@ -31,7 +38,7 @@ Answer = tuple[type[NpucallError], "int | None", tuple[str, ...]]
 """Class, aclnn status and blamed parameters of an error."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fault:
     """One row, or one tensor of a row, of a list of checks."""
 
@@ -59,9 +66,20 @@ def dtype(wrong: DType, *names: str) -> list[Fault]:
     return [Fault({name: {"dtype": wrong}}, DTypeError, (name,)) for name in names]
 
 
+def dtypes(*wrong: DType, of: tuple[str, ...]) -> list[Fault]:
+    """Each of them alone has each of these dtypes."""
+    return [fault for name in of for each in wrong for fault in dtype(each, name)]
+
+
 def shape(wrong: tuple[int, ...], *names: str) -> list[Fault]:
     """Each of them alone has a shape for which it is blamed."""
     return [Fault({name: {"shape": wrong}}, ShapeError, (name,)) for name in names]
+
+
+def reductions_beyond_2() -> list[Fault]:
+    """Reductions that no document knows."""
+    codes = (3, -1, 7, 2**40, 2**32 + 1)
+    return [Fault({"reduction": code}, AttributeValueError, ("reduction",)) for code in codes]
 
 
 @dataclass(frozen=True)
@@ -72,11 +90,15 @@ class Table:
     attributes: Mapping[str, Any]
     """Valid values."""
     faults: Sequence[Fault]
+    soc: str = "Ascend910B1"
 
-    def refusal(self, *faults: Fault, soc: str = "Ascend910B1") -> Answer | None:
+    def __str__(self) -> str:
+        return f"{self.operator.title} on {self.soc}"
+
+    def refusal(self, *faults: Fault, soc: str | None = None) -> Answer | None:
         """What a call with these faults and no other is answered; None if it passes."""
         try:
-            prepare(self.call(*faults), product_of(soc), CATALOGUE)
+            prepare(self.call(*faults), product_of(soc or self.soc), CATALOGUE)
         except NpucallError as error:
             return type(error), error.aclnn_status, error.parameters
         return None
@@ -97,27 +119,80 @@ class Table:
         stored = (n for n, a in arguments.items() if n in inputs and isinstance(a, TensorSpec))
         return Call(self.operator, arguments, tuple(stored))
 
-    def pairs(self) -> list[tuple[Fault, Fault]]:
-        """Every two faults that fit into one call, in the order of the list."""
-        return [pair for pair in combinations(self.faults, 2) if _fit(*pair)]
+    def neighbours(self) -> list[tuple[Fault, Fault]]:
+        """Neighbours in the list that fit into one call; the first must be the answer.
+
+        Within what one check refuses, each with the next. Between checks, one pair of a check and
+        the nearest later one, and of a check and the nearest earlier one, that tells their order:
+        no two checks can change places unseen then.
+        """
+        groups = [list(group) for _, group in groupby(self.faults, self._first_of)]
+        within = chain.from_iterable(_each_with_the_next(group) for group in groups)
+        later = [self._nearest(g, groups[n + 1 :]) for n, g in enumerate(groups)]
+        earlier = [self._nearest(g, groups[:n][::-1], backwards=True) for n, g in enumerate(groups)]
+        return list(dict.fromkeys([*within, *filter(None, later), *filter(None, earlier)]))
+
+    def _nearest(
+        self, group: Sequence[Fault], others: Sequence[Sequence[Fault]], *, backwards: bool = False
+    ) -> tuple[Fault, Fault] | None:
+        """A fault of the group and one of the nearest other group that tell the order of both."""
+        for other in others:
+            pairs = product(other, group) if backwards else product(group, other)
+            for pair in pairs:
+                if self._tell_an_order(*pair):
+                    return pair
+        return None
+
+    def _tell_an_order(self, first: Fault, second: Fault) -> bool:
+        """Whether the second one would be the answer if its check came first."""
+        if first.answer == second.answer or not _fit(first, second):
+            return False
+        wanted = self._first_of(second)
+        draft = Draft(self.call(first, second), product_of(self.soc), CATALOGUE)
+        for rule in self.operator.checks:
+            if rule.description == wanted:
+                with suppress(LookupError):
+                    return _refuses(rule, draft)
+                return False
+            if rule.finds:
+                with suppress(LookupError):
+                    _refuses(rule, draft)
+        return False
 
     def refusing(self) -> set[str]:
         """The checks that are the first to refuse one of the faults."""
-        return {self._first(self.call(fault)) for fault in self.faults}
+        return {self._first_of(fault) for fault in self.faults}
 
     def may_refuse(self) -> set[str]:
         """The checks that refuse anything; floats that passed a list always promote."""
         refusing = {rule.description for rule in self.operator.checks if rule.status}
         return {text for text in refusing if "promote" not in text}
 
-    def _first(self, call: Call) -> str:
-        draft = Draft(call, product_of("Ascend910B1"), CATALOGUE)
+    def _first_of(self, fault: Fault) -> str:
+        draft = Draft(self.call(fault), product_of(self.soc), CATALOGUE)
         for rule in self.operator.checks:
             try:
                 rule.check(draft)
             except NpucallError:
                 return rule.description
         return "none"
+
+
+def _each_with_the_next(group: Sequence[Fault]) -> list[tuple[Fault, Fault]]:
+    """Each with the next one that fits to it."""
+    pairs = []
+    for number, first in enumerate(group):
+        second = next((other for other in group[number + 1 :] if _fit(first, other)), None)
+        pairs += [(first, second)] if second else []
+    return pairs
+
+
+def _refuses(rule: Rule, draft: Draft) -> bool:
+    try:
+        rule.check(draft)
+    except NpucallError:
+        return True
+    return False
 
 
 def _fit(first: Fault, second: Fault) -> bool:

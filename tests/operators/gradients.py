@@ -37,17 +37,6 @@ LOCAL = npucall_client.connect("local:")
 SOFTMAX, LOG_SOFTMAX = softmax_backward, log_softmax_backward
 GELU, GELU_V2, SILU = gelu_backward, gelu_backward_v2, silu_backward
 THRESHOLD, SIGMOID, TANH = threshold_backward, sigmoid_backward, tanh_backward
-ATTRIBUTES: dict[Any, dict[str, Any]] = {
-    SOFTMAX: {"dim": 0},
-    LOG_SOFTMAX: {"dim": 0},
-    GELU: {},
-    GELU_V2: {"approximate": "none"},
-    SILU: {},
-    THRESHOLD: {"threshold": 0.25},
-    SIGMOID: {},
-    TANH: {},
-}
-"""The operators, each with values of its attributes."""
 # Shapes of grad_output and x that broadcast, and of the result.
 STRETCHED = [
     ((), (4, 6), (4, 6)),
@@ -88,16 +77,6 @@ def aten(name: str, *values: Any, **named: Any) -> NDArray[Any]:
     torch = pytest.importorskip("torch")
     given = [torch.tensor(v) if isinstance(v, np.ndarray) else v for v in values]
     return getattr(torch.ops.aten, name)(*given, **named).numpy()
-
-
-def one(operator: Operator[..., Any], dtype: Any, g: float, x: float, **attributes: Any) -> float:
-    """The result for one element, computed beside ordinary ones, so that neighbours stay clean."""
-    pair = (np.array([0.5, value, 0.5], dtype) for value in (g, x))
-    result = run(operator, *pair, **attributes)
-    assert result.dtype == dtype
-    assert np.isfinite(result[0])
-    assert result[0] == result[2]
-    return float(result[1])
 
 
 def drawn(

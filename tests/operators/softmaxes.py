@@ -7,6 +7,7 @@ from npucall.errors import AttributeValueError, DTypeError, ShapeError
 
 from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import LOG_SOFTMAX, SOFTMAX
+from .subject import Given
 
 # operators.md 2.3, in order; "out" may have any supported float, which the service checks last
 SOFTMAX_TABLE = Table(
@@ -49,7 +50,7 @@ LOG_SOFTMAX_TABLE = Table(
     ],
 )
 EVERY_DIM = [
-    (shape, dim)
+    Given({"dim": dim}, dict.fromkeys(("grad_output", "output"), shape))
     for shape in [(4, 6), (3, 5, 7), (17,), (2, 3, 4, 5), ()]
     for dim in range(-max(len(shape), 1), max(len(shape), 1))
 ]

@@ -8,34 +8,27 @@ import numpy as np
 import pytest
 
 from npucall.dtypes import DOUBLE, FLOAT16, INT32
-from npucall.errors import AttributeValueError, DTypeError, FormatError, ShapeError
+from npucall.errors import DTypeError, FormatError, ShapeError
+from npucall.operators.binary_cross_entropy_with_logits_target_backward import (
+    binary_cross_entropy_with_logits_target_backward,
+)
+from npucall.products import A2, A3
 from npucall.tensors import Format
 
-from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
+from .faults import INVALID, NINE, Fault, Table, dtypes, null, reductions_beyond_2, shape
 from .gradients import FLOATS, INF, NAN, title
-from .losses import (
-    BCE_LOGITS_TARGET,
-    MEAN,
-    NONE,
-    SUM,
-    assert_rounded,
-    drawn,
-    exact,
-    logits_gradient,
-    one,
-    run,
-    wide,
-)
+from .losses import assert_rounded, logits_gradient, wide
+from .subject import MEAN, NONE, SUM, Cells, Subject, between, every
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 # operators.md 2.3, in order
 TABLE = Table(
-    BCE_LOGITS_TARGET,
+    binary_cross_entropy_with_logits_target_backward,
     {"reduction": 1},
     [
         *null("grad_output", "self", "target", "grad_target"),
         *shape(NINE, "grad_target"),
-        *dtype(INT32, *INPUTS, "grad_target"),
+        *dtypes(INT32, DOUBLE, of=(*INPUTS, "grad_target")),
         Fault({"grad_target": {"dtype": FLOAT16}}, DTypeError, ("grad_target",)),
         Fault({"target": {"format": Format.NCL}}, FormatError, ("self",)),
         Fault({"grad_target": {"format": Format.NHWC}}, FormatError, ("self",)),
@@ -43,14 +36,16 @@ TABLE = Table(
         Fault({"grad_target": {"shape": (3, 2)}}, ShapeError, ("self",)),
         *shape((1, 2, 3), "grad_output"),
         *shape((4, 3), "weight", "pos_weight"),
-        Fault({"reduction": 3}, AttributeValueError, ("reduction",)),
+        *reductions_beyond_2(),
     ],
 )
 # Any floats promote to one; the calls of the table give an output.
-UNREACHABLE = {
-    "grad_target not given: self have at most 8 dimensions",
-    "dtypes of grad_output, self, target, weight and pos_weight promote to one",
-}
+UNREACHABLE = frozenset(
+    {
+        "grad_target not given: self have at most 8 dimensions",
+        "dtypes of grad_output, self, target, weight and pos_weight promote to one",
+    }
+)
 # grad_output, self, target, weight, pos_weight, result without a mean; None is absent
 CELLS = [
     (3.0, 2.0, 1.0, None, None, -6.0),
@@ -76,8 +71,8 @@ CELLS = [
 FITTING: list[dict[str, Any]] = [
     {},
     {"grad_output": (), "weight": (), "pos_weight": ()},
-    {"grad_output": (4, 1), "weight": (6,), "pos_weight": (1, 6)},
-    {"weight": (4, 1), "pos_weight": (4, 1)},
+    {"grad_output": (12, 1), "weight": (17,), "pos_weight": (1, 17)},
+    {"weight": (12, 1), "pos_weight": (12, 1)},
 ]
 ABSENT = [(), ("weight",), ("pos_weight",), ("weight", "pos_weight")]
 
@@ -86,7 +81,7 @@ def torch_gradient(tensors: dict[str, Any], reduction: int) -> Any:
     return logits_gradient("target", tensors, reduction)
 
 
-def terms(tensors: dict[str, Any], reduction: int) -> Any:
+def terms(tensors: dict[str, Any], _: Any, reduction: int) -> Any:
     """The size of what the formula adds up, where it may cancel."""
     t64 = wide(tensors)
     x, p = t64["self"], t64.get("pos_weight", np.ones(()))
@@ -95,82 +90,57 @@ def terms(tensors: dict[str, Any], reduction: int) -> Any:
     return parts * np.abs(t64["grad_output"]) * t64.get("weight", 1) / scale
 
 
-def without(tensors: dict[str, Any], absent: tuple[str, ...]) -> dict[str, Any]:
-    return {name: array for name, array in tensors.items() if name not in absent}
-
-
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.1
-    assert BCE_LOGITS_TARGET.prototype == (
-        "aclnnStatus aclnnBinaryCrossEntropyWithLogitsTargetBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "const aclTensor* weightOptional, const aclTensor* posWeightOptional, "
-        "int64_t reduction, aclTensor* gradTarget, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize(("g", "x", "t", "w", "p", "expected"), CELLS)
-def test_each_element_is_what_the_formula_says(
-    kind: Any, g: float, x: float, t: float, w: float | None, p: float | None, expected: float
-) -> None:
-    np.testing.assert_array_equal(one(BCE_LOGITS_TARGET, kind, g, x, t, w, p), expected)
-
-
-@pytest.mark.parametrize("shapes", FITTING)
-@pytest.mark.parametrize("absent", ABSENT)
-@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
-def test_in_float64_the_gradient_is_torchs(
-    reduction: int, absent: tuple[str, ...], shapes: dict[str, Any]
-) -> None:
-    tensors = without(drawn(BCE_LOGITS_TARGET, (4, 6), **shapes), absent)
-    found = exact(BCE_LOGITS_TARGET, tensors, reduction=reduction)
-    expected = torch_gradient(tensors, reduction)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize("absent", ABSENT)
-@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(
-    reduction: int, absent: tuple[str, ...], kind: Any
-) -> None:
-    tensors = without(drawn(BCE_LOGITS_TARGET, (30, 40), kind), absent)
-    found = run(BCE_LOGITS_TARGET, tensors, reduction=reduction)
-    expected = torch_gradient(tensors, reduction)
-    assert_rounded(found, expected, kind, terms(tensors, reduction))
+        "int64_t reduction, aclTensor* gradTarget"
+    ),
+    documented=(A2, A3),
+    legacy=(),
+    unreachable=UNREACHABLE,
+    attributes={"reduction": MEAN},
+    values=dict.fromkeys(("target", "weight", "pos_weight"), between(0.02, 0.98)),
+    cells=Cells("grad_output self target weight pos_weight", CELLS),
+    torch=torch_gradient,
+    calls=every(*FITTING, without=ABSENT, reduction=(NONE, MEAN, SUM)),
+    noise=terms,
+)
 
 
 @pytest.mark.parametrize("name", ["weight", "pos_weight"])
 def test_an_absent_weight_is_one_of_ones(name: str) -> None:
-    tensors = drawn(BCE_LOGITS_TARGET, (4, 6))
+    tensors = SUBJECT.draw(np.float64)
     tensors[name][...] = 1
-    found = exact(BCE_LOGITS_TARGET, {**tensors, name: None})
-    np.testing.assert_allclose(found, exact(BCE_LOGITS_TARGET, tensors), rtol=1e-12, atol=1e-15)
+    found = SUBJECT.exact({**tensors, name: None})
+    np.testing.assert_allclose(found, SUBJECT.exact(tensors), rtol=1e-12, atol=1e-15)
 
 
 # ln sigmoid(20) is -2e-9, which only a large weight makes seen
 @pytest.mark.parametrize(("x", "p"), [(-200, 2), (-20, 2), (20, 2), (20, 1e12), (200, 2)])
 def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float, p: float) -> None:
     tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, x, 0, 1, p), strict=True)}
-    found = run(BCE_LOGITS_TARGET, tensors, reduction=NONE)
+    found = SUBJECT.run(tensors, reduction=NONE)
     expected = p * np.logaddexp(0, -x) - np.logaddexp(0, x)
     np.testing.assert_allclose(found, [expected], rtol=1e-6)
 
 
 def test_the_values_of_target_need_not_be_sent() -> None:
-    assert [p.name for p in BCE_LOGITS_TARGET.inputs if not p.read] == ["target"]
+    assert [
+        p.name for p in binary_cross_entropy_with_logits_target_backward.inputs if not p.read
+    ] == ["target"]
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
 def test_everything_is_computed_in_float_and_rounded_once_to_the_dtype_of_target(
     kind: Any,
 ) -> None:
-    tensors = drawn(BCE_LOGITS_TARGET, (4, 6), np.float16)
+    tensors = SUBJECT.draw(np.float16)
     tensors["target"] = tensors["target"].astype(kind)
-    found = run(BCE_LOGITS_TARGET, tensors)
-    assert_rounded(found, torch_gradient(tensors, MEAN), kind, terms(tensors, MEAN))
+    found = SUBJECT.run(tensors)
+    assert_rounded(found, torch_gradient(tensors, MEAN), kind, terms(tensors, None, MEAN))
 
 
 @pytest.mark.parametrize("soc", ["Ascend950PR_9589", "Ascend910A", "Ascend310P3", "Ascend310B1"])
@@ -181,7 +151,7 @@ def test_products_that_no_document_names_are_refused(soc: str) -> None:
 def test_a_self_of_nine_dimensions_is_refused_where_no_output_is_given() -> None:
     tensors = {name: np.ones(NINE, np.float32) for name in INPUTS}
     with pytest.raises(ShapeError, match="self: expected at most 8 dimensions") as caught:
-        run(BCE_LOGITS_TARGET, tensors)
+        SUBJECT.run(tensors)
     assert caught.value.aclnn_status == 161002
 
 
@@ -200,31 +170,3 @@ def test_shapes_beside_an_empty_self_are_not_looked_at(name: str) -> None:
 def test_the_reduction_is_looked_at_beside_an_empty_self() -> None:
     empty = Fault({"self": {"shape": (0, 3)}}, ShapeError, ())
     assert TABLE.refusal(empty, TABLE.faults[-1]) == TABLE.faults[-1].answer
-
-
-@pytest.mark.parametrize("name", [*INPUTS, "grad_target"])
-def test_double_is_refused_for_every_tensor(name: str) -> None:
-    (fault,) = dtype(DOUBLE, name)
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() >= TABLE.may_refuse() - UNREACHABLE
-
-
-@pytest.mark.parametrize("reduction", [-1, 3, 7, 2**40, 2**32 + 1])
-def test_a_reduction_beyond_0_to_2_is_refused(reduction: int) -> None:
-    fault = Fault({"reduction": reduction}, AttributeValueError, ("reduction",))
-    assert TABLE.refusal(fault) == fault.answer

@@ -13,16 +13,9 @@ from npucall.declare.facts import Facts
 from npucall.errors import ArgumentError
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
 
-from .arrangements import (
-    LAYOUTS,
-    NEWER,
-    SOCS,
-    assert_gaps_survive,
-    assert_layout_does_not_show,
-    dtypes_taken,
-)
-from .cross_entropy import TABLE
+from .cross_entropy import TABLE, TABLE_950
 from .gradients import FLOATS, LOCAL, title
+from .subject import WITH_BF16, Subject, every, labels, logarithms
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
 LABELS = np.array([2, 0, 1, 3, 2, 0])
@@ -46,6 +39,11 @@ def sample(
     return tensors | {"target": labels} | weight
 
 
+def weights(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Of float32, as the operator wants them."""
+    return random.uniform(0.5, 2, shape).astype(np.float32)
+
+
 def torch_gradient(tensors: dict[str, Any], **options: Any) -> Any:
     """What autograd finds in float64: the log-softmax of log-probabilities is those themselves."""
     torch = pytest.importorskip("torch")
@@ -65,29 +63,40 @@ def run(tensors: dict[str, Any], client: Any = LOCAL, **attributes: Any) -> Any:
     return client.run(cross_entropy_loss_grad, **tensors, **attributes)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+def terms(tensors: dict[str, Any], *_: Any, **__: Any) -> Any:
+    """At most |grad_loss| * weight * (1 + p)."""
+    return 2 * np.abs(tensors["grad_loss"]).max() * np.max(tensors.get("weight", 1))
+
+
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.1
-    assert cross_entropy_loss_grad.prototype == (
-        "aclnnStatus aclnnCrossEntropyLossGradGetWorkspaceSize("
+    (
         "const aclTensor* gradLoss, const aclTensor* logProb, const aclTensor* target, "
         "const aclTensor* weightOptional, const aclTensor* gradZlossOptional, "
         "const aclTensor* lseForZlossOptional, char* reductionOptional, int64_t ignoreIndex, "
-        "double labelSmoothing, double lseSquareScaleForZloss, const aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("ignore_index", [-100, 2, 0])
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_in_float64_the_gradient_is_torchs(
-    reduction: str, ignore_index: int, weighted: bool
-) -> None:
-    tensors = sample(reduction, weighted=weighted)
-    options: Any = {"reduction": reduction, "ignore_index": ignore_index}
-    found = compute(cross_entropy_loss_grad, **tensors, **options)
-    expected = torch_gradient(tensors, **options)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+        "double labelSmoothing, double lseSquareScaleForZloss, const aclTensor* out"
+    ),
+    documented=WITH_BF16,
+    legacy=(),
+    typed=("grad_loss", "log_prob", "out"),
+    tables=(TABLE_950,),
+    attributes={"reduction": "mean", "ignore_index": -100},
+    shapes={"grad_loss": (), "log_prob": (6, 4), "target": (6,), "weight": (4,)},
+    values={"log_prob": logarithms, "target": labels(4), "weight": weights},
+    absent=("grad_zloss", "lse_for_zloss"),
+    torch=torch_gradient,
+    calls=(
+        *every(
+            *({"grad_loss": (6,)},),
+            without=((), ("weight",)),
+            reduction=("none",),
+            ignore_index=(-100, 2, 0),
+        ),
+        *every(without=((), ("weight",)), reduction=("mean", "sum"), ignore_index=(-100, 2, 0)),
+    ),
+    noise=terms,
+)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -172,27 +181,11 @@ def test_a_gradient_that_is_no_number_stays_in_its_row(value: float) -> None:
     assert not np.isfinite(found[2]).any()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_memory_order_of_the_inputs_does_not_show(layout: str) -> None:
-    tensors = sample("none", kind=np.float32)
-    assert_layout_does_not_show(cross_entropy_loss_grad, tensors, layout, reduction="none")
-
-
-def test_an_output_with_gaps_is_written_between_them() -> None:
-    assert_gaps_survive(cross_entropy_loss_grad, sample("mean", kind=np.float32))
-
-
 @pytest.mark.parametrize("of", [(0, 4), (3, 0)])
 def test_an_empty_input_gives_an_empty_output(of: tuple[int, ...]) -> None:
     log_prob, target = np.zeros(of, np.float16), np.zeros(of[0], np.int64)
     found = run({"grad_loss": np.float16(1), "log_prob": log_prob, "target": target})
     assert (found.shape, found.dtype) == (of, np.float16)
-
-
-@pytest.mark.parametrize("soc", SOCS)
-def test_products_take_the_dtypes_of_the_documents(soc: str) -> None:
-    taken = dtypes_taken(TABLE, ("grad_loss", "log_prob", "out"), soc)
-    assert taken == ({"FLOAT", "FLOAT16", "BF16"} if soc in NEWER else set())
 
 
 def test_labels_of_int32_mean_the_same() -> None:

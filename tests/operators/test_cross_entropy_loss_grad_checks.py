@@ -11,33 +11,9 @@ from .cross_entropy import ON_950, TABLE, TILING, value
 from .faults import Fault
 
 
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize("fault", [f for f in TABLE.faults if f not in ON_950], ids=str)
-def test_an_ascend_950_refuses_the_same_but_for_its_own_abilities(fault: Fault) -> None:
-    assert TABLE.refusal(fault, soc="Ascend950PR_9589") == fault.answer
-
-
 @pytest.mark.parametrize("fault", ON_950, ids=str)
 def test_an_ascend_950_takes_labels_of_int32_and_smooths_labels(fault: Fault) -> None:
     assert TABLE.refusal(fault, soc="Ascend950PR_9589") is None
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check_of_an_atlas_a2() -> None:
-    assert TABLE.refusal() is None
-    assert TABLE.may_refuse() - TABLE.refusing() == {
-        "on Ascend950: dtype of target is INT64 or INT32"
-    }
 
 
 @pytest.mark.parametrize(

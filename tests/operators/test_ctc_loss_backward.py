@@ -10,10 +10,12 @@ import pytest
 from npucall.compute.evaluate import compute
 from npucall.errors import ArgumentError
 from npucall.operators.ctc_loss_backward import ctc_loss_backward
+from npucall.products import ASCEND_310P, ASCEND_910
 
-from .arrangements import LAYOUTS, assert_gaps_survive, assert_layout_does_not_show
 from .ctc import by_paths, call, in_a_row, log_softmax, rounded
+from .ctc_table import FLOAT_TENSORS, TABLE
 from .gradients import FLOATS, LOCAL, title
+from .subject import THREE, WITH_BF16, Subject
 from .ulp import assert_within, ulp
 
 # Repetitions, one label, none, the shortest path that there is, unused steps.
@@ -45,15 +47,27 @@ def tensors_of(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     return tensors, {n: value for n, value in arguments.items() if n not in TENSORS}
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+def made(kind: Any) -> dict[str, Any]:
+    tensors, _ = tensors_of(rounded(sample(), kind))
+    return tensors
+
+
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.1
-    assert ctc_loss_backward.prototype == (
-        "aclnnStatus aclnnCtcLossBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOut, const aclTensor* logProbs, const aclTensor* targets, "
         "const aclIntArray* inputLengths, const aclIntArray* targetLengths, "
         "const aclTensor* negLogLikelihood, const aclTensor* logAlpha, int64_t blank, "
-        "bool zeroInfinity, aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
+        "bool zeroInfinity, aclTensor* out"
+    ),
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    newer=f"{THREE} DOUBLE",
+    older="FLOAT DOUBLE",
+    typed=FLOAT_TENSORS,
+    attributes=tensors_of(sample())[1],
+    made=made,
+)
 
 
 @pytest.mark.parametrize("blank", [0, 1, 3])
@@ -181,17 +195,6 @@ def test_a_label_that_is_no_class_is_refused_when_its_value_is_seen(
         LOCAL.run(ctc_loss_backward, **arranged(arguments))
     assert (caught.value.aclnn_status, caught.value.parameters) == (161002, ("targets",))
     assert caught.value.details["phase"] == "run"
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_memory_order_of_the_inputs_does_not_show(layout: str) -> None:
-    tensors, attributes = tensors_of(rounded(sample(), np.float32))
-    assert_layout_does_not_show(ctc_loss_backward, tensors, layout, **attributes)
-
-
-def test_an_output_with_gaps_is_written_between_them() -> None:
-    tensors, attributes = tensors_of(rounded(sample(), np.float32))
-    assert_gaps_survive(ctc_loss_backward, tensors, **attributes)
 
 
 @pytest.mark.parametrize("targets", [(0, 3), (0,)])

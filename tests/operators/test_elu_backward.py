@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, COMPLEX128, DOUBLE, DTYPES, FLOAT16, INT32
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall.operators.elu_backward import elu_backward
+from npucall.operators.spec import Scalar
+from npucall.products import ASCEND_310P, ASCEND_910
 
-from .activations import FLOATS, LOCAL, short
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
+from .gradients import FLOATS, INF, LOCAL, NAN
+from .subject import WITH_BF16, Cells, Subject, aten_of, every, steps
 
-INF, NAN = np.inf, np.nan
 NUMBERS = ("alpha", "scale", "input_scale")
 ONE, BELOW_0 = Scalar(DOUBLE, 1.0), Scalar(DOUBLE, -0.5)
 
@@ -68,28 +69,33 @@ def gradient(g: Any, x: Any, *numbers: Any, is_result: bool = False) -> Any:
     return LOCAL.run(elu_backward, g, *numbers, is_result, x)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+def terms(tensors: dict[str, Any], expected: Any, *, is_result: bool, **_: Any) -> Any:
+    """The size of what the formula adds up, where it may cancel."""
+    g, x = np.abs(tensors["grad_output"]), np.abs(tensors["self_or_result"])
+    return g * (1 + x) if is_result else np.abs(expected)
+
+
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert elu_backward.prototype == (
-        "aclnnStatus aclnnEluBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclScalar* alpha, const aclScalar* scale, "
         "const aclScalar* inputScale, bool isResult, const aclTensor* selfOrResult, "
-        "aclTensor* gradInput, uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=short)
-@pytest.mark.parametrize(
-    ("x", "alpha", "scale", "input_scale", "is_result", "g", "expected"), CELLS
+        "aclTensor* gradInput"
+    ),
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    attributes={**dict.fromkeys(NUMBERS, 1.0), "is_result": False},
+    values={"self_or_result": steps(255)},
+    cells=Cells("self_or_result alpha scale input_scale is_result grad_output", CELLS),
+    torch=aten_of(elu_backward, "elu_backward"),
+    calls=(
+        *every(is_result=(False, True)),
+        *every(alpha=(1.5,), scale=(0.75,), input_scale=(0.5,), is_result=(False, True)),
+        *every(alpha=(-1.5,), scale=(2.0,), input_scale=(0.25,)),
+    ),
+    noise=terms,
+    casts=(*FLOATS, np.float64, np.complex64),
 )
-def test_each_element_is_what_the_formula_says(
-    kind: Any, x: float, alpha: float, scale: float, input_scale: float, is_result: bool, g: float,
-    expected: float,
-) -> None:  # fmt: skip
-    tensors = (np.array([1, v, 1], kind) for v in (g, x))
-    found = gradient(*tensors, alpha, scale, input_scale, is_result=is_result)
-    rounded = np.array([scale, expected, scale]).astype(kind).astype(np.float64)
-    np.testing.assert_array_equal(found.astype(np.float64), rounded)
 
 
 @pytest.mark.parametrize("x", [-3.0, -0.5, -0.0, 0.0, 0.75, 5.0])
@@ -119,15 +125,6 @@ def test_a_number_may_have_every_dtype_but_a_complex_one(name: str) -> None:
     assert refused == {COMPLEX64, COMPLEX128}
 
 
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64, np.complex64], ids=short)
-def test_the_result_is_cast_to_the_dtype_of_the_output(kind: Any) -> None:
-    out = np.zeros(2, kind)
-    x = np.array([-1, 1], np.float16)
-    client = LOCAL.options(outputs={"grad_input": out})
-    client.run(elu_backward, x, 0.5, 1.0, 2.0, True, x)
-    np.testing.assert_array_equal(out, np.array([1, 1], kind))  # -1 * 2 * (-1 + 0.5)
-
-
 @pytest.mark.parametrize(
     ("alpha", "is_result", "refused"),
     [
@@ -146,19 +143,3 @@ def test_an_alpha_below_0_is_refused_for_a_result_only(
     blamed = ("alpha", "is_result")
     answer = (AttributeValueError, INVALID, blamed) if refused else None
     assert TABLE.refusal(Fault(changes, AttributeValueError, blamed)) == answer
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() == TABLE.may_refuse()

@@ -9,6 +9,7 @@ import pytest
 
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT32, UINT16
 from npucall.errors import DTypeError, ShapeError
+from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
 from .gradients import BF16 as BFLOAT16
@@ -17,17 +18,12 @@ from .gradients import (
     GELU_V2,
     INF,
     NAN,
-    STRETCHED,
     assert_rounded,
-    aten,
     drawn,
-    exact,
-    one,
     run,
-    title,
-    wide,
 )
 from .gradients import GELU as OPERATOR
+from .subject import WITH_BF16, Cells, Subject, aten_of, between, exactly
 
 # operators.md 2.3, in order; the service's own check of grad_input's dtype comes last
 TABLE = Table(
@@ -49,30 +45,36 @@ TABLE = Table(
 )
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+# g, x, expected
+CELLS = [
+    (3.0, 0.0, 1.5),
+    (3.0, -0.0, 1.5),
+    (2.0, 100.0, 2.0),
+    (2.0, -100.0, 0.0),
+    (2.0, 60000.0, 2.0),
+    (2.0, -60000.0, 0.0),
+    (2.0, INF, NAN),  # as torch
+    (2.0, -INF, NAN),
+    (2.0, NAN, NAN),
+    (NAN, 1.0, NAN),
+    (INF, 1.0, INF),
+    (INF, -1.0, -INF),
+    (INF, -100.0, NAN),
+    (0.0, 1.0, 0.0),
+]
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert OPERATOR.prototype == (
-        "aclnnStatus aclnnGeluBackwardGetWorkspaceSize(const aclTensor* gradOutput, "
-        "const aclTensor* self, const aclTensor* gradInput, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-def torchs(g: Any, x: Any) -> Any:
-    return aten("gelu_backward", g, x, approximate="tanh")
-
-
-def test_in_float64_the_gradient_is_torchs() -> None:
-    g, x = drawn((40, 50), (40, 50), largest=12)
-    terms = np.abs(g) * (1 + np.abs(x))
-    found = exact(OPERATOR, g, x)
-    assert (np.abs(found - torchs(g, x)) <= 1e-14 * terms).all()
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(kind: Any) -> None:
-    g, x = drawn((40, 50), (40, 50), dtype=kind)
-    assert_rounded(run(OPERATOR, g, x), torchs(*wide(g, x)), kind)
+    "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* gradInput",
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    unreachable=frozenset({"promotion not BF16 where the product has none"}),
+    values={"self": between(-4, 4)},
+    cells=Cells("grad_output self", CELLS),
+    torch=aten_of(OPERATOR, "gelu_backward", approximate="tanh"),
+    noise=exactly,
+    casts=(*FLOATS, np.float64, np.complex64, np.complex128),
+    stretches=True,
+)
 
 
 def test_far_below_0_a_float_keeps_its_digits() -> None:
@@ -85,30 +87,6 @@ def test_far_below_0_a_float_keeps_its_digits() -> None:
     assert_rounded(run(OPERATOR, np.ones_like(x), x), expected, np.float32)
 
 
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize(
-    ("g", "x", "expected"),
-    [
-        (3.0, 0.0, 1.5),
-        (3.0, -0.0, 1.5),
-        (2.0, 100.0, 2.0),
-        (2.0, -100.0, 0.0),
-        (2.0, 60000.0, 2.0),
-        (2.0, -60000.0, 0.0),
-        (2.0, INF, NAN),  # as torch
-        (2.0, -INF, NAN),
-        (2.0, NAN, NAN),
-        (NAN, 1.0, NAN),
-        (INF, 1.0, INF),
-        (INF, -1.0, -INF),
-        (INF, -100.0, NAN),
-        (0.0, 1.0, 0.0),
-    ],
-)
-def test_edge_values(kind: Any, g: float, x: float, expected: float) -> None:
-    np.testing.assert_equal(one(OPERATOR, kind, g, x) + 0, expected)
-
-
 def test_no_step_overflows_for_the_largest_float() -> None:
     x = np.array([1e20, -1e20, 3e38, -3e38], np.float32)
     np.testing.assert_array_equal(run(OPERATOR, np.ones_like(x), x), [1, 0, 1, 0])
@@ -119,13 +97,6 @@ def test_it_is_the_tanh_form_of_version_2() -> None:
     found = run(OPERATOR, g, x)
     np.testing.assert_array_equal(found, run(GELU_V2, g, x, approximate="tanh"))
     assert (found != run(GELU_V2, g, x, approximate="none")).any()
-
-
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64, np.complex64, np.complex128], ids=title)
-def test_the_result_is_converted_to_the_dtype_of_the_output(kind: Any) -> None:
-    g, x = drawn((4, 6), (4, 6), dtype=np.float16)
-    found = run(OPERATOR, g, x, np.empty((4, 6), kind))
-    np.testing.assert_array_equal(found, run(OPERATOR, g, x).astype(kind))
 
 
 @pytest.mark.parametrize("soc", ["Ascend910A", "Ascend310P3", "Ascend310B1"])
@@ -161,37 +132,3 @@ def test_the_result_has_the_promoted_dtype(of_g: Any, of_x: Any, expected: Any) 
     found = run(OPERATOR, g, x)
     assert found.dtype == expected
     np.testing.assert_array_equal(found, run(OPERATOR, *(a.astype(expected) for a in (g, x))))
-
-
-@pytest.mark.parametrize(("of_g", "of_x", "shape"), STRETCHED)
-def test_inputs_broadcast_and_nothing_is_summed(of_g: Any, of_x: Any, shape: Any) -> None:
-    for g, x in (drawn(of_g, of_x), drawn(of_x, of_g)):
-        found = exact(OPERATOR, g, x)
-        full = exact(OPERATOR, *map(np.copy, np.broadcast_arrays(g, x)))
-        assert found.shape == shape
-        np.testing.assert_array_equal(found, full)
-
-
-def test_one_empty_input_gives_an_empty_output() -> None:
-    g, x = drawn((0, 3), (1, 1), dtype=np.float16)
-    assert run(OPERATOR, g, x).shape == (0, 3)
-    assert run(OPERATOR, x, g).shape == (0, 3)
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check_that_refuses_on_an_atlas_a2() -> None:
-    elsewhere = {
-        "promotion not BF16 where the product has none",
-    }
-    assert TABLE.refusing() >= TABLE.may_refuse() - elsewhere

@@ -10,24 +10,21 @@ import pytest
 
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, UINT16
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
+from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
 from .gradients import BF16 as BFLOAT16
+from .gradients import GELU_V2 as OPERATOR
 from .gradients import (
-    FLOATS,
     INF,
     NAN,
-    STRETCHED,
     assert_rounded,
     aten,
     drawn,
     exact,
-    one,
     run,
-    title,
-    wide,
 )
-from .gradients import GELU_V2 as OPERATOR
+from .subject import WITH_BF16, Cells, Subject, between, every, exactly
 
 FORMS = ("none", "tanh")
 # operators.md 2.3, in order
@@ -54,43 +51,47 @@ TABLE = Table(
 forms = pytest.mark.parametrize("form", FORMS)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
-    # cann-abi.md 6.2
-    assert OPERATOR.prototype == (
-        "aclnnStatus aclnnGeluBackwardV2GetWorkspaceSize(const aclTensor* gradOutput, "
-        "const aclTensor* self, char* approximate, aclTensor* gradInput, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
 def torchs(g: Any, x: Any, form: str) -> Any:
     return aten("gelu_backward", g, x, approximate=form)
 
 
-@forms
-def test_in_float64_the_gradient_is_torchs(form: str) -> None:
-    g, x = drawn((40, 50), (40, 50), largest=12)
-    terms = np.abs(g) * (1 + np.abs(x))
-    found = exact(OPERATOR, g, x, approximate=form)
-    assert (np.abs(found - torchs(g, x, form)) <= 1e-14 * terms).all()
+# g, x, expected
+CELLS = [
+    (3.0, 0.0, 1.5),
+    (3.0, -0.0, 1.5),
+    (2.0, 100.0, 2.0),
+    (2.0, -100.0, 0.0),
+    (2.0, 60000.0, 2.0),
+    (2.0, -60000.0, 0.0),
+    (2.0, INF, NAN),  # as torch
+    (2.0, -INF, NAN),
+    (2.0, NAN, NAN),
+    (NAN, 1.0, NAN),
+    (INF, 1.0, INF),
+    (INF, -1.0, -INF),
+    (INF, -100.0, NAN),
+    (0.0, 1.0, 0.0),
+]
 
 
-@forms
-def test_it_is_the_gradient_that_autograd_finds_for_the_input(form: str) -> None:
-    torch = pytest.importorskip("torch")
-    g, x = drawn((4, 6), (4, 6))
-    leaf = torch.tensor(x, requires_grad=True)
-    torch.nn.functional.gelu(leaf, approximate=form).backward(torch.tensor(g))
-    found = exact(OPERATOR, g, x, approximate=form)
-    np.testing.assert_allclose(found, leaf.grad.numpy(), rtol=1e-10, atol=1e-14)
+def torch_gradient(tensors: dict[str, Any], approximate: str) -> Any:
+    return torchs(*tensors.values(), approximate)
 
 
-@forms
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(kind: Any, form: str) -> None:
-    g, x = drawn((40, 50), (40, 50), dtype=kind)
-    found = run(OPERATOR, g, x, approximate=form)
-    assert_rounded(found, torchs(*wide(g, x), form), kind)
+SUBJECT = Subject(
+    TABLE,
+    # cann-abi.md 6.2
+    ("const aclTensor* gradOutput, const aclTensor* self, char* approximate, aclTensor* gradInput"),
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    unreachable=frozenset({"promotion not BF16 where the product has none"}),
+    attributes={"approximate": "none"},
+    values={"self": between(-4, 4)},
+    cells=Cells("approximate grad_output self", [(form, *row) for form in FORMS for row in CELLS]),
+    torch=torch_gradient,
+    calls=every(approximate=FORMS),
+    noise=exactly,
+    stretches=True,
+)
 
 
 def test_far_below_0_a_float_keeps_its_digits() -> None:
@@ -100,31 +101,6 @@ def test_far_below_0_a_float_keeps_its_digits() -> None:
         for v in map(float, x)
     ]
     assert_rounded(run(OPERATOR, np.ones_like(x), x), expected, np.float32)
-
-
-@forms
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize(
-    ("g", "x", "expected"),
-    [
-        (3.0, 0.0, 1.5),
-        (3.0, -0.0, 1.5),
-        (2.0, 100.0, 2.0),
-        (2.0, -100.0, 0.0),
-        (2.0, 60000.0, 2.0),
-        (2.0, -60000.0, 0.0),
-        (2.0, INF, NAN),  # as torch
-        (2.0, -INF, NAN),
-        (2.0, NAN, NAN),
-        (NAN, 1.0, NAN),
-        (INF, 1.0, INF),
-        (INF, -1.0, -INF),
-        (INF, -100.0, NAN),
-        (0.0, 1.0, 0.0),
-    ],
-)
-def test_edge_values(kind: Any, g: float, x: float, expected: float, form: str) -> None:
-    np.testing.assert_equal(one(OPERATOR, kind, g, x, approximate=form) + 0, expected)
 
 
 @forms
@@ -185,37 +161,3 @@ def test_the_result_has_the_promoted_dtype(of_g: Any, of_x: Any, expected: Any) 
     found = run(OPERATOR, g, x)
     assert found.dtype == expected
     np.testing.assert_array_equal(found, run(OPERATOR, *(a.astype(expected) for a in (g, x))))
-
-
-@pytest.mark.parametrize(("of_g", "of_x", "shape"), STRETCHED)
-def test_inputs_broadcast_and_nothing_is_summed(of_g: Any, of_x: Any, shape: Any) -> None:
-    for g, x in (drawn(of_g, of_x), drawn(of_x, of_g)):
-        found = exact(OPERATOR, g, x)
-        full = exact(OPERATOR, *map(np.copy, np.broadcast_arrays(g, x)))
-        assert found.shape == shape
-        np.testing.assert_array_equal(found, full)
-
-
-def test_one_empty_input_gives_an_empty_output() -> None:
-    g, x = drawn((0, 3), (1, 1), dtype=np.float16)
-    assert run(OPERATOR, g, x).shape == (0, 3)
-    assert run(OPERATOR, x, g).shape == (0, 3)
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check_that_refuses_on_an_atlas_a2() -> None:
-    elsewhere = {
-        "promotion not BF16 where the product has none",
-    }
-    assert TABLE.refusing() >= TABLE.may_refuse() - elsewhere

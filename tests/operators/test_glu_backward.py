@@ -11,18 +11,11 @@ from npucall.compute.evaluate import compute
 from npucall.dtypes import FLOAT, FLOAT16, INT32
 from npucall.errors import AttributeValueError, ShapeError
 from npucall.operators.glu_backward import glu_backward
+from npucall.products import ASCEND_310P, ASCEND_910
 
-from .arrangements import (
-    ASCEND_310,
-    LAYOUTS,
-    NEWER,
-    SOCS,
-    assert_gaps_survive,
-    assert_layout_does_not_show,
-    dtypes_taken,
-)
 from .faults import NINE, Fault, Table, dtype, null, shape
-from .gradients import FLOATS, INF, LOCAL, NAN, assert_rounded, aten, drawn, title, wide
+from .gradients import FLOATS, INF, LOCAL, NAN, aten, drawn, title, wide
+from .subject import THREE, TWO, WITH_BF16, Given, Subject, aten_of, between
 
 WHOLE, HALF = {"dtype": FLOAT, "shape": (2, 6)}, {"dtype": FLOAT, "shape": (2, 3)}
 
@@ -60,40 +53,44 @@ CELLS = [
 
 
 def sample(of: tuple[int, ...], dim: int, kind: Any = np.float64) -> dict[str, Any]:
-    halved = list(of)
-    halved[dim] //= 2
-    g, x = drawn(tuple(halved), of, dtype=kind, largest=8)
+    g, x = drawn(halved(of, dim), of, dtype=kind, largest=8)
     return {"grad_out": g, "self": x}
+
+
+def along_every_dimension(of: tuple[int, ...]) -> list[Given]:
+    even = [dim for dim, extent in enumerate(of) if extent % 2 == 0]
+    dims = (*even, *(dim - len(of) for dim in even))
+    return [Given({"dim": dim}, {"self": of, "grad_out": halved(of, dim)}) for dim in dims]
+
+
+def halved(of: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    extents = list(of)
+    extents[dim] //= 2
+    return tuple(extents)
+
+
+CALLS = [
+    call for of in ((2,), (4, 6), (2, 4, 6), (2, 1, 4, 2, 6)) for call in along_every_dimension(of)
+]
 
 
 def torch_gradient(tensors: dict[str, Any], dim: int) -> Any:
     return aten("glu_backward", *wide(*tensors.values()), dim)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert glu_backward.prototype == (
-        "aclnnStatus aclnnGluBackwardGetWorkspaceSize("
-        "const aclTensor* gradOut, const aclTensor* self, int64_t dim, const aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("of", [(2,), (4, 6), (2, 4, 6), (2, 1, 4, 2, 6)])
-def test_in_float64_the_gradient_is_torchs_along_every_dimension(of: tuple[int, ...]) -> None:
-    even = [dim for dim, extent in enumerate(of) if extent % 2 == 0]
-    for dim in (*even, *(dim - len(of) for dim in even)):
-        tensors = sample(of, dim)
-        found = compute(glu_backward, **tensors, dim=dim)
-        np.testing.assert_allclose(found, torch_gradient(tensors, dim), rtol=1e-12)
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize("dim", [0, 1])
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(dim: int, kind: Any) -> None:
-    tensors = sample((40, 50), dim, kind)
-    expected = torch_gradient(tensors, dim)
-    assert_rounded(LOCAL.run(glu_backward, **tensors, dim=dim), expected, kind, np.abs(expected))
+    "const aclTensor* gradOut, const aclTensor* self, int64_t dim, const aclTensor* out",
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    newer=f"{THREE} DOUBLE",
+    older=f"{TWO} DOUBLE",
+    attributes={"dim": -1},
+    shapes={"self": (12, 18), "grad_out": (12, 9)},
+    values={"self": between(-8, 8)},
+    torch=aten_of(glu_backward, "glu_backward"),
+    calls=CALLS,
+)
 
 
 def test_the_dimension_is_the_last_unless_it_is_given() -> None:
@@ -125,43 +122,7 @@ def test_a_wide_open_gate_still_has_a_gradient() -> None:
     np.testing.assert_allclose(found[1], 1.9287498479639178e-22, rtol=2**-21)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dim", [0, 1, 2])
-def test_the_memory_order_of_the_inputs_does_not_show(dim: int, layout: str) -> None:
-    tensors = sample((4, 6, 8), dim, np.float32)
-    assert_layout_does_not_show(glu_backward, tensors, layout, dim=dim)
-
-
-@pytest.mark.parametrize("dim", [0, 1])
-def test_an_output_with_gaps_is_written_between_them(dim: int) -> None:
-    assert_gaps_survive(glu_backward, sample((4, 6), dim, np.float32), dim=dim)
-
-
 @pytest.mark.parametrize(("of", "dim"), [((0,), 0), ((0, 4), 1), ((4, 0), 0), ((4, 0), 1)])
 def test_an_empty_input_gives_an_empty_output(of: tuple[int, ...], dim: int) -> None:
     found = LOCAL.run(glu_backward, **sample(of, dim, np.float16), dim=dim)
     assert (found.shape, found.dtype) == (of, np.float16)
-
-
-@pytest.mark.parametrize("soc", SOCS)
-def test_products_take_the_dtypes_of_the_documents(soc: str) -> None:
-    expected = {"FLOAT", "FLOAT16", "DOUBLE"} | ({"BF16"} if soc in NEWER else set())
-    taken = dtypes_taken(TABLE, ("grad_out", "self", "out"), soc)
-    assert taken == (expected if soc != ASCEND_310 else set())
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusal() is None
-    assert TABLE.refusing() == TABLE.may_refuse()

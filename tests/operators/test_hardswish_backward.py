@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from npucall.dtypes import BF16, DOUBLE, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall.operators.hardswish_backward import hardswish_backward
 from npucall.operators.hardswish_backward_v2 import hardswish_backward_v2
+from npucall.products import ASCEND_910
 
-from .activations import FLOATS, LOCAL, short
 from .faults import NINE, Fault, Table, dtype, null, shape
-
-INF, NAN = np.inf, np.nan
+from .gradients import FLOATS, INF, LOCAL, NAN, title
+from .subject import WITH_BF16, Cells, Subject, aten_of, steps
 
 
 def table(operator: Any, *listed: str) -> Table:
@@ -37,18 +38,6 @@ def table(operator: Any, *listed: str) -> Table:
     )
 
 
-TABLES = [
-    table(hardswish_backward, "self", "grad_output"),
-    table(hardswish_backward_v2, "grad_output", "self"),
-]
-ROWS = [
-    pytest.param(t, fault, id=f"{t.operator.name} {fault}") for t in TABLES for fault in t.faults
-]
-PAIRS = [
-    pytest.param(t, *pair, id=f"{t.operator.name} {pair[0]} before {pair[1]}")
-    for t in TABLES
-    for pair in t.pairs()
-]
 # self, grad_output, result, result of V2
 CELLS = [
     (-4.0, 2.0, 0.0, 0.0),
@@ -70,28 +59,30 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("version", ["", "V2"])
-def test_the_prototype_is_that_of_the_documents(version: str) -> None:
+def terms(tensors: dict[str, Any], *_: Any) -> Any:
+    """The size of what the formula adds up, where it may cancel."""
+    return np.abs(tensors["grad_output"]) * (1 + np.abs(tensors["self"]))
+
+
+SUBJECT = Subject(
+    table(hardswish_backward, "self", "grad_output"),
     # cann-abi.md 6.2
-    operator: Any = hardswish_backward_v2 if version else hardswish_backward
-    assert operator.prototype == (
-        f"aclnnStatus aclnnHardswishBackward{version}GetWorkspaceSize("
-        "const aclTensor* gradOutput, const aclTensor* self, aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
+    "const aclTensor* gradOutput, const aclTensor* self, aclTensor* out",
+    documented=(*WITH_BF16, ASCEND_910),
+    values={"self": steps(255, apart_from=3)},  # where the first version is not torch's
+    cells=Cells("self grad_output", [row[:3] for row in CELLS]),
+    torch=aten_of(hardswish_backward, "hardswish_backward"),
+    noise=terms,
+)
+SUBJECT_V2 = replace(
+    SUBJECT,
+    table=table(hardswish_backward_v2, "grad_output", "self"),
+    cells=Cells("self grad_output", [(*row[:2], row[3]) for row in CELLS]),
+    torch=aten_of(hardswish_backward_v2, "hardswish_backward"),
+)
 
 
-@pytest.mark.parametrize("kind", FLOATS, ids=short)
-@pytest.mark.parametrize(("x", "g", "expected", "of_v2"), CELLS)
-def test_each_element_is_what_the_formula_says(
-    kind: Any, x: float, g: float, expected: float, of_v2: float
-) -> None:
-    for operator, value in ((hardswish_backward, expected), (hardswish_backward_v2, of_v2)):
-        found = LOCAL.run(operator, np.array([1, g, 1], kind), np.array([4, x, 4], kind))
-        np.testing.assert_array_equal(found.astype(np.float64), [1, value, 1])
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=short)
+@pytest.mark.parametrize("kind", FLOATS, ids=title)
 def test_next_to_the_ends_both_versions_are_one(kind: Any) -> None:
     three = np.array([3], kind)
     step = np.array([-1, 1], np.int16 if three.itemsize == 2 else np.int32)
@@ -103,22 +94,3 @@ def test_next_to_the_ends_both_versions_are_one(kind: Any) -> None:
     )
     assert first == second
     assert first == [pytest.approx(1.5, rel=2**-7), 1, pytest.approx(-0.5, rel=2**-5), 0]
-
-
-@pytest.mark.parametrize(("table", "fault"), ROWS)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(
-    table: Table, fault: Fault
-) -> None:
-    assert table.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("table", "first", "second"), PAIRS)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    table: Table, first: Fault, second: Fault
-) -> None:
-    assert table.refusal(first, second) == first.answer
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.operator.name)
-def test_the_table_has_a_defect_for_every_check(table: Table) -> None:
-    assert table.refusing() == table.may_refuse()

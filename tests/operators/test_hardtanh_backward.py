@@ -12,10 +12,9 @@ from npucall.dtypes import COMPLEX64, DOUBLE, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall.operators.hardtanh_backward import hardtanh_backward
 
-from .activations import FLOATS, LOCAL, short
 from .faults import NINE, Fault, Table, dtype, null, shape
-
-INF, NAN = np.inf, np.nan
+from .gradients import INF, LOCAL, NAN
+from .subject import WITH_BF16, WITHOUT_BF16, Cells, Subject, aten_of, every, steps
 
 # operators.md 2.3, in order; behind the shapes what the service refuses where the device fails
 TABLE = Table(
@@ -54,24 +53,20 @@ CELLS = [
 ]
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert hardtanh_backward.prototype == (
-        "aclnnStatus aclnnHardtanhBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* min, "
-        "const aclScalar* max, aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=short)
-@pytest.mark.parametrize(("x", "least", "most", "g", "expected"), CELLS)
-def test_each_element_is_what_the_formula_says(
-    kind: Any, x: float, least: float, most: float, g: float, expected: float
-) -> None:
-    tensors = np.array([1, g, 1], kind), np.array([NAN, x, NAN], kind)
-    found = LOCAL.run(hardtanh_backward, *tensors, least, most)
-    np.testing.assert_array_equal(found.astype(np.float64), [1, expected, 1])
+        "const aclScalar* max, aclTensor* out"
+    ),
+    documented=(*WITH_BF16, *WITHOUT_BF16),
+    attributes={"min": -1.0, "max": 1.0},
+    values={"self": steps(255)},
+    cells=Cells("self min max grad_output", CELLS),
+    torch=aten_of(hardtanh_backward, "hardtanh_backward"),
+    calls=(*every(min=(-1.0,), max=(1.0,)), *every(min=(0.0, 2.0), max=(6.0, -2.0))),
+)
 
 
 def test_the_ends_are_used_as_float32() -> None:
@@ -97,19 +92,3 @@ def test_the_ends_may_be_integers() -> None:
 def test_an_empty_call_succeeds_before_the_output_is_looked_at(wrong: dict[str, Any]) -> None:
     empty = {name: {"shape": (0, 3)} for name in ("grad_output", "self")}
     assert TABLE.refusal(Fault({**empty, "out": wrong}, ShapeError, ())) is None
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() == TABLE.may_refuse()

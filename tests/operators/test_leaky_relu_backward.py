@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.declare.parameters import Scalar
-from npucall.declare.prepare import prepare
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -26,12 +24,14 @@ from npucall.dtypes import (
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall.operators import CATALOGUE
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
-from npucall.products import product_of
+from npucall.operators.prepare import prepare
+from npucall.operators.spec import Scalar
+from npucall.products import ASCEND_310P, ASCEND_910, product_of
 
-from .activations import FLOATS, LOCAL, short
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
+from .gradients import FLOATS, INF, LOCAL, NAN
+from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, steps
 
-INF, NAN = np.inf, np.nan
 SLOPE = Scalar(DOUBLE, 0.1)
 BELOW_0 = Scalar(DOUBLE, -0.5)
 
@@ -77,22 +77,27 @@ def gradient(g: Any, x: Any, slope: Any = 0.5, **more: Any) -> Any:
     return LOCAL.run(leaky_relu_backward, g, x, slope, **more)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert leaky_relu_backward.prototype == (
-        "aclnnStatus aclnnLeakyReluBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* negativeSlope, "
-        "bool selfIsResult, aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64], ids=short)
-@pytest.mark.parametrize(("x", "slope", "g", "expected"), CELLS)
-def test_each_element_is_what_the_formula_says(
-    kind: Any, x: float, slope: float, g: float, expected: float
-) -> None:
-    found = gradient(np.array([1, g, 1], kind), np.array([1, x, 1], kind), slope)
-    np.testing.assert_array_equal(found.astype(np.float64), [1, expected, 1])
+        "bool selfIsResult, aclTensor* out"
+    ),
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    newer=f"{THREE} DOUBLE",
+    older=f"{TWO} DOUBLE",
+    attributes={"negative_slope": 0.125, "self_is_result": False},
+    values={"self": steps(255)},
+    cells=Cells("self negative_slope grad_output", CELLS, kinds=(*FLOATS, np.float64)),
+    torch=aten_of(leaky_relu_backward, "leaky_relu_backward"),
+    calls=(
+        *every(negative_slope=(0.125, -2.5), self_is_result=(False,)),
+        *every(negative_slope=(0.25,), self_is_result=(True,)),
+    ),
+    casts=(*FLOATS, np.float64, np.complex64),
+    stretches=True,
+)
 
 
 @pytest.mark.parametrize("kind", [FLOAT, FLOAT16, DOUBLE, BF16], ids=str)
@@ -126,14 +131,6 @@ def test_inputs_broadcast_and_promote() -> None:
     found = gradient(g, np.array([-1, 1, -1], np.float32))
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, [[0.5, 1, 0.5], [1, 2, 1]])
-
-
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64, np.complex64], ids=short)
-def test_the_result_is_cast_to_the_dtype_of_the_output(kind: Any) -> None:
-    out = np.zeros(2, kind)
-    x = np.array([-1, 1], np.float32)
-    LOCAL.options(outputs={"out": out}).run(leaky_relu_backward, x, x, 0.5)
-    np.testing.assert_array_equal(out, np.array([-0.5, 1], kind))
 
 
 @pytest.mark.parametrize(
@@ -177,17 +174,9 @@ def test_only_an_empty_self_ends_the_checks_but_the_output_is_empty_either_way(
     assert LOCAL.run(leaky_relu_backward, **arrays, negative_slope=1).shape == (0, 3)
 
 
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() == TABLE.may_refuse()
+def test_double_is_computed_in_float64() -> None:
+    pytest.importorskip("torch")
+    assert SUBJECT.torch is not None
+    tensors = SUBJECT.draw(np.float64)
+    expected = SUBJECT.torch(tensors, **SUBJECT.attributes)
+    np.testing.assert_array_equal(SUBJECT.run(tensors), expected)

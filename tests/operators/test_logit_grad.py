@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.dtypes import DOUBLE, FLOAT16, INT32
+from npucall.dtypes import FLOAT16, INT32
 from npucall.errors import DTypeError, ShapeError
+from npucall.operators.logit_grad import logit_grad
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null
 from .gradients import FLOATS, INF, LOCAL, NAN, aten, title
-from .losses import LOGIT, assert_rounded, drawn, exact, one, run, wide
+from .losses import wide
+from .subject import WITH_BF16, Cells, Subject, between, every, of_one_shape
 
 TILING = 561002
 # operators.md 2.3, in order
 TABLE = Table(
-    LOGIT,
+    logit_grad,
     {"eps": -1.0},
     [
         *null("x", "dy", "out"),
@@ -27,7 +29,6 @@ TABLE = Table(
         Fault({"out": {"shape": (1, 2, 3)}}, ShapeError, ("out",), TILING),
     ],
 )
-UNREACHABLE: set[str] = set()
 # x, dy, eps, result
 CELLS = [
     (0.5, 3.0, -1.0, 12.0),
@@ -65,21 +66,21 @@ def torch_gradient(tensors: dict[str, Any], eps: float) -> Any:
     return aten("logit_backward", dy, x, None if eps < 0 else eps)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.1: x before dy, a double, and an output that is const
-    assert LOGIT.prototype == (
-        "aclnnStatus aclnnLogitGradGetWorkspaceSize("
-        "const aclTensor* x, const aclTensor* dy, double eps, const aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize(("x", "dy", "eps", "expected"), CELLS)
-def test_each_element_is_what_the_formula_says(
-    kind: Any, x: float, dy: float, eps: float, expected: float
-) -> None:
-    np.testing.assert_array_equal(one(LOGIT, kind, x, dy, eps=eps), expected)
+    "const aclTensor* x, const aclTensor* dy, double eps, const aclTensor* out",
+    documented=WITH_BF16,
+    legacy=(),
+    attributes={"eps": 0.125},
+    values={"x": between(0.02, 0.98)},
+    computes_empty=True,
+    cells=Cells("x dy eps", CELLS),
+    torch=torch_gradient,
+    calls=every(
+        *of_one_shape("x dy", (), (17,), (4, 6), (2, 3, 4, 5)), eps=(-1.0, 0.0, 0.125, 0.5, 0.75)
+    ),
+)
 
 
 @pytest.mark.parametrize(("x", "dy", "eps", "expected"), CELLS)
@@ -92,76 +93,41 @@ def test_each_element_is_torchs(x: float, dy: float, eps: float, expected: float
 @pytest.mark.parametrize("eps", [0.0, 0.25])
 def test_an_x_of_nan_gives_0_with_a_margin_unlike_in_torch(eps: float, kind: Any) -> None:
     tensors = {"x": np.array([NAN], kind), "dy": np.array([3], kind)}
-    assert run(LOGIT, tensors, eps=eps) == [0]
+    assert SUBJECT.run(tensors, eps=eps) == [0]
     assert np.isnan(torch_gradient(tensors, eps)).all()
-
-
-@pytest.mark.parametrize("shape", [(), (17,), (4, 6), (2, 3, 4, 5)])
-@pytest.mark.parametrize("eps", [-1.0, 0.0, 0.125, 0.5, 0.75])
-def test_in_float64_the_gradient_is_torchs(eps: float, shape: tuple[int, ...]) -> None:
-    tensors = drawn(LOGIT, shape)
-    found = exact(LOGIT, tensors, eps=eps)
-    np.testing.assert_allclose(found, torch_gradient(tensors, eps), rtol=1e-14)
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize("eps", [-1.0, 0.0, 0.125, 0.5])
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(eps: float, kind: Any) -> None:
-    tensors = drawn(LOGIT, (30, 40), kind)
-    found = run(LOGIT, tensors, eps=eps)
-    assert_rounded(found, torch_gradient(tensors, eps), kind)
 
 
 def test_eps_counts_as_a_float32() -> None:
     above = np.float32(0.1)  # 0.10000000149
     tensors = {"x": np.array([0.1, above, np.nextafter(above, 0)]), "dy": np.ones(3)}
-    found = exact(LOGIT, tensors, eps=0.1)
+    found = SUBJECT.exact(tensors, eps=0.1)
     np.testing.assert_array_equal(found != 0, [False, True, False])
 
 
 @pytest.mark.parametrize(("eps", "outside"), [(-1e-60, 0.0), (-1e-30, NAN), (1e-60, 0.0)])
 def test_an_eps_below_0_counts_as_such_if_it_does_as_a_float32(eps: float, outside: float) -> None:
-    np.testing.assert_array_equal(one(LOGIT, np.float32, 2.0, 1.0, eps=eps), outside)
+    np.testing.assert_array_equal(
+        SUBJECT.run({"x": np.float32([2.0]), "dy": np.float32([1.0])}, eps=eps), outside
+    )
 
 
 def test_the_far_end_of_the_range_is_rounded_to_float32() -> None:
     # 1 - 2^-26 is 1 in float32
-    assert one(LOGIT, np.float32, 1.0, 1.0, eps=2.0**-26) == INF
+    assert SUBJECT.run({"x": np.float32([1.0]), "dy": np.float32([1.0])}, eps=2.0**-26) == INF
 
 
 def test_without_eps_there_is_no_margin() -> None:
     tensors = {"x": np.array([2, 0.5], np.float32), "dy": np.ones(2, np.float32)}
-    assert LOGIT.default(LOGIT.by_name["eps"]) == -1
-    found = LOCAL.run(LOGIT, **tensors)
+    assert logit_grad.default(logit_grad.by_name["eps"]) == -1
+    found = LOCAL.run(logit_grad, **tensors)
     np.testing.assert_array_equal(found, [NAN, 4])
 
 
 def test_tensors_may_have_more_than_8_dimensions() -> None:
     tensors = {"x": np.full(NINE, 0.5, np.float32), "dy": np.ones(NINE, np.float32)}
-    np.testing.assert_array_equal(run(LOGIT, tensors), np.full(NINE, 4))
+    np.testing.assert_array_equal(SUBJECT.run(tensors), np.full(NINE, 4))
 
 
 @pytest.mark.parametrize("soc", ["Ascend910A", "Ascend310P3", "Ascend310B1", "Ascend310"])
 def test_products_that_no_document_names_are_refused(soc: str) -> None:
     assert TABLE.refusal(soc=soc) == (DTypeError, INVALID, ("x",))
-
-
-def test_double_is_refused() -> None:
-    fault = Fault({name: {"dtype": DOUBLE} for name in ("x", "dy", "out")}, DTypeError, ("x",))
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() >= TABLE.may_refuse() - UNREACHABLE

@@ -11,18 +11,11 @@ from npucall.compute.evaluate import compute
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT8, INT64
 from npucall.errors import AttributeValueError, ShapeError
 from npucall.operators.nll_loss2d_backward import nll_loss2d_backward
+from npucall.products import ASCEND_910
 
-from .arrangements import (
-    ASCEND_310,
-    LAYOUTS,
-    NEWER,
-    SOCS,
-    assert_gaps_survive,
-    assert_layout_does_not_show,
-    dtypes_taken,
-)
 from .faults import Fault, Table, dtype, null, shape
-from .gradients import FLOATS, LOCAL, assert_rounded, aten, drawn, title, wide
+from .gradients import LOCAL, aten, drawn
+from .subject import WITH_BF16, Subject, aten_of, between, every, labels
 
 NONE, MEAN, SUM = 0, 1, 2
 FLOAT_TENSORS = ("grad_output", "self", "weight", "total_weight", "out")
@@ -101,37 +94,34 @@ def run(tensors: dict[str, Any], reduction: int, ignore_index: int = -100) -> An
     return LOCAL.run(nll_loss2d_backward, **tensors, reduction=reduction, ignore_index=ignore_index)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.1
-    assert nll_loss2d_backward.prototype == (
-        "aclnnStatus aclnnNLLLoss2dBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "const aclTensor* weight, int64_t reduction, int64_t ignoreIndex, "
-        "aclTensor* totalWeight, aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
+        "aclTensor* totalWeight, aclTensor* out"
+    ),
+    documented=(*WITH_BF16, ASCEND_910),
+    attributes={"reduction": NONE, "ignore_index": -100},
+    shapes={
+        "grad_output": PIXELS,
+        "self": SHAPE,
+        "target": PIXELS,
+        "weight": (3,),
+        "total_weight": (),
+    },
+    values={"target": labels(3), "total_weight": between(1, 2)},
+    torch=aten_of(nll_loss2d_backward, "nll_loss2d_backward"),
+    calls=(
+        *every(reduction=(NONE,), ignore_index=(-100, 2, 0)),
+        *every({"grad_output": ()}, reduction=(MEAN, SUM), ignore_index=(-100, 2, 0)),
+    ),
+)
 
 
 def test_the_total_weight_is_an_input_though_it_is_not_const() -> None:
     assert [output.name for output in nll_loss2d_backward.outputs] == ["out"]
-
-
-@pytest.mark.parametrize("ignore_index", [-100, 2, 0])
-@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
-def test_in_float64_the_gradient_is_torchs(reduction: int, ignore_index: int) -> None:
-    tensors = sample(reduction)
-    found = compute(nll_loss2d_backward, **tensors, reduction=reduction, ignore_index=ignore_index)
-    expected = torch_gradient(tensors, reduction, ignore_index)
-    np.testing.assert_allclose(found, expected, rtol=1e-15)
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(reduction: int, kind: Any) -> None:
-    tensors = sample(reduction, kind)
-    exact = dict(zip(tensors, wide(*tensors.values()), strict=True))
-    exact["target"] = tensors["target"]
-    assert_rounded(run(tensors, reduction, 1), torch_gradient(exact, reduction, 1), kind)
 
 
 def test_only_the_label_of_a_pixel_has_a_gradient() -> None:
@@ -171,19 +161,6 @@ def test_a_weight_of_any_rank_serves() -> None:
     np.testing.assert_array_equal(found, run(tensors, MEAN))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_memory_order_of_the_inputs_does_not_show(layout: str) -> None:
-    tensors = sample(NONE, np.float32)
-    assert_layout_does_not_show(
-        nll_loss2d_backward, tensors, layout, reduction=NONE, ignore_index=-100
-    )
-
-
-def test_an_output_with_gaps_is_written_between_them() -> None:
-    tensors = sample(NONE, np.float32)
-    assert_gaps_survive(nll_loss2d_backward, tensors, reduction=NONE, ignore_index=-100)
-
-
 @pytest.mark.parametrize("of", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5)])
 def test_an_empty_input_gives_an_empty_output(of: tuple[int, ...]) -> None:
     tensors = sample(MEAN, np.float16) | {
@@ -193,27 +170,3 @@ def test_an_empty_input_gives_an_empty_output(of: tuple[int, ...]) -> None:
     }
     found = run(tensors, MEAN)
     assert (found.shape, found.dtype) == (of, np.float16)
-
-
-@pytest.mark.parametrize("soc", SOCS)
-def test_products_take_the_dtypes_of_the_documents(soc: str) -> None:
-    expected = {"FLOAT", "FLOAT16"} | ({"BF16"} if soc in NEWER else set())
-    taken = dtypes_taken(TABLE, FLOAT_TENSORS, soc)
-    assert taken == (expected if soc != ASCEND_310 else set())
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusal() is None
-    assert TABLE.refusing() == TABLE.may_refuse()

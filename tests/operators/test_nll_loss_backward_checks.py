@@ -57,20 +57,3 @@ def test_the_gradient_has_an_element_for_each_row_without_reduction_only(
     changes: dict[str, Any] = {name: {"shape": s} for name, s in shapes.items()}
     fault = Fault(changes | {"reduction": reduction}, ShapeError, ("grad_output",))
     assert TABLE.refusal(fault) == (None if passes else fault.answer)
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusal() is None
-    assert TABLE.refusing() == TABLE.may_refuse()

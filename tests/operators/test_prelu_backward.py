@@ -11,19 +11,11 @@ from npucall.compute.evaluate import compute
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16
 from npucall.errors import ShapeError
 from npucall.operators.prelu_backward import prelu_backward
+from npucall.products import ASCEND_910
 
-from .arrangements import (
-    ASCEND_310,
-    LAYOUTS,
-    NEWER,
-    SOCS,
-    assert_gaps_survive,
-    assert_layout_does_not_show,
-    dtypes_taken,
-)
 from .faults import NINE, Fault, Table, dtype, null, shape
-from .gradients import FLOATS, INF, LOCAL, NAN, assert_rounded, drawn, title, wide
-from .ulp import SINGLE_NOISE, assert_within, ulp
+from .gradients import FLOATS, INF, LOCAL, NAN, drawn, title, wide
+from .subject import WITH_BF16, Subject, every
 
 TENSORS = ("grad_output", "self", "weight", "grad_input", "grad_weight")
 LARGE, SMALL = {"dtype": FLOAT, "shape": (2, 3, 4)}, {"dtype": FLOAT, "shape": (3,)}
@@ -89,37 +81,27 @@ def torch_gradients(tensors: dict[str, Any]) -> Any:
     return [gradient.numpy() for gradient in found]
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+def terms(tensors: dict[str, Any], expected: Any) -> Any:
+    """The size of what is added up: nothing, and all that is not above 0."""
+    g, x, _ = tensors.values()
+    sums = np.where(x <= 0, np.abs(g * x), 0)
+    of_weight = sums.sum() if np.size(expected[1]) == 1 else sums.sum(axis=(0, *range(2, x.ndim)))
+    return [0, np.reshape(of_weight, np.shape(expected[1]))]
+
+
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert prelu_backward.prototype == (
-        "aclnnStatus aclnnPreluBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* weight, "
-        "aclTensor* gradInput, aclTensor* gradWeight, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize(("of", "weights"), SHAPES)
-def test_in_float64_the_gradients_are_torchs(of: tuple[int, ...], weights: tuple[int, ...]) -> None:
-    tensors = sample(of, weights)
-    found = compute(prelu_backward, **tensors)
-    for one, expected in zip(found, torch_gradients(tensors), strict=True):
-        np.testing.assert_allclose(one, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize(("of", "weights"), SHAPES)
-def test_rounded_the_gradients_are_within_an_ulp_of_torchs(
-    of: tuple[int, ...], weights: tuple[int, ...], kind: Any
-) -> None:
-    tensors = sample(of, weights, kind)
-    grad_input, grad_weight = LOCAL.run(prelu_backward, **tensors)
-    of_input, of_weight = torch_gradients(tensors)
-    assert_rounded(grad_input, of_input, kind)
-    assert grad_weight.dtype == kind
-    g, x, _ = wide(*tensors.values())
-    sizes = np.abs(g * x)[x <= 0].sum()
-    assert_within(grad_weight, of_weight, ulp(of_weight, kind) + SINGLE_NOISE * sizes)
+        "aclTensor* gradInput, aclTensor* gradWeight"
+    ),
+    documented=(*WITH_BF16, ASCEND_910),
+    shapes={"grad_output": (2, 3, 4, 5), "self": (2, 3, 4, 5), "weight": (3,)},
+    torch=torch_gradients,
+    calls=every(*({"grad_output": of, "self": of, "weight": weight} for of, weight in SHAPES)),
+    noise=terms,
+)
 
 
 @pytest.mark.parametrize("of_g", [(), (1,), (5,), (3, 1, 1), (2, 1, 4, 5)])
@@ -151,16 +133,6 @@ def test_terms_are_summed_in_float64() -> None:
     assert grad_weight.tolist() == [-1]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_memory_order_of_the_inputs_does_not_show(layout: str) -> None:
-    assert_layout_does_not_show(prelu_backward, sample((2, 3, 4), (3,), np.float32), layout)
-
-
-@pytest.mark.parametrize("weights", [(3,), (1, 1)])
-def test_outputs_with_gaps_are_written_between_them(weights: tuple[int, ...]) -> None:
-    assert_gaps_survive(prelu_backward, sample((2, 3, 4), weights, np.float32))
-
-
 @pytest.mark.parametrize(
     ("of", "weights"), [((0, 3), (3,)), ((2, 3, 0), (3,)), ((0,), (1,)), ((2, 0), (0,))]
 )
@@ -170,13 +142,6 @@ def test_an_empty_input_gives_a_weight_gradient_of_0(
     grad_input, grad_weight = LOCAL.run(prelu_backward, **sample(of, weights, np.float16))
     assert (grad_input.shape, grad_input.dtype) == (of, np.float16)
     np.testing.assert_array_equal(grad_weight, np.zeros(weights, np.float16))
-
-
-@pytest.mark.parametrize("soc", SOCS)
-def test_products_take_the_dtypes_of_the_documents(soc: str) -> None:
-    expected = {"FLOAT", "FLOAT16"} | ({"BF16"} if soc in NEWER else set())
-    taken = dtypes_taken(TABLE, TENSORS, soc)
-    assert taken == (expected if soc != ASCEND_310 else set())
 
 
 @pytest.mark.parametrize(
@@ -207,20 +172,3 @@ def test_channels_are_the_second_dimension(self: tuple[int, ...], weight: tuple[
     changes = {name: {"shape": s} for name, s in shapes.items()}
     fault = Fault(changes, ShapeError, ("weight", "self"))
     assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusal() is None
-    assert TABLE.refusing() == TABLE.may_refuse()

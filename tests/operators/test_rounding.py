@@ -8,9 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from .running import BUILTIN, COMMUNITY, DOCUMENTED, KL, L1, MASKED, run, title
+from .founding import BUILTIN, COMMUNITY, DOCUMENTED, KL, L1, run
+from .gradients import title
 
 HALF, SINGLE, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
+MASKED = (COMMUNITY, DOCUMENTED)
 INF = float("inf")
 
 

@@ -11,13 +11,11 @@ from npucall.dtypes import (
     BF16,
     COMPLEX64,
     COMPLEX128,
-    DOUBLE,
-    FLOAT,
-    FLOAT16,
     INT32,
     UINT16,
 )
 from npucall.errors import DTypeError, ShapeError
+from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import BF16 as BFLOAT16
@@ -25,17 +23,12 @@ from .gradients import (
     FLOATS,
     INF,
     NAN,
-    STRETCHED,
-    assert_rounded,
     aten,
     drawn,
-    exact,
-    one,
     run,
-    title,
-    wide,
 )
 from .gradients import SIGMOID as OPERATOR
+from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, between
 
 # operators.md 2.3, in order
 TABLE = Table(
@@ -55,63 +48,55 @@ TABLE = Table(
 )
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
-    # cann-abi.md 6.2
-    assert OPERATOR.prototype == (
-        "aclnnStatus aclnnSigmoidBackwardGetWorkspaceSize(const aclTensor* gradOutput, "
-        "const aclTensor* output, aclTensor* gradInput, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
 def torchs(g: Any, y: Any) -> Any:
     return aten("sigmoid_backward", g, y)
 
 
-def test_in_float64_the_gradient_is_torchs() -> None:
-    g, y = drawn((40, 50), (40, 50))  # beyond 0 to 1, too
-    np.testing.assert_allclose(exact(OPERATOR, g, y), torchs(g, y), rtol=1e-14)
+# g, y, expected
+CELLS = [
+    (2.0, 0.5, 0.5),
+    (2.0, 0.0, 0.0),
+    (2.0, 1.0, 0.0),
+    (2.0, 2.0, -4.0),
+    (2.0, -1.0, -4.0),
+    (2.0, INF, -INF),
+    (2.0, -INF, -INF),
+    (0.0, INF, NAN),
+    (2.0, NAN, NAN),
+    (INF, 0.5, INF),
+    (INF, 0.0, NAN),
+    (INF, 1.0, NAN),
+    (NAN, 0.0, NAN),
+]
 
 
-def test_it_is_the_gradient_that_autograd_finds_for_the_input() -> None:
-    torch = pytest.importorskip("torch")
-    g, x = drawn((4, 6), (4, 6))
-    leaf = torch.tensor(x, requires_grad=True)
-    torch.sigmoid(leaf).backward(torch.tensor(g))
-    found = exact(OPERATOR, g, 1 / (1 + np.exp(-x)))
-    np.testing.assert_allclose(found, leaf.grad.numpy(), rtol=1e-12)
+def terms(tensors: dict[str, Any], *_: Any) -> Any:
+    """The size of what the formula adds up, where it may cancel."""
+    g, y = (np.abs(array) for array in tensors.values())
+    return g * y * (1 + y)
 
 
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(kind: Any) -> None:
-    g, x = drawn((40, 50), (40, 50))
-    g, y = g.astype(kind), (1 / (1 + np.exp(-2 * x))).astype(kind)
-    exact_g, exact_y = wide(g, y)
-    terms = np.abs(exact_g * exact_y) * (1 + exact_y)
-    assert_rounded(run(OPERATOR, g, y), torchs(exact_g, exact_y), kind, terms)
-
-
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64], ids=title)
-@pytest.mark.parametrize(
-    ("g", "y", "expected"),
-    [
-        (2.0, 0.5, 0.5),
-        (2.0, 0.0, 0.0),
-        (2.0, 1.0, 0.0),
-        (2.0, 2.0, -4.0),
-        (2.0, -1.0, -4.0),
-        (2.0, INF, -INF),
-        (2.0, -INF, -INF),
-        (0.0, INF, NAN),
-        (2.0, NAN, NAN),
-        (INF, 0.5, INF),
-        (INF, 0.0, NAN),
-        (INF, 1.0, NAN),
-        (NAN, 0.0, NAN),
-    ],
+SUBJECT = Subject(
+    TABLE,
+    # cann-abi.md 6.2
+    "const aclTensor* gradOutput, const aclTensor* output, aclTensor* gradInput",
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    newer=f"{THREE} DOUBLE COMPLEX64 COMPLEX128",
+    older=f"{TWO} DOUBLE COMPLEX64 COMPLEX128",
+    unreachable=frozenset(
+        {
+            "grad_output not BF16 where the product has none",
+            "dtypes of grad_output and output promote to one",
+            "dtype of promotion is one that the product takes",
+        }
+    ),
+    values={"output": between(-1, 2)},
+    cells=Cells("grad_output output", CELLS, kinds=(*FLOATS, np.float64)),
+    torch=aten_of(OPERATOR, "sigmoid_backward"),
+    noise=terms,
+    casts=(*FLOATS, np.float64, np.complex64, np.complex128),
+    stretches=True,
 )
-def test_edge_values(kind: Any, g: float, y: float, expected: float) -> None:
-    np.testing.assert_equal(one(OPERATOR, kind, g, y) + 0, expected)
 
 
 def test_double_is_computed_in_float64() -> None:
@@ -155,13 +140,6 @@ def test_the_result_has_the_promoted_dtype(of_g: Any, of_y: Any, expected: Any) 
     np.testing.assert_array_equal(found, np.full(3, 0.5625, expected))  # 3 * 0.75 * 0.25
 
 
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64, np.complex64, np.complex128], ids=title)
-def test_the_result_is_cast_to_the_dtype_of_the_output(kind: Any) -> None:
-    g, y = drawn((4, 6), (4, 6), dtype=np.float16)
-    found = run(OPERATOR, g, y, np.empty((4, 6), kind))
-    np.testing.assert_array_equal(found, run(OPERATOR, g, y).astype(kind))
-
-
 def test_double_is_cast_to_a_shorter_output() -> None:
     g, y = drawn((4, 6), (4, 6))
     found = run(OPERATOR, g, y, np.empty((4, 6), np.float32))
@@ -174,47 +152,3 @@ def test_a_product_without_bf16_refuses_it_for_grad_output_alone(soc: str) -> No
     assert TABLE.refusal(refused, soc=soc) == refused.answer
     for name in ("output", "grad_input"):
         assert TABLE.refusal(Fault({name: {"dtype": BF16}}, DTypeError, ()), soc=soc) is None
-
-
-@pytest.mark.parametrize("kind", [FLOAT, FLOAT16, DOUBLE, COMPLEX64, COMPLEX128])
-@pytest.mark.parametrize("soc", ["Ascend910A", "Ascend950PR_9589"])
-def test_every_product_takes_the_other_dtypes(soc: str, kind: Any) -> None:
-    names = ("grad_output", "output", "grad_input")
-    changes = {name: {"dtype": kind} for name in names}
-    assert TABLE.refusal(Fault(changes, DTypeError, ()), soc=soc) is None
-
-
-@pytest.mark.parametrize(("of_g", "of_x", "shape"), STRETCHED)
-def test_inputs_broadcast_and_nothing_is_summed(of_g: Any, of_x: Any, shape: Any) -> None:
-    for g, x in (drawn(of_g, of_x), drawn(of_x, of_g)):
-        found = exact(OPERATOR, g, x)
-        full = exact(OPERATOR, *map(np.copy, np.broadcast_arrays(g, x)))
-        assert found.shape == shape
-        np.testing.assert_array_equal(found, full)
-
-
-def test_one_empty_input_gives_an_empty_output() -> None:
-    g, x = drawn((0, 3), (1, 1), dtype=np.float16)
-    assert run(OPERATOR, g, x).shape == (0, 3)
-    assert run(OPERATOR, x, g).shape == (0, 3)
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check_that_refuses_on_an_atlas_a2() -> None:
-    elsewhere = {
-        "grad_output not BF16 where the product has none",
-        "dtypes of grad_output and output promote to one",
-        "dtype of promotion is one that the product takes",
-    }
-    assert TABLE.refusing() >= TABLE.may_refuse() - elsewhere

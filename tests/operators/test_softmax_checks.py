@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from npucall.compute.evaluate import evaluate
@@ -12,8 +11,6 @@ from npucall.dtypes import BF16
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 
 from .faults import INVALID, Fault, Table
-from .gradients import drawn, run
-from .running import prepared
 from .softmaxes import LOG_SOFTMAX_TABLE, SOFTMAX_TABLE
 
 TABLES = (SOFTMAX_TABLE, LOG_SOFTMAX_TABLE)
@@ -28,17 +25,6 @@ def of_each(part: slice, *, shapes: bool = True) -> list[Any]:
         for fault in table.faults[part]
         if shapes or "shape" not in str(fault.changes)
     ]
-
-
-@each_table
-@pytest.mark.parametrize("block", [1, 7, 64, 1 << 16])
-@pytest.mark.parametrize("dim", [0, 1, 2])
-def test_rows_stay_whole_however_the_work_is_cut(table: Table, dim: int, block: int) -> None:
-    g, x = drawn((3, 5, 7), (3, 5, 7), dtype=np.float32)
-    call = prepared(table.operator, {"grad_output": g, "output": x}, dim=dim)
-    found = np.empty((3, 5, 7), np.float32)
-    evaluate(call, {"grad_output": g, "output": x}, {"out": found}, block=block)
-    np.testing.assert_array_equal(found, run(table.operator, g, x, dim=dim))
 
 
 @each_table

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, DTYPES, FLOAT, FLOAT16, INT32, UINT16
 from npucall.errors import DTypeError, ShapeError
 from npucall.operators.softplus_backward import softplus_backward
+from npucall.operators.spec import Scalar
+from npucall.products import ASCEND_910
 
-from .activations import FLOATS, LOCAL, short
 from .faults import NINE, Fault, Table, dtype, null, shape
-
-INF, NAN = np.inf, np.nan
+from .gradients import FLOATS, INF, LOCAL, NAN
+from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, steps
 
 # operators.md 2.3, in order; beta and threshold are the service's
 TABLE = Table(
@@ -58,23 +58,22 @@ CELLS = [
 ]
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert softplus_backward.prototype == (
-        "aclnnStatus aclnnSoftplusBackwardGetWorkspaceSize("
+    (
         "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* beta, "
-        "const aclScalar* threshold, aclTensor* gradInput, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64], ids=short)
-@pytest.mark.parametrize(("x", "beta", "threshold", "g", "expected"), CELLS)
-def test_each_element_is_what_the_formula_says(
-    kind: Any, x: float, beta: float, threshold: float, g: float, expected: float
-) -> None:
-    found = LOCAL.run(softplus_backward, np.array([g], kind), np.array([x], kind), beta, threshold)
-    np.testing.assert_array_equal(found.astype(np.float64), [expected])
+        "const aclScalar* threshold, aclTensor* gradInput"
+    ),
+    documented=(*WITH_BF16, ASCEND_910),
+    newer=f"{THREE} DOUBLE",
+    older=f"{TWO} DOUBLE",
+    attributes={"beta": 1.0, "threshold": 20.0},
+    values={"self": steps(255)},
+    cells=Cells("self beta threshold grad_output", CELLS, kinds=(*FLOATS, np.float64)),
+    torch=aten_of(softplus_backward, "softplus_backward"),
+    calls=every(beta=(1.0, 2.5, -0.5), threshold=(20.0, 1.5, 0.0)),
+)
 
 
 @pytest.mark.parametrize(
@@ -130,17 +129,12 @@ def test_the_numbers_are_used_as_float32() -> None:
     np.testing.assert_array_equal(found, LOCAL.run(softplus_backward, x, x, beta, threshold))
 
 
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check() -> None:
-    assert TABLE.refusing() == TABLE.may_refuse()
+def test_double_is_computed_in_float_unlike_in_torch() -> None:
+    pytest.importorskip("torch")
+    assert SUBJECT.torch is not None
+    tensors = SUBJECT.draw(np.float64)
+    found, expected = SUBJECT.run(tensors), SUBJECT.torch(tensors, **SUBJECT.attributes)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, found.astype(np.float32))  # nothing finer in it
+    assert (found != expected).any()
+    np.testing.assert_allclose(found, expected, rtol=2**-21)

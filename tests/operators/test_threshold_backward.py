@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64
 from npucall.errors import DTypeError, ShapeError
+from npucall.operators.spec import Scalar
+from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
-from .gradients import FLOATS, INF, NAN, STRETCHED, aten, drawn, exact, one, run, title, wide
+from .gradients import FLOATS, INF, NAN, aten, drawn, exact, run, title, wide
 from .gradients import THRESHOLD as OPERATOR
+from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, exactly
 
 NEWEST = "Ascend950PR_9589"
 # operators.md 2.3, in order
@@ -42,13 +44,47 @@ INTEGERS = (np.int32, np.int8, np.uint8)
 NEWER = npucall_client.connect("local:", soc=NEWEST)
 
 
-def test_the_prototype_is_that_of_the_documents() -> None:
+# g, x, threshold, expected
+CELLS = [
+    (3.0, 0.25, 0.25, 0.0),
+    (3.0, 0.2578125, 0.25, 3.0),  # BFLOAT16's next number above a quarter is 0.251953125
+    (3.0, 0.0, 0.0, 0.0),
+    (3.0, -0.0, 0.0, 0.0),
+    (3.0, 0.0, -0.0, 0.0),
+    (3.0, NAN, 0.25, 3.0),
+    (3.0, INF, 0.25, 3.0),
+    (3.0, -INF, 0.25, 0.0),
+    (INF, -1.0, 0.25, 0.0),  # Ascend 950 multiplies: NaN
+    (NAN, -1.0, 0.25, 0.0),
+    (INF, -1.0, 0.0, 0.0),
+    (NAN, -1.0, 0.0, 0.0),
+    (NAN, 1.0, 0.25, NAN),
+    (-INF, 1.0, 0.25, -INF),
+    (3.0, -1.0, -2.0, 3.0),
+]
+SUBJECT = Subject(
+    TABLE,
     # cann-abi.md 6.2
-    assert OPERATOR.prototype == (
-        "aclnnStatus aclnnThresholdBackwardGetWorkspaceSize(const aclTensor* gradOutput, "
-        "const aclTensor* self, const aclScalar* threshold, aclTensor* out, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
+    (
+        "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* threshold, "
+        "aclTensor* out"
+    ),
+    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
+    newer=f"{THREE} INT32 INT8 UINT8",
+    older=f"{TWO} INT32 INT8 UINT8",
+    unreachable=frozenset(
+        {
+            "grad_output: another dtype than INT64, unless threshold is 0",
+            "self: another dtype than INT64, unless threshold is 0",
+        }
+    ),
+    attributes={"threshold": 0.25},
+    cells=Cells("grad_output self threshold", CELLS),
+    torch=aten_of(OPERATOR, "threshold_backward"),
+    calls=every(threshold=(0.25, 0.0)),
+    noise=exactly,
+    stretches=True,
+)
 
 
 @pytest.mark.parametrize("threshold", [0, 0.5, -1.25, INF, -INF, NAN])
@@ -76,31 +112,6 @@ def test_the_gradient_passes_without_rounding(kind: Any) -> None:
     found = run(OPERATOR, g, x, threshold=0.25)
     assert found.dtype == kind
     np.testing.assert_array_equal(*wide(found, expected))
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-@pytest.mark.parametrize(
-    ("g", "x", "threshold", "expected"),
-    [
-        (3.0, 0.25, 0.25, 0.0),
-        (3.0, 0.2578125, 0.25, 3.0),  # BFLOAT16's next number above a quarter is 0.251953125
-        (3.0, 0.0, 0.0, 0.0),
-        (3.0, -0.0, 0.0, 0.0),
-        (3.0, 0.0, -0.0, 0.0),
-        (3.0, NAN, 0.25, 3.0),
-        (3.0, INF, 0.25, 3.0),
-        (3.0, -INF, 0.25, 0.0),
-        (INF, -1.0, 0.25, 0.0),  # Ascend 950 multiplies: NaN
-        (NAN, -1.0, 0.25, 0.0),
-        (INF, -1.0, 0.0, 0.0),
-        (NAN, -1.0, 0.0, 0.0),
-        (NAN, 1.0, 0.25, NAN),
-        (-INF, 1.0, 0.25, -INF),
-        (3.0, -1.0, -2.0, 3.0),
-    ],
-)
-def test_edge_values(kind: Any, g: float, x: float, threshold: float, expected: float) -> None:
-    np.testing.assert_equal(one(OPERATOR, kind, g, x, threshold=threshold), expected)
 
 
 # 2^-23 = 1.1920929e-07
@@ -181,38 +192,3 @@ def test_on_ascend_950_int64_is_taken_for_all_that_counts_as_0(threshold: float)
 def test_bf16_is_refused_where_the_product_has_none(soc: str, name: str) -> None:
     fault = Fault({name: {"dtype": BF16}}, DTypeError, (name,))
     assert TABLE.refusal(fault, soc=soc) == fault.answer
-
-
-@pytest.mark.parametrize(("of_g", "of_x", "shape"), STRETCHED)
-def test_inputs_broadcast_and_nothing_is_summed(of_g: Any, of_x: Any, shape: Any) -> None:
-    for g, x in (drawn(of_g, of_x), drawn(of_x, of_g)):
-        found = exact(OPERATOR, g, x, threshold=0.5)
-        full = exact(OPERATOR, *map(np.copy, np.broadcast_arrays(g, x)), threshold=0.5)
-        assert found.shape == shape
-        np.testing.assert_array_equal(found, full)
-
-
-def test_one_empty_input_gives_an_empty_output() -> None:
-    g, x = drawn((0, 3), (1, 1), dtype=np.float16)
-    assert run(OPERATOR, g, x, threshold=0).shape == (0, 3)
-    assert run(OPERATOR, x, g, threshold=0).shape == (0, 3)
-
-
-@pytest.mark.parametrize("fault", TABLE.faults, ids=str)
-def test_a_defect_is_refused_with_its_class_status_and_parameter(fault: Fault) -> None:
-    assert TABLE.refusal(fault) == fault.answer
-
-
-@pytest.mark.parametrize(("first", "second"), TABLE.pairs(), ids=str)
-def test_of_two_defects_the_one_that_is_checked_first_is_the_answer(
-    first: Fault, second: Fault
-) -> None:
-    assert TABLE.refusal(first, second) == first.answer
-
-
-def test_the_table_has_a_defect_for_every_check_that_refuses_on_an_atlas_a2() -> None:
-    elsewhere = {
-        "grad_output: another dtype than INT64, unless threshold is 0",
-        "self: another dtype than INT64, unless threshold is 0",
-    }
-    assert TABLE.refusing() >= TABLE.may_refuse() - elsewhere

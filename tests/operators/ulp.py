@@ -10,7 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .naive import Truth
 
 # Bits of the fraction, and exponent of the smallest normal number.
 FORMATS = {
@@ -30,22 +29,6 @@ def ulp(value: Any, dtype: Any) -> Any:
     exponent = np.frexp(np.asarray(value, np.float64))[1] - 1  # frexp's mantissa is in [0.5, 1)
     exponent = np.where(np.equal(value, 0), least, exponent)
     return np.ldexp(1.0, np.maximum(exponent, least) - fraction)
-
-
-def assert_near(got: NDArray[Any], truth: Truth, kernel: Any, *, stepwise: bool = False) -> None:
-    """One ulp of the output, and what the operator's inner precision costs.
-
-    ``kernel``: the dtype to which elements are rounded before they are summed. ``stepwise``:
-    every step of the formula rounds to it.
-    """
-    values = truth.values()
-    allowed = ulp(values, got.dtype) + SINGLE_NOISE * truth.sizes()
-    summed = any(len(parts) > 1 for parts in truth.elements.values())
-    if np.dtype(kernel) != np.float32 and (summed or got.dtype != kernel):
-        allowed += truth.of_terms(lambda term: float(ulp(term, kernel)))
-    if np.dtype(kernel) == np.float16 and stepwise:
-        allowed += STEPWISE_HALF * truth.sizes()
-    assert_within(got, values, allowed)
 
 
 def assert_within(got: NDArray[Any], expected: NDArray[np.float64], allowed: Any) -> None:

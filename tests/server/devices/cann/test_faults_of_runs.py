@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.more import every_third, only
 
 from npucall.errors import DeviceLostError
 from npucall_server.devices.cann.functions import AscendCL, NnOpBase
@@ -37,12 +38,12 @@ NOT_OF_CALLS = {
 OF_FAILURES = {"aclGetRecentErrMsg", "aclrtGetLastError", "aclDestroyAclOpExecutor"}
 
 
-@pytest.fixture(params=SITUATIONS)
+@pytest.fixture(params=every_third(SITUATIONS))
 def sweep(request: pytest.FixtureRequest, open_device: Open) -> Sweep:
     return Sweep(open_device, SITUATIONS[request.param], Opened.serves)
 
 
-@pytest.mark.parametrize("fate", [Fate.ARGUMENT, Fate.UNAVAILABLE, Fate.CALL], ids=str)
+@pytest.mark.parametrize("fate", only(Fate.ARGUMENT, Fate.UNAVAILABLE, Fate.CALL), ids=str)
 def test_a_failure_is_named_and_the_next_call_is_right(sweep: Sweep, fate: Fate) -> None:
     assert sweep.misfits(sweep.faults(fate, 1, 2)) == []
 
@@ -61,7 +62,9 @@ def test_a_broken_device_is_lost_once(sweep: Sweep) -> None:
     assert sweep.misfits(sweep.faults(Fate.BROKEN, 1, 2)) == []
 
 
-@pytest.mark.parametrize("fate", [Fate.ARGUMENT, Fate.UNAVAILABLE, Fate.MEMORY, Fate.CALL], ids=str)
+@pytest.mark.parametrize(
+    "fate", only(Fate.ARGUMENT, Fate.UNAVAILABLE, Fate.MEMORY, Fate.CALL), ids=str
+)
 def test_a_stream_that_cannot_be_waited_for_breaks_the_device(sweep: Sweep, fate: Fate) -> None:
     opened, asked = sweep.ready()
     fault = Fault(SYNCHRONISE, status_for(fate, SYNCHRONISE))

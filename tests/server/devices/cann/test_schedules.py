@@ -69,6 +69,7 @@ def schedules(functions: list[str]) -> st.SearchStrategy[list[Planned]]:
 calls = st.lists(st.tuples(st.sampled_from(list(ASKS)), st.booleans()), min_size=4, max_size=12)
 
 
+@pytest.mark.more
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), calls=calls)
 def test_whatever_fails_every_answer_is_right_and_nothing_stays(
