@@ -109,8 +109,8 @@ AT_ONCE ?= 2
 test: check  ## check, then the tests that need no device; five minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
-test-all: .venv/.dev  ## what make test leaves out of broad sweeps
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "more and not long"
+test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long"
 
 test-all: .venv/.dev  ## what make test left out, such as what needs PyTorch (make torch)
 	$(BIN)/python -m pytest

@@ -134,6 +134,7 @@ def test_what_has_to_be_gathered_travels(
     assert out.tolist() == (NUMBERS[::2] * 2).tolist()
 
 
+@pytest.mark.torch
 def test_a_tensor_of_torch_is_found(
     client: Client, memory: SharedMemory, script: SharingScript
 ) -> None:

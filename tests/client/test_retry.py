@@ -26,7 +26,7 @@ def error_that(repeat: Repeat) -> NpucallError:
     return next(kind for kind in BY_REASON.values() if kind.repeat is repeat)("as it says")
 
 
-@pytest.mark.parametrize("repeat", set(Repeat) - {Repeat.HERE})
+@pytest.mark.parametrize("repeat", [each for each in Repeat if each is not Repeat.HERE])
 def test_what_is_not_repeated_here_is_told_at_once(repeat: Repeat) -> None:
     assert Attempts().pause_after(error_that(repeat)) is None
 

@@ -12,6 +12,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall_client import arrays
 
 torch: Any = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 if TYPE_CHECKING:
     from npucall_client import Client

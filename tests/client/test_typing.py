@@ -101,6 +101,7 @@ def test_there_are_wrong_calls_to_find(marked: Errors) -> None:
     assert len(marked) >= 20
 
 
+@pytest.mark.torch
 def test_pyright_accepts_tensors_of_torch(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = tmp_path / "with_torch.py"
@@ -108,6 +109,7 @@ def test_pyright_accepts_tensors_of_torch(tmp_path: Path) -> None:
     assert pyright(program) == KNOWN
 
 
+@pytest.mark.torch
 @pytest.mark.long  # mypy reads all of torch
 def test_mypy_accepts_tensors_of_torch(tmp_path: Path) -> None:
     pytest.importorskip("torch")

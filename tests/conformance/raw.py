@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall import calls, framing
 from npucall.dtypes import FLOAT
 from npucall.tensors import TensorSpec
-from npucall_client.arguments import Request
+from npucall.wire import calls
+from npucall.wire import messages as framing
+from npucall_client.arguments import BoundCall
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from npucall.operators.spec import Argument
+    from npucall.declare.call import Argument
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client import Client
 
@@ -52,7 +53,7 @@ def plan(
 
 
 def plan_bytes(client: Client, call: bytes) -> pb.PlanResponse:
-    return client._transport.plan(Request("raw", call), 30, "")
+    return client._transport.plan(BoundCall("raw", call), 30, "")
 
 
 def execute(
@@ -69,7 +70,7 @@ def execute(
 
 
 def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> framing.Response:
-    return client._transport.execute(Request("raw", call, dict(storage)), 30, "")
+    return client._transport.execute(BoundCall("raw", call, dict(storage)), 30, "")
 
 
 def stored(arguments: Arguments, inputs: Collection[str] = INPUTS) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ def test_loops_and_arrays_agree(statement: Statement) -> None:
 
 
 @pytest.mark.parametrize("statement", every_third(statements(), 1), ids=title)
+@pytest.mark.torch
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
     for case in cases(statement, "grid"):

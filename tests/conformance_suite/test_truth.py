@@ -50,6 +50,7 @@ def test_opinions_that_differ_are_an_error_of_the_suite(wrong: Statement) -> Non
         expected(wrong, call())
 
 
+@pytest.mark.torch
 def test_a_third_opinion_that_differs_is_an_error_too() -> None:
     torch = pytest.importorskip("torch")
     wrong = replace(KL_DIV_BACKWARD, torch=lambda k, _: torch.zeros(k["self"].shape))

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, groupby, product
 from typing import TYPE_CHECKING, Any
 
+from npucall.declare.call import Call
+from npucall.declare.draft import Draft
+from npucall.declare.parameters import Input, Output
+from npucall.declare.prepare import prepare
 from npucall.dtypes import FLOAT
 from npucall.errors import (
     ArgumentMissingError,
@@ -16,18 +20,15 @@ from npucall.errors import (
     ShapeError,
 )
 from npucall.operators import CATALOGUE
-from npucall.operators.draft import Draft
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Call, Input, Output
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from npucall.declare.declaration import Operator
+    from npucall.declare.rules import Rule
     from npucall.dtypes import DType
-    from npucall.operators.rules import Rule
-    from npucall.operators.spec import Operator
 
 NULL, INVALID = 161001, 161002
 SHAPE = (2, 3)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from npucall.operators.spec import Operator
+    from npucall.declare.declaration import Operator
 
 KL, L1 = kl_div_backward, l1_loss_backward
 BUILTIN = kl_div_target_backward_builtin

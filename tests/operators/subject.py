@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.evaluate import compute
-from npucall.operators.spec import Attribute, Elementwise, Kind, Operator
+from npucall.compute.evaluate import compute
+from npucall.declare.declaration import Operator
+from npucall.declare.over import Elementwise
+from npucall.declare.parameters import Attribute, Kind
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950, Product
 
 from .gradients import FLOATS, LOCAL

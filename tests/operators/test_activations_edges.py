@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 
 from .collected import SUBJECTS
 from .gradients import FLOATS, INF, LOCAL, NAN, title
@@ -59,6 +59,7 @@ def torch_one_by_one(subject: Subject, given: Given, g: Any, x: Any) -> Any:
     return np.concatenate([subject.torch(pair, **attributes) for pair in pairs])
 
 
+@pytest.mark.torch
 @each
 def test_edge_values_are_torchs_in_float64(subject: Subject, given: Given) -> None:
     g, x = grid(subject, [2.0, -0.75, 0.0, INF, -INF, NAN])
@@ -67,6 +68,7 @@ def test_edge_values_are_torchs_in_float64(subject: Subject, given: Given) -> No
     np.testing.assert_allclose(found, torch_one_by_one(subject, given, g, x), rtol=1e-13)
 
 
+@pytest.mark.torch
 @each
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
 def test_edge_values_are_torchs_in_every_float_type(

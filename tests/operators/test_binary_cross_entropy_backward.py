@@ -96,6 +96,7 @@ SUBJECT = Subject(
 
 
 # self, target, result in float64: the variance is 1e-12 at least, also beyond 0 to 1
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("x", "t", "expected"),
     [(0.0, 1.0, -1e12), (1.0, 0.0, 1e12), (2.0, 0.0, 2e12), (-1.0, 0.0, -1e12), (1e-13, 0.0, 0.1)],
@@ -117,6 +118,7 @@ def test_an_absent_weight_is_one_of_ones() -> None:
     np.testing.assert_array_equal(found, SUBJECT.run(tensors))
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", ["grad_output", "self", "target", "weight"])
 def test_an_output_that_is_not_given_has_the_promoted_dtype_of_all_inputs(name: str) -> None:
     tensors = SUBJECT.draw(np.float16)

@@ -125,6 +125,7 @@ def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float) -> None:
     np.testing.assert_allclose(found, [1 / (1 + np.exp(-x))], rtol=1e-6)  # e^-85 is 1.2e-37
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", INPUTS)
 def test_inputs_of_different_dtypes_are_computed_in_the_promoted_one(name: str) -> None:
     tensors = SUBJECT.draw(np.float16)

@@ -133,6 +133,7 @@ def test_the_values_of_target_need_not_be_sent() -> None:
     ] == ["target"]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
 def test_everything_is_computed_in_float_and_rounded_once_to_the_dtype_of_target(
     kind: Any,

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall.compute.evaluate import compute
 from npucall.declare.facts import Facts
 from npucall.errors import ArgumentError
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
@@ -99,6 +98,7 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("smoothing", [0.125, 0.9, 1.0])
 @pytest.mark.parametrize("reduction", REDUCTIONS)

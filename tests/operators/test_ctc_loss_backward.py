@@ -83,6 +83,7 @@ def test_in_float64_the_gradient_is_that_of_all_paths(blank: int) -> None:
         assert not found[steps:, n].any()
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("blank", [0, 2])
 def test_in_float64_the_gradient_is_torchs(blank: int) -> None:
     arguments = sample(blank)
@@ -90,6 +91,7 @@ def test_in_float64_the_gradient_is_torchs(blank: int) -> None:
     np.testing.assert_allclose(found, torch_gradient(arguments), rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.torch
 def test_a_long_item_has_torchs_gradient() -> None:
     random = np.random.default_rng(8)
     labels = [random.integers(1, 30, length).tolist() for length in (40, 1, 25)]
@@ -154,6 +156,7 @@ def test_targets_one_behind_the_other_mean_the_same_as_rows() -> None:
     np.testing.assert_array_equal(found, LOCAL.run(ctc_loss_backward, **arguments))
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("zero_infinity", [False, True])
 def test_an_infinite_loss_makes_nan_or_0_in_its_item_alone(zero_infinity: bool) -> None:
     # Three equal labels need 5 steps, two blanks between them included.

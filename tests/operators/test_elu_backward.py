@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, COMPLEX128, DOUBLE, DTYPES, FLOAT16, INT32
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall.operators.elu_backward import elu_backward
-from npucall.operators.spec import Scalar
 from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.blocks import Work
+from npucall.compute.blocks import Work
+from npucall.compute.evaluate import evaluate
+from npucall.declare.call import Call
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY
-from npucall.evaluate import evaluate
 from npucall.operators import CATALOGUE
-from npucall.operators.prepare import Prepared, prepare
-from npucall.operators.spec import Call
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall.evaluate import compute
+from npucall.compute.evaluate import compute
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
@@ -159,6 +159,7 @@ def computed_beside(subject: Subject, kind: Any, values: dict[str, Any]) -> Any:
     return attributes, [subject.run(tensors, **attributes) for tensors in (ordinary, tried)]
 
 
+@pytest.mark.torch
 @warned
 @pytest.mark.parametrize(("subject", "given"), CALLS)
 def test_in_float64_the_gradient_is_torchs(subject: Subject, given: Given) -> None:
@@ -173,6 +174,7 @@ def test_in_float64_the_gradient_is_torchs(subject: Subject, given: Given) -> No
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.torch
 @warned
 @each_float
 @pytest.mark.parametrize("subject", WITH_TORCH, ids=str)

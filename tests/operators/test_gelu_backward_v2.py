@@ -103,6 +103,7 @@ def test_far_below_0_a_float_keeps_its_digits() -> None:
     assert_rounded(run(OPERATOR, np.ones_like(x), x), expected, np.float32)
 
 
+@pytest.mark.torch
 @forms
 def test_edge_values_are_torchs(form: str) -> None:
     g, x = np.full(3, 2.0), np.array([INF, -INF, NAN])

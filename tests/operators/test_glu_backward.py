@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.compute.evaluate import compute
 from npucall.dtypes import FLOAT, FLOAT16, INT32
 from npucall.errors import AttributeValueError, ShapeError
 from npucall.operators.glu_backward import glu_backward
@@ -99,6 +98,7 @@ def test_the_dimension_is_the_last_unless_it_is_given() -> None:
     np.testing.assert_array_equal(found, LOCAL.run(glu_backward, **tensors, dim=1))
 
 
+@pytest.mark.torch
 def test_double_is_computed_in_double() -> None:
     tensors = sample((4, 6), 1)
     found = LOCAL.run(glu_backward, **tensors)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import compute
 from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, INT32
 from npucall.errors import DTypeError
-from npucall.evaluate import compute
 from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import NINE, Fault, Table, dtype, null, shape
@@ -137,10 +137,12 @@ def test_the_values_of_self_do_not_matter(value: float) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.torch
 def test_any_mix_of_the_three_floats_is_computed_in_float() -> None:
     assert_any_mix_of_floats_is_computed_in_float(SUBJECT, "self")
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("log_target", [False, True])
 @pytest.mark.parametrize("reduction", [MEAN, SUM, BATCHMEAN])
 @pytest.mark.parametrize("target", [(4, 6), (6,), (4, 1), ()], ids=str)
@@ -154,6 +156,7 @@ def test_reduced_losses_have_torchs_gradient_where_self_has_the_whole_batch(
     np.testing.assert_allclose(found, kl_gradient("self", tensors, reduction, log_target))
 
 
+@pytest.mark.torch
 def test_batchmean_divides_by_the_broadcast_extent_where_torch_takes_that_of_self() -> None:
     pytest.importorskip("torch")
     tensors: dict[str, Any] = {
@@ -166,6 +169,7 @@ def test_batchmean_divides_by_the_broadcast_extent_where_torch_takes_that_of_sel
     np.testing.assert_allclose(kl_gradient("self", tensors, BATCHMEAN, False), [[-9, -12]])  # by 1
 
 
+@pytest.mark.torch
 def test_the_float16_mean_multiplies_before_it_divides_where_torch_divides_first() -> None:
     pytest.importorskip("torch")
     g, t, count = 2.0**-20, 1024.0, 64

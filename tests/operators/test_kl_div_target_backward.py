@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import compute
 from npucall.dtypes import BF16, DOUBLE, FLOAT16, INT32
 from npucall.errors import FormatError, ShapeError
-from npucall.evaluate import compute
 from npucall.products import A2
 from npucall.tensors import Format
 
@@ -217,10 +217,12 @@ DOCUMENTED_SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 def test_any_mix_of_the_three_floats_is_computed_in_float() -> None:
     assert_any_mix_of_floats_is_computed_in_float(SUBJECT, "target")
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("log_target", [False, True])
 @pytest.mark.parametrize("reduction", [MEAN, SUM, BATCHMEAN])
 @pytest.mark.parametrize("target", [(4, 6), (6,), (4, 1), ()], ids=str)
@@ -234,6 +236,7 @@ def test_reduced_losses_have_torchs_gradient_where_self_has_the_whole_batch(
     np.testing.assert_allclose(found, kl_gradient("target", tensors, reduction, log_target))
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("t", "g", "of_torch"), [(0.0, 2, NAN), (INF, 2, NAN), (-0.5, 0, 0)])
 def test_builtin_is_nan_at_the_ends_of_target_as_torch_is_and_below_0(
     t: float, g: float, of_torch: float

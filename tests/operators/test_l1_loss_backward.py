@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import compute
 from npucall.dtypes import BF16, BOOL, BY_NUMPY, DOUBLE, FLOAT16, INT32, UINT16, promote
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
-from npucall.evaluate import compute
 from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import NINE, Fault, Table, dtype, null, reductions_beyond_2, shape
@@ -96,6 +96,7 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 def test_any_mix_of_the_three_floats_is_computed_in_float() -> None:
     assert_any_mix_of_floats_is_computed_in_float(SUBJECT, None)
 
@@ -115,6 +116,7 @@ def test_an_integer_beside_floats_is_converted_to_the_promoted_float(name: str, 
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("shapes", [((4, 6), (6,)), ((4, 1), (4, 6)), ((4, 1), (1, 6))], ids=str)
 @pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
@@ -134,6 +136,7 @@ def test_summed_over_the_stretched_axes_the_gradient_is_that_of_torch(
         np.testing.assert_allclose(summed_to(of, sign * found), expected, atol=1e-14)
 
 
+@pytest.mark.torch
 def test_mean_counts_an_enlargement_by_grad_output_which_torch_does_not() -> None:
     pytest.importorskip("torch")
     small = {"self": np.array([3.0, 0]), "target": np.array([1.0, 2])}
@@ -143,6 +146,7 @@ def test_mean_counts_an_enlargement_by_grad_output_which_torch_does_not() -> Non
     np.testing.assert_array_equal(usual, [3, -3])  # 6 / 2
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("pair", [(NAN, 1.0), (1.0, NAN), (INF, INF), (2.0, 2.0)])
 def test_the_sign_is_0_for_nan_and_for_equal_values_as_in_torch(pair: tuple[float, float]) -> None:
     pytest.importorskip("torch")

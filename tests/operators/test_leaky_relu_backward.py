@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.declare.parameters import Scalar
+from npucall.declare.prepare import prepare
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -24,8 +26,6 @@ from npucall.dtypes import (
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall.operators import CATALOGUE
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
-from npucall.operators.prepare import prepare
-from npucall.operators.spec import Scalar
 from npucall.products import ASCEND_310P, ASCEND_910, product_of
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
@@ -174,6 +174,7 @@ def test_only_an_empty_self_ends_the_checks_but_the_output_is_empty_either_way(
     assert LOCAL.run(leaky_relu_backward, **arrays, negative_slope=1).shape == (0, 3)
 
 
+@pytest.mark.torch
 def test_double_is_computed_in_float64() -> None:
     pytest.importorskip("torch")
     assert SUBJECT.torch is not None

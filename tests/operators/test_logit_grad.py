@@ -83,12 +83,14 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("x", "dy", "eps", "expected"), CELLS)
 def test_each_element_is_torchs(x: float, dy: float, eps: float, expected: float) -> None:
     tensors = {"x": np.array([x]), "dy": np.array([dy])}
     np.testing.assert_array_equal(torch_gradient(tensors, eps), [expected])
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
 @pytest.mark.parametrize("eps", [0.0, 0.25])
 def test_an_x_of_nan_gives_0_with_a_margin_unlike_in_torch(eps: float, kind: Any) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.compute.evaluate import compute
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT8, INT64
 from npucall.errors import AttributeValueError, ShapeError
 from npucall.operators.nll_loss2d_backward import nll_loss2d_backward

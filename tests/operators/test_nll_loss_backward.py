@@ -65,6 +65,7 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
 def test_a_single_row_of_classes_takes_a_label_of_rank_0(reduction: int) -> None:
     tensors = sample(SUM) | {"self": np.zeros(4), "target": np.array(2)}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.compute.evaluate import compute
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16
 from npucall.errors import ShapeError
 from npucall.operators.prelu_backward import prelu_backward

@@ -99,6 +99,7 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 def test_double_is_computed_in_float64() -> None:
     g, y = drawn((40, 50), (40, 50))
     np.testing.assert_allclose(run(OPERATOR, g, y), torchs(g, y), rtol=1e-15)
@@ -114,6 +115,7 @@ def test_complex_numbers_follow_the_formula(kind: Any, near: float) -> None:
     np.testing.assert_allclose(found, [1 + 1j, -2j, 1 - 0.5j], rtol=near)
 
 
+@pytest.mark.torch
 def test_for_complex_numbers_torch_takes_the_conjugate_of_the_derivative() -> None:
     parts = drawn((4, 6), (4, 6), (4, 6), (4, 6))
     g, y = parts[0] + 1j * parts[1], parts[2] + 1j * parts[3]

@@ -112,6 +112,7 @@ def test_far_below_0_a_float_keeps_what_is_left() -> None:
     assert_rounded(run(OPERATOR, np.ones_like(x), x), expected, np.float32)
 
 
+@pytest.mark.torch
 def test_edge_values_are_torchs() -> None:
     g, x = np.full(3, 2.0), np.array([INF, -INF, NAN])
     np.testing.assert_array_equal(exact(OPERATOR, g, x), torchs(g, x))

@@ -91,6 +91,7 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("g", "x", "t", "beta", "expected"), CELLS)
 def test_each_element_is_torchs(g: float, x: float, t: float, beta: float, expected: float) -> None:
     tensors = {n: np.array([v]) for n, v in zip(INPUTS, (g, x, t), strict=True)}

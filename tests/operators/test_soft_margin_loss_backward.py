@@ -85,6 +85,7 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("single", [-88.8, -88.7, 0.0, 88.7, 100.0])
 def test_an_overflow_gives_nan_where_it_does_in_torch(single: float) -> None:
     tensors = {n: np.array([v], np.float32) for n, v in zip(INPUTS, (1, single, 1), strict=True)}
@@ -93,6 +94,7 @@ def test_an_overflow_gives_nan_where_it_does_in_torch(single: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-38)
 
 
+@pytest.mark.torch
 def test_a_mean_divides_by_the_elements_of_the_result_unlike_torchs() -> None:
     shapes = ((4, 1), (2,), (4, 2))
     tensors = {n: np.full(s, v) for n, s, v in zip(INPUTS, shapes, (8.0, 0.0, 1.0), strict=True)}
@@ -101,6 +103,7 @@ def test_a_mean_divides_by_the_elements_of_the_result_unlike_torchs() -> None:
     np.testing.assert_array_equal(torch_gradient(tensors, MEAN), [[-2.0] * 2] * 4)  # / 2
 
 
+@pytest.mark.torch
 def test_inputs_of_different_dtypes_are_computed_in_the_promoted_one() -> None:
     tensors = SUBJECT.draw(np.float16)
     tensors["self"] = tensors["self"].astype(np.float32)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from npucall.compute.evaluate import evaluate
 from npucall.dtypes import BF16
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, DTYPES, FLOAT, FLOAT16, INT32, UINT16
 from npucall.errors import DTypeError, ShapeError
 from npucall.operators.softplus_backward import softplus_backward
-from npucall.operators.spec import Scalar
 from npucall.products import ASCEND_910
 
 from .faults import NINE, Fault, Table, dtype, null, shape
@@ -129,6 +129,7 @@ def test_the_numbers_are_used_as_float32() -> None:
     np.testing.assert_array_equal(found, LOCAL.run(softplus_backward, x, x, beta, threshold))
 
 
+@pytest.mark.torch
 def test_double_is_computed_in_float_unlike_in_torch() -> None:
     pytest.importorskip("torch")
     assert SUBJECT.torch is not None

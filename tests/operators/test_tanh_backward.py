@@ -94,6 +94,7 @@ def test_near_1_a_float_keeps_its_digits(sign: int) -> None:
     np.testing.assert_allclose(found, 1 - exactly * exactly, rtol=2.0**-23)
 
 
+@pytest.mark.torch
 def test_double_is_computed_in_float64() -> None:
     g, y = drawn((40, 50), (40, 50), largest=1)
     found = run(OPERATOR, g, y)

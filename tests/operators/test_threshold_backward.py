@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import npucall_client
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64
 from npucall.errors import DTypeError, ShapeError
-from npucall.operators.spec import Scalar
 from npucall.products import ASCEND_310P, ASCEND_910
 
 from .faults import INVALID, NINE, Fault, Table, dtype, null, shape
@@ -87,6 +87,7 @@ SUBJECT = Subject(
 )
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("threshold", [0, 0.5, -1.25, INF, -INF, NAN])
 def test_in_float64_the_gradient_is_torchs(threshold: float) -> None:
     g, x = drawn((40, 50), (40, 50))
@@ -96,6 +97,7 @@ def test_in_float64_the_gradient_is_torchs(threshold: float) -> None:
     np.testing.assert_array_equal(found, aten("threshold_backward", g, x, threshold))
 
 
+@pytest.mark.torch
 def test_with_0_it_is_the_gradient_of_relu_that_autograd_finds() -> None:
     torch = pytest.importorskip("torch")
     g, x = drawn((4, 6), (4, 6))
@@ -105,6 +107,7 @@ def test_with_0_it_is_the_gradient_of_relu_that_autograd_finds() -> None:
     np.testing.assert_array_equal(exact(OPERATOR, g, x, threshold=0.0), leaf.grad.numpy())
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("kind", FLOATS, ids=title)
 def test_the_gradient_passes_without_rounding(kind: Any) -> None:
     g, x = drawn((40, 50), (40, 50), dtype=kind)
@@ -144,6 +147,7 @@ def test_the_threshold_may_have_any_dtype(given: Any) -> None:
     np.testing.assert_array_equal(run(OPERATOR, x, x, threshold=given), [0, 0, 3])
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("kind", INTEGERS, ids=title)
 @pytest.mark.parametrize("threshold", [0, 2, 2.5, 100])
 def test_integers_are_torchs(kind: Any, threshold: float) -> None:
@@ -154,6 +158,7 @@ def test_integers_are_torchs(kind: Any, threshold: float) -> None:
     np.testing.assert_array_equal(found, aten("threshold_backward", g, x, threshold))
 
 
+@pytest.mark.torch
 def test_a_fraction_below_0_counts_for_integers_unlike_in_torch() -> None:
     x = np.array([-1, 0, 1], np.int32)
     np.testing.assert_array_equal(run(OPERATOR, x + 5, x, threshold=-0.5), [0, 5, 6])
