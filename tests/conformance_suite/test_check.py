@@ -10,9 +10,9 @@ import pytest
 from npucall.dtypes import FLOAT, FLOAT16, DType
 from npucall.errors import DTypeError, NpucallError, ShapeError
 from npucall.tensors import TensorSpec
+from npucall_client.conformance.arrangements import Arrangement, put
 from npucall_client.conformance.check import Checked, Expectation, Refused, check
-from npucall_client.conformance.layouts import Layout, put
-from npucall_client.conformance.statement import Contradiction, Plan, Refusal
+from npucall_client.conformance.statement import Contradiction, Refusal, Setup
 from npucall_client.conformance.truth import Expected
 from npucall_client.conformance.wire import Answer
 
@@ -20,7 +20,10 @@ VALUE = np.arange(12.0).reshape(3, 4)
 
 
 def answer(
-    array: Any = VALUE, dtype: DType = FLOAT, layout: Layout = Layout.DENSE, variant: str = ""
+    array: Any = VALUE,
+    dtype: DType = FLOAT,
+    layout: Arrangement = Arrangement.DENSE,
+    variant: str = "",
 ) -> Answer:
     array = np.asarray(array)
     spec = layout.spec(dtype, array.shape)
@@ -48,8 +51,10 @@ def error(status: int = 161002, parameter: Any = "self") -> NpucallError:
 REFUSED = expectation(refused=Refused(161002, "SHAPE_MISMATCH", ("self",)))
 
 
-@pytest.mark.parametrize("layout", [Layout.DENSE, Layout.TRANSPOSED, Layout.GAPS, Layout.STEP])
-def test_the_right_answer_is_right_in_every_layout(layout: Layout) -> None:
+@pytest.mark.parametrize(
+    "layout", [Arrangement.DENSE, Arrangement.TRANSPOSED, Arrangement.GAPS, Arrangement.STEP]
+)
+def test_the_right_answer_is_right_in_every_layout(layout: Arrangement) -> None:
     assert look(answer(layout=layout)).problems == ()
 
 
@@ -73,7 +78,7 @@ def test_what_is_wrong_is_said(found: Answer | NpucallError, says: str) -> None:
 
 
 def test_a_gap_that_was_written_is_a_problem() -> None:
-    good = answer(layout=Layout.GAPS)
+    good = answer(layout=Arrangement.GAPS)
     storage = bytearray(good.storages["out"])
     storage[16] = 0  # behind the first row of four float32
     (problem,) = look(Answer(good.outputs, {"out": bytes(storage)}, "", 0, 0)).problems
@@ -110,7 +115,7 @@ def test_the_reference_has_to_blame_somebody() -> None:
 
 
 SOURCES = {"numbers": [[1.0, 2.0]], "refused": Refusal(), "any": ...}
-SIDES = Contradiction(99, "an example", Plan(), SOURCES, "numbers")
+SIDES = Contradiction(99, "an example", Setup(), SOURCES, "numbers")
 
 
 @pytest.mark.parametrize(

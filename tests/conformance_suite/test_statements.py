@@ -80,7 +80,7 @@ def test_a_case_for_certain_products_is_for_products_that_there_are(statement: S
 @pytest.mark.parametrize("statement", every_third(statements()), ids=title)
 def test_loops_and_arrays_agree(statement: Statement) -> None:
     for case in cases(statement, *NUMBERS):
-        truth = expected(statement, call_of(case, seed=1), zeros=case.plan.zeros)
+        truth = expected(statement, call_of(case, seed=1), zeros=case.setup.zeros)
         assert truth, case.id  # raises TruthError
 
 

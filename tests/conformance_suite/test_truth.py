@@ -11,9 +11,9 @@ import pytest
 from npucall.dtypes import FLOAT16
 from npucall_client.conformance import reals
 from npucall_client.conformance.blocks import cases_of
-from npucall_client.conformance.calls import Call, call_of
+from npucall_client.conformance.calls import MadeCall, call_of
 from npucall_client.conformance.given import Given, Terms, largest
-from npucall_client.conformance.statement import Plan
+from npucall_client.conformance.statement import Setup
 from npucall_client.conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 from npucall_client.conformance.truth import LOOPED, TruthError, expected
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from npucall_client.conformance.statement import Statement
 
 
-def call(block: str = "grid", index: int = 0) -> Call:
+def call(block: str = "grid", index: int = 0) -> MadeCall:
     return call_of(list(cases_of(KL_DIV_BACKWARD, block))[index], seed=0)
 
 
-def large() -> Call:
+def large() -> MadeCall:
     case = next(c for c in cases_of(KL_DIV_BACKWARD, "size") if c.shapes["self"] == (LOOPED + 1,))
     return call_of(case, seed=0)
 
@@ -77,7 +77,7 @@ def test_the_truth_of_a_worked_example_is_that_of_the_document() -> None:
         "target": [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]],
     }
     shapes = {"grad_output": (2, 3), "self": (2, 1), "target": (2, 3)}
-    example = call_of(replace(first, plan=Plan(values=values), shapes=shapes), seed=0)
+    example = call_of(replace(first, setup=Setup(values=values), shapes=shapes), seed=0)
     truth = expected(KL_DIV_BACKWARD, example)["out"]
     np.testing.assert_allclose(truth.value, [[-1.4], [3.2]], rtol=1e-6)
     np.testing.assert_allclose(truth.size, [[1.4], [3.2]], rtol=1e-6)

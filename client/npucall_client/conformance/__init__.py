@@ -64,7 +64,7 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
 * Shapes that are not all equal: ``shapes=lambda base, attributes: {"self": base, "target":
   base[:1], "weight": base[1:]}``, with ``base_shapes``, ``rank_shapes``, ``empty_shapes``,
   ``layout_shape`` and ``sized`` (element count -> base shape) of the right rank, and ``broadcast``
-  as explicit ``Plan``s.
+  as explicit ``Setup``s.
 * ``In(..., dtypes=(INT64, INT32))`` for indices (``domains.indices``) and what else has dtypes of
   its own; ``optional=True`` for weights that may be absent, with ``refused=True`` for what must
   be. A domain sees what was drawn before it: ``domains.follows(lambda d: np.tanh(d["x"]))``,
@@ -72,15 +72,15 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
 * ``attributes``: values to cross; a callable value is called with the base shape. An aclScalar is
   a Python number or a ``Scalar(INT32, 2)``. Keep the product of all under about 16. What is not
   listed is not sent, and has the default of the operator's signature.
-* ``Plan`` is what is special about a case: shapes, values, attributes, dtypes (an output's too,
+* ``Setup`` is what is special about a case: shapes, values, attributes, dtypes (an output's too,
   which is then given), absent inputs, products. ``broadcast``, ``mixed``, ``empty``, ``edges`` and
-  ``reductions`` are tuples of plans; grid, layout, rank, determinism and size come by themselves.
+  ``reductions`` are tuples of setups; grid, layout, rank, determinism and size come by themselves.
 * ``invalid`` has every row of the error table in the order of its checks (``Invalid``, and the
   helpers in ``defects``). The suite also puts a null pointer beside each row, which must win, and
   pairs neighbouring rows, of which the first must win; ``alone=True`` keeps a row out of pairs.
   The valid call that rows are put in has tensors of the first of ``dtypes`` and of
   ``layout_shape``, outputs and optional inputs given, and the first values of ``attributes``;
-  ``base=Plan(...)`` changes it for a row.
+  ``base=Setup(...)`` changes it for a row.
 * ``contradictions``: rows of operators.md 1.4 with what each source expects.
 
 ``tests/conformance_suite/test_statements.py`` holds every statement to the rules; the quickest

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
-from npucall_client.conformance.layouts import Layout
+from npucall_client.conformance.arrangements import Arrangement
 from npucall_client.conformance.maker import Maker
-from npucall_client.conformance.statement import Plan
+from npucall_client.conformance.statement import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,28 +34,28 @@ def cases_of(statement: Statement, block: str) -> Iterator[Case]:
 def _grid(make: Maker) -> Iterator[Case]:
     for dtype in make.statement.dtypes:
         for base, attributes in product(make.statement.base_shapes, make.combinations()):
-            yield make.case(dtype, Plan(base=base), attributes)
+            yield make.case(dtype, Setup(base=base), attributes)
 
 
 def _broadcast(make: Maker) -> Iterator[Case]:
     first, *rest = make.statement.dtypes
-    for plan, attributes in product(make.statement.broadcast, make.combinations()):
-        if not plan.only or first in plan.only:
-            yield make.case(first, plan, attributes)
+    for setup, attributes in product(make.statement.broadcast, make.combinations()):
+        if not setup.only or first in setup.only:
+            yield make.case(first, setup, attributes)
     yield from _sampled(make, make.statement.broadcast, tuple(rest))
 
 
 def _mixed(make: Maker) -> Iterator[Case]:
-    for plan in make.statement.mixed:
-        for dtype in plan.only or make.statement.dtypes[:1]:
-            yield make.case(dtype, plan)
-            yield make.case(dtype, plan)
+    for setup in make.statement.mixed:
+        for dtype in setup.only or make.statement.dtypes[:1]:
+            yield make.case(dtype, setup)
+            yield make.case(dtype, setup)
 
 
 def _layout(make: Maker) -> Iterator[Case]:
     statement = make.statement
-    base = Plan(base=statement.layout_shape)
-    for dtype, layout in product(statement.dtypes, list(Layout)[1:]):
+    base = Setup(base=statement.layout_shape)
+    for dtype, layout in product(statement.dtypes, list(Arrangement)[1:]):
         inputs = [each.name for each in statement.inputs]
         outputs = [each.name for each in statement.outputs]
         for name in (*inputs, *outputs):
@@ -70,30 +70,32 @@ def _layout(make: Maker) -> Iterator[Case]:
 def _empty(make: Maker) -> Iterator[Case]:
     for base in make.statement.empty_shapes:
         for attributes in make.combinations():
-            yield make.case(make.statement.dtypes[0], Plan(base=base), attributes)
+            yield make.case(make.statement.dtypes[0], Setup(base=base), attributes)
     yield from _sampled(
-        make, tuple(Plan(base=b) for b in make.statement.empty_shapes), make.statement.dtypes[1:]
+        make,
+        tuple(Setup(base=b) for b in make.statement.empty_shapes),
+        make.statement.dtypes[1:],
     )
     yield from _sampled(make, make.statement.empty, make.statement.dtypes)
 
 
 def _rank(make: Maker) -> Iterator[Case]:
-    plans = tuple(Plan(base=base) for base in make.statement.rank_shapes)
-    yield from _sampled(make, plans, make.statement.dtypes)
+    setups = tuple(Setup(base=base) for base in make.statement.rank_shapes)
+    yield from _sampled(make, setups, make.statement.dtypes)
     yield from _refused(make)
 
 
 def _edge(make: Maker) -> Iterator[Case]:
-    for dtype, plan in product(make.statement.dtypes, make.statement.edges):
-        if not plan.only or dtype in plan.only:
+    for dtype, setup in product(make.statement.dtypes, make.statement.edges):
+        if not setup.only or dtype in setup.only:
             for attributes in make.combinations():
-                yield make.case(dtype, plan, attributes)
+                yield make.case(dtype, setup, attributes)
 
 
 def _reduction(make: Maker) -> Iterator[Case]:
-    for dtype, plan in product(make.statement.dtypes, make.statement.reductions):
-        yield make.case(dtype, plan)
-        yield make.case(dtype, plan)
+    for dtype, setup in product(make.statement.dtypes, make.statement.reductions):
+        yield make.case(dtype, setup)
+        yield make.case(dtype, setup)
     yield from _refused(make)
 
 
@@ -114,31 +116,31 @@ def _invalid(make: Maker) -> Iterator[Case]:
 def _determinism(make: Maker) -> Iterator[Case]:
     for dtype in make.statement.dtypes:
         for base in make.statement.base_shapes[-_FEW:]:
-            yield make.case(dtype, Plan(base=base), repeated=True)
-    for plan in make.statement.broadcast[-_FEW:]:
-        yield make.case(make.statement.dtypes[0], plan, repeated=True)
-    large = Plan(base=make.statement.sized(3 * SIZES[-1]))
+            yield make.case(dtype, Setup(base=base), repeated=True)
+    for setup in make.statement.broadcast[-_FEW:]:
+        yield make.case(make.statement.dtypes[0], setup, repeated=True)
+    large = Setup(base=make.statement.sized(3 * SIZES[-1]))
     yield make.case(make.statement.dtypes[0], large, repeated=True)
 
 
 def _size(make: Maker) -> Iterator[Case]:
     for count, dtype in product(SIZES, make.statement.dtypes):
-        yield make.case(dtype, Plan(base=make.statement.sized(count)))
-    yield make.case(make.statement.dtypes[0], Plan(base=make.statement.sized(LARGE)))
+        yield make.case(dtype, Setup(base=make.statement.sized(count)))
+    yield make.case(make.statement.dtypes[0], Setup(base=make.statement.sized(LARGE)))
 
 
 def _documents(make: Maker) -> Iterator[Case]:
     for each in make.statement.contradictions:
         note = f"contradiction-{each.number}"
-        case = make.case(FLOAT, each.plan, _first(make, each.plan), note=note, outputs=False)
+        case = make.case(FLOAT, each.setup, _first(make, each.setup), note=note, outputs=False)
         yield replace(case, contradiction=each)
 
 
-def _sampled(make: Maker, plans: tuple[Plan, ...], dtypes: tuple[DType, ...]) -> Iterator[Case]:
-    """Every plan with every dtype, attributes in turn."""
-    for plan, dtype in product(plans, dtypes):
-        if not plan.only or dtype in plan.only:
-            yield make.case(dtype, plan)
+def _sampled(make: Maker, setups: tuple[Setup, ...], dtypes: tuple[DType, ...]) -> Iterator[Case]:
+    """Every setup with every dtype, attributes in turn."""
+    for setup, dtype in product(setups, dtypes):
+        if not setup.only or dtype in setup.only:
+            yield make.case(dtype, setup)
 
 
 def _refused(make: Maker) -> Iterator[Case]:
@@ -149,26 +151,26 @@ def _refused(make: Maker) -> Iterator[Case]:
 
 def _wrong(make: Maker, note: str, *defects: Invalid) -> Case:
     """The valid call with these defects; all of its outputs are given."""
-    plan = defects[0].base if defects else Plan()
-    if defects and defects[-1].base != Plan():
-        plan = defects[-1].base
-    plan = replace(plan, absent=plan.absent or ("",))  # optional inputs are given
+    setup = defects[0].base if defects else Setup()
+    if defects and defects[-1].base != Setup():
+        setup = defects[-1].base
+    setup = replace(setup, absent=setup.absent or ("",))  # optional inputs are given
     products = tuple({p: None for d in defects for p in d.products})
     dtype = make.statement.dtypes[0]
-    attributes = _first(make, plan)
-    case = make.case(dtype, plan, attributes, note=note, outputs=True, products=products)
+    attributes = _first(make, setup)
+    case = make.case(dtype, setup, attributes, note=note, outputs=True, products=products)
     return replace(case, defects=defects)
 
 
-def _first(make: Maker, plan: Plan) -> dict[str, Any]:
-    return {**make.combinations()[0], **plan.attributes}
+def _first(make: Maker, setup: Setup) -> dict[str, Any]:
+    return {**make.combinations()[0], **setup.attributes}
 
 
 def _combine(first: Invalid, second: Invalid) -> bool:
     """Whether both fit into one call."""
     if first.alone or second.alone or (first.products and second.products):
         return False
-    if first.base != second.base and Plan() not in (first.base, second.base):
+    if first.base != second.base and Setup() not in (first.base, second.base):
         return False
     for name in first.changes.keys() & second.changes.keys():
         one, other = first.changes[name], second.changes[name]

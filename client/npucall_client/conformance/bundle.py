@@ -21,7 +21,7 @@ from npucall_client.conformance import wire
 from npucall_client.conformance.check import Expectation, Refused, arrays_of, check, described
 from npucall_client.conformance.report import Outcome
 from npucall_client.conformance.runner import Evidence, finished
-from npucall_client.conformance.statement import Contradiction, Plan, Refusal
+from npucall_client.conformance.statement import Contradiction, Refusal, Setup
 from npucall_client.conformance.truth import Expected
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _read_expectation(
         Contradiction(
             sided["number"],
             sided["topic"],
-            Plan(),
+            Setup(),
             {name: _read_source(wanted) for name, wanted in sided["sources"].items()},
             sided["decided"],
         )

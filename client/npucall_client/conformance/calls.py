@@ -13,9 +13,9 @@ from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute, Input, Kind, Scalar
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
+from npucall_client.conformance.arrangements import SENTINEL, Arrangement, put
 from npucall_client.conformance.domains import Draw
 from npucall_client.conformance.given import Given
-from npucall_client.conformance.layouts import SENTINEL, Layout, put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Call:
+class MadeCall:
     """One call: what is sent, and what was meant by it."""
 
     operator: str
@@ -44,7 +44,7 @@ class Call:
     """Likewise."""
 
 
-def call_of(case: Case, seed: int, product: str = "Ascend910B") -> Call:
+def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     """The call of a case. The same seed and id always make the same bytes."""
     statement = case.statement
     operator = CATALOGUE.find(statement.operator, statement.variant)
@@ -56,18 +56,18 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> Call:
     dtypes = {each.name: each.dtype_in(case.dtypes) for each in statement.outputs}
     for name, dtype in case.outputs.items():
         dtypes[name] = dtype or dtypes[name]
-        layout = case.layouts.get(name, Layout.DENSE)
+        layout = case.layouts.get(name, Arrangement.DENSE)
         if not layout.fits(shapes[name], output=True):
-            layout = Layout.DENSE
-        spec = layout.spec(dtypes[name], case.plan.shapes.get(name, shapes[name]))
+            layout = Arrangement.DENSE
+        spec = layout.spec(dtypes[name], case.setup.shapes.get(name, shapes[name]))
         arguments[name] = spec
-        if layout is not Layout.DENSE:
+        if layout is not Arrangement.DENSE:
             storages[name] = bytearray([SENTINEL]) * spec.storage_bytes
     for defect in case.defects:
         for name, change in defect.changes.items():
             _spoil(operator, arguments, storages, name, change)
     order = [p.name for p in operator.parameters if p.name in arguments]
-    return Call(
+    return MadeCall(
         statement.operator, statement.variant, {name: arguments[name] for name in order},
         {name: storages[name] for name in order if name in storages}, given, shapes, dtypes,
     )  # fmt: skip
@@ -97,9 +97,9 @@ def _inputs(
             seen[each.name] = None
             continue
         array = _drawn(case, each, Draw(random, case.shapes[each.name], seen, case.shapes))
-        layout = case.layouts.get(each.name, Layout.DENSE)
+        layout = case.layouts.get(each.name, Arrangement.DENSE)
         if not layout.fits(array.shape, output=False):
-            layout = Layout.DENSE
+            layout = Arrangement.DENSE
         spec = layout.spec(case.dtypes[each.name], array.shape)
         storages[each.name], arrays[each.name] = put(array, spec)
         specs[each.name] = spec
@@ -108,7 +108,7 @@ def _inputs(
 
 
 def _drawn(case: Case, each: In, draw: Draw) -> AnyArray:
-    numbers = case.plan.values.get(each.name)
+    numbers = case.setup.values.get(each.name)
     with np.errstate(all="ignore"):
         return rounded(each.domain(draw) if numbers is None else numbers, case.dtypes[each.name])
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
-from npucall_client.conformance.layouts import Layout
-from npucall_client.conformance.statement import Plan
+from npucall_client.conformance.arrangements import Arrangement
+from npucall_client.conformance.statement import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,8 +47,8 @@ class Case:
     attributes: Mapping[str, Any]
     outputs: Mapping[str, DType | None] = field(default_factory=dict)
     """Outputs that are given; None: of the dtype that it would have anyway."""
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
-    plan: Plan = field(default_factory=Plan)
+    layouts: Mapping[str, Arrangement] = field(default_factory=dict)
+    setup: Setup = field(default_factory=Setup)
     defects: tuple[Invalid, ...] = ()
     """What is wrong with it; the first must be found."""
     contradiction: Contradiction | None = None

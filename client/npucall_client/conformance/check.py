@@ -9,7 +9,7 @@ import numpy as np
 
 from npucall.errors import ArgumentError, NpucallError
 from npucall.tensors import view
-from npucall_client.conformance.layouts import SENTINEL, gaps
+from npucall_client.conformance.arrangements import SENTINEL, gaps
 from npucall_client.conformance.report import Sided
 from npucall_client.conformance.statement import Contradiction, Refusal
 from npucall_client.conformance.tolerance import CPU_STRICT, Verdict, judge

@@ -15,7 +15,7 @@ import numpy as np
 
 from npucall_client.conformance import reals
 from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Out, Plan, Statement
+from npucall_client.conformance.statement import In, Out, Setup, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,32 +54,34 @@ def elementwise(  # noqa: PLR0913  # the parts of a statement
         value, size = answer if isinstance(answer, tuple) else (answer, np.abs(answer))
         return _summed(value, size, given.shape(*over), output.shape_in(given))
 
-    more["broadcast"] = (*broadcast_plans(space, expands), *more.get("broadcast", ()))
+    more["broadcast"] = (*broadcast_setups(space, expands), *more.get("broadcast", ()))
     return Statement(operator, inputs, (output,), loops, arrays, **more)
 
 
-def broadcast_plans(space: tuple[str, ...], expands: tuple[str, ...]) -> tuple[Plan, ...]:
+def broadcast_setups(space: tuple[str, ...], expands: tuple[str, ...]) -> tuple[Setup, ...]:
     """Shapes that stretch: each tensor alone, pairs that stretch each other, more dimensions."""
     smaller: dict[str, Shape] = {
         "scalar": (), "one": (1,), "row": (4,), "column": (3, 1), "flat": (1, 4)
     }  # fmt: skip
     base = (3, 4)
-    plans = [
-        Plan(f"{name}-{what}", base, {name: shape})
+    setups = [
+        Setup(f"{name}-{what}", base, {name: shape})
         for name in (*expands, *(space if len(space) > 1 else ()))
         for what, shape in smaller.items()
     ]
     for name in space if len(space) > 1 else ():
         rest = [other for other in (*space, *expands) if other != name]
-        plans += [
-            Plan(f"{name}-alone-larger", base, dict.fromkeys(rest, (3, 1))),
-            Plan(f"{name}-higher-rank", base, {name: (2, 3, 4)}),
-            Plan(f"{name}-and-others-stretch", base, {**dict.fromkeys(rest, (1, 4)), name: (3, 1)}),
-            Plan(f"{name}-long-sum", (17,), {name: (5, 33, 17)}),
+        setups += [
+            Setup(f"{name}-alone-larger", base, dict.fromkeys(rest, (3, 1))),
+            Setup(f"{name}-higher-rank", base, {name: (2, 3, 4)}),
+            Setup(
+                f"{name}-and-others-stretch", base, {**dict.fromkeys(rest, (1, 4)), name: (3, 1)}
+            ),
+            Setup(f"{name}-long-sum", (17,), {name: (5, 33, 17)}),
         ]
     if space:
-        plans.append(Plan("all-scalar", ()))
-    return tuple(plans)
+        setups.append(Setup("all-scalar", ()))
+    return tuple(setups)
 
 
 def capped(values: Any, top: float) -> Any:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from npucall_client.conformance.cases import Case, label, short
-from npucall_client.conformance.statement import Plan
+from npucall_client.conformance.statement import Setup
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
@@ -27,7 +27,7 @@ class Maker:
     def case(
         self,
         dtype: DType,
-        plan: Plan = Plan(),  # noqa: B008  # frozen
+        setup: Setup = Setup(),  # noqa: B008  # frozen
         attributes: Attributes | None = None,
         *,
         note: str = "",
@@ -36,29 +36,29 @@ class Maker:
     ) -> Case:
         """A case: ``attributes`` None takes the next combination; ``more`` are fields of it."""
         statement = self.statement
-        chosen = {**(self._next() if attributes is None else attributes), **plan.attributes}
-        base = statement.layout_shape if plan.base is None else plan.base
+        chosen = {**(self._next() if attributes is None else attributes), **setup.attributes}
+        base = statement.layout_shape if setup.base is None else setup.base
         settled = {n: v(base) if callable(v) else v for n, v in chosen.items()}
-        shapes = self._shapes(plan, base, settled)
+        shapes = self._shapes(setup, base, settled)
         dtypes = {
-            each.name: plan.dtypes.get(each.name) or _own(each.dtypes, self.made, dtype)
+            each.name: setup.dtypes.get(each.name) or _own(each.dtypes, self.made, dtype)
             for each in statement.inputs
             if each.name in shapes
         }
         names = [each.name for each in statement.outputs]
         given: dict[str, DType | None] = {
-            name: plan.dtypes.get(name)
+            name: setup.dtypes.get(name)
             for name in names
-            if outputs or name in plan.dtypes or name in plan.shapes
+            if outputs or name in setup.dtypes or name in setup.shapes
         }
-        kinds = list(dict.fromkeys(map(short, dtypes.values()))) if plan.dtypes else [short(dtype)]
+        kinds = list(dict.fromkeys(map(short, dtypes.values()))) if setup.dtypes else [short(dtype)]
         kinds += [short(each) for each in given.values() if each is not None]
         self.made += 1
-        text = label("+".join(kinds), settled, base, note or plan.note)
+        text = label("+".join(kinds), settled, base, note or setup.note)
         case_id = f"{statement.title}/{self.block}/{text}-{self.made:04}"
         return Case(
             case_id, statement, self.block, dtype, dtypes, shapes, settled, given,
-            plan=plan, products=more.pop("products", plan.products), **more,
+            setup=setup, products=more.pop("products", setup.products), **more,
         )  # fmt: skip
 
     def combinations(self) -> list[dict[str, Any]]:
@@ -72,23 +72,23 @@ class Maker:
         self.turn += 1
         return every[(self.turn - 1) % len(every)]
 
-    def _shapes(self, plan: Plan, base: Shape, attributes: Attributes) -> dict[str, Shape]:
+    def _shapes(self, setup: Setup, base: Shape, attributes: Attributes) -> dict[str, Shape]:
         shapes = self.statement.input_shapes(base, attributes)
-        given = {name: plan.shapes[name] for name in shapes.keys() & plan.shapes.keys()}
-        known = shapes | given | {name: _extents(value) for name, value in plan.values.items()}
+        given = {name: setup.shapes[name] for name in shapes.keys() & setup.shapes.keys()}
+        known = shapes | given | {name: _extents(value) for name, value in setup.values.items()}
         return {
             each.name: known[each.name]
             for index, each in enumerate(self.statement.inputs)
-            if not (each.optional and self._left_out(each, index, plan))
+            if not (each.optional and self._left_out(each, index, setup))
         }
 
-    def _left_out(self, each: In, index: int, plan: Plan) -> bool:
+    def _left_out(self, each: In, index: int, setup: Setup) -> bool:
         name = each.name
-        said = name in plan.shapes or name in plan.values or name in plan.dtypes
+        said = name in setup.shapes or name in setup.values or name in setup.dtypes
         if each.refused:
             return not said
-        if plan.absent or said:
-            return name in plan.absent
+        if setup.absent or said:
+            return name in setup.absent
         return bool(self.made >> (index % 3) & 1)
 
 

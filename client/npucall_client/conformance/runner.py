@@ -14,7 +14,7 @@ from grpc import StatusCode
 from npucall.dtypes import BF16, BY_WIRE
 from npucall.errors import InternalError, NpucallError
 from npucall_client.conformance import wire
-from npucall_client.conformance.calls import Call, call_of
+from npucall_client.conformance.calls import MadeCall, call_of
 from npucall_client.conformance.cases import short
 from npucall_client.conformance.check import (
     Checked,
@@ -62,7 +62,7 @@ class Evidence:
     """All about a case that failed."""
 
     outcome: Outcome
-    call: Call
+    call: MadeCall
     expectation: Expectation
     answer: wire.Answer | NpucallError
 
@@ -132,7 +132,7 @@ class Runner:
             if case.dtype not in taken:
                 return f"{title} takes no {case.dtype} on {product}"
             used = {*case.dtypes.values(), *case.outputs.values()}
-            # A list may have it where it is taken for some tensors; plans say which.
+            # A list may have it where it is taken for some tensors; setups say which.
             without = product in WITHOUT_BFLOAT16 and not case.products
             if BF16 in used and (without or BF16 not in taken):
                 return f"{title} takes no BF16 on {product}"
@@ -153,7 +153,7 @@ class Runner:
             self.on_failure(Evidence(outcome, call, expectation, answer))
         return outcome
 
-    def _expectation(self, case: Case, call: Call) -> Expectation:
+    def _expectation(self, case: Case, call: MadeCall) -> Expectation:
         variant = case.statement.variant
         if case.contradiction is not None:
             return Expectation(variant, contradiction=case.contradiction)
@@ -161,11 +161,11 @@ class Runner:
             row = case.defects[0]
             return Expectation(variant, refused=Refused(row.status, row.error.reason, row.blames))
         torch = self.torch and case.block == "grid"
-        truth = expected(case.statement, call, zeros=case.plan.zeros, torch=torch)
+        truth = expected(case.statement, call, zeros=case.setup.zeros, torch=torch)
         return Expectation(variant, truth)
 
     def _compared(
-        self, second: Judged, call: Call, expectation: Expectation, answer: Any
+        self, second: Judged, call: MadeCall, expectation: Expectation, answer: Any
     ) -> list[str]:
         """What is wrong with the second server, and where it differs from the first."""
         target = second.server.target
@@ -216,7 +216,7 @@ def _blank(case: Case) -> Outcome:
     )
 
 
-def _ask(server: Judged, call: Call) -> wire.Answer | NpucallError:
+def _ask(server: Judged, call: MadeCall) -> wire.Answer | NpucallError:
     """The answer, or the error that came instead."""
     if server.silent >= _GIVE_UP:
         return InternalError(f"not sent, for {server.server.target} did not answer before")
@@ -234,7 +234,7 @@ def _ask(server: Judged, call: Call) -> wire.Answer | NpucallError:
     return answer
 
 
-def _repeated(server: Judged, case: Case, call: Call, answer: Any) -> list[str]:
+def _repeated(server: Judged, case: Case, call: MadeCall, answer: Any) -> list[str]:
     """Whether the same call has the same bits again, alone and among others."""
     if not case.repeated or isinstance(answer, NpucallError):
         return []

@@ -36,7 +36,7 @@ class In:
     optional: bool = False
     """Cases come with it and without it."""
     refused: bool = False
-    """Optional, but the operator refuses it: only plans that say its shape or values have it."""
+    """Optional, but the operator refuses it: only setups that say its shape or values have it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Out:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Setup:
     """What is special about a case; everything else is as usual.
 
     Shapes that it does not say follow from ``base``, attributes that it does not say are taken in
@@ -102,7 +102,7 @@ class Invalid:
     error: type[NpucallError]
     status: int = PARAM_INVALID
     block: str = "invalid"
-    base: Plan = field(default_factory=Plan)
+    base: Setup = field(default_factory=Setup)
     """The valid call that it is put in."""
     products: tuple[str, ...] = ()
     alone: bool = False
@@ -126,7 +126,7 @@ class Contradiction:
 
     number: int
     topic: str
-    plan: Plan
+    setup: Setup
     sources: Mapping[str, Any]
     decided: str
     """The source that the reference follows."""
@@ -196,13 +196,13 @@ class Statement:
     empty_shapes: tuple[Shape, ...] = EMPTY_SHAPES
     sized: Callable[[int], Shape] = lambda count: (count,)
     """Base shape of about that many elements."""
-    broadcast: tuple[Plan, ...] = ()
-    mixed: tuple[Plan, ...] = ()
-    empty: tuple[Plan, ...] = ()
+    broadcast: tuple[Setup, ...] = ()
+    mixed: tuple[Setup, ...] = ()
+    empty: tuple[Setup, ...] = ()
     """Besides ``empty_shapes``."""
-    edges: tuple[Plan, ...] = ()
+    edges: tuple[Setup, ...] = ()
     """Run with every combination of attributes."""
-    reductions: tuple[Plan, ...] = ()
+    reductions: tuple[Setup, ...] = ()
     """Values of attributes outside the usual that are accepted."""
     invalid: tuple[Invalid, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
@@ -227,30 +227,30 @@ class Statement:
 PAIRS_OF_FLOATS = tuple((a, b) for a in FLOATS for b in FLOATS if a is not b)
 
 
-def mixed_floats(*inputs: str, output: str = "") -> tuple[Plan, ...]:
+def mixed_floats(*inputs: str, output: str = "") -> tuple[Setup, ...]:
     """Every input alone of another float dtype than the rest, and outputs narrower and wider."""
-    plans = [
-        Plan(dtypes={**dict.fromkeys(inputs, rest), alone: one})
+    setups = [
+        Setup(dtypes={**dict.fromkeys(inputs, rest), alone: one})
         for alone in inputs
         for one, rest in PAIRS_OF_FLOATS
         if len(inputs) > 1
     ]
     if output:
-        plans += [
-            Plan(dtypes={**dict.fromkeys(inputs, one), output: other})
+        setups += [
+            Setup(dtypes={**dict.fromkeys(inputs, one), output: other})
             for one, other in PAIRS_OF_FLOATS
         ]
-    return tuple(plans)
+    return tuple(setups)
 
 
-def crossed(values: Mapping[str, tuple[float, ...]], **more: Any) -> Plan:
+def crossed(values: Mapping[str, tuple[float, ...]], **more: Any) -> Setup:
     """Edge values of several parameters, every combination of them, in one call of rank 1."""
     names = list(values)
     rows: list[tuple[float, ...]] = [()]
     for name in names:
         rows = [(*row, value) for row in rows for value in values[name]]
     columns = {name: tuple(row[i] for row in rows) for i, name in enumerate(names)}
-    return Plan(base=(len(rows),), values=columns, **more)
+    return Setup(base=(len(rows),), values=columns, **more)
 
 
 WITHOUT_BFLOAT16 = ("Ascend910", "Ascend310P", "Ascend310B", "Ascend310")

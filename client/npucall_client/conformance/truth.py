@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import DType
     from npucall.tensors import Shape
-    from npucall_client.conformance.calls import Call
+    from npucall_client.conformance.calls import MadeCall
     from npucall_client.conformance.statement import Statement
 
 LOOPED = 4096
@@ -48,7 +48,7 @@ class Expected:
 
 
 def expected(
-    statement: Statement, call: Call, *, zeros: bool = False, torch: bool = False
+    statement: Statement, call: MadeCall, *, zeros: bool = False, torch: bool = False
 ) -> dict[str, Expected]:
     """The truth by output.
 
@@ -65,11 +65,11 @@ def expected(
     }
 
 
-def _zeros(call: Call) -> dict[str, Terms]:
+def _zeros(call: MadeCall) -> dict[str, Terms]:
     return {name: Terms(np.zeros(shape)) for name, shape in call.shapes.items()}
 
 
-def _opinions(statement: Statement, call: Call, *, torch: bool) -> dict[str, Terms]:
+def _opinions(statement: Statement, call: MadeCall, *, torch: bool) -> dict[str, Terms]:
     if not any(prod(shape) for shape in call.shapes.values()):
         return _zeros(call)
     terms = statement.terms(call.given)
@@ -87,7 +87,7 @@ def _opinions(statement: Statement, call: Call, *, torch: bool) -> dict[str, Ter
     return terms
 
 
-def _elements(call: Call) -> int:
+def _elements(call: MadeCall) -> int:
     """Elements that loops go through: of the largest tensor, or of what the inputs broadcast to."""
     inputs: list[Shape] = [v.shape for v in call.given.values.values() if isinstance(v, np.ndarray)]
     return max(map(prod, [*inputs, *call.shapes.values(), broadcast(*inputs) or ()]))

@@ -10,7 +10,7 @@ import numpy as np
 from npucall.dtypes import BF16, DOUBLE, INT8, INT16, INT32, UINT16
 from npucall.errors import DTypeError
 from npucall_client.conformance import defects, reals
-from npucall_client.conformance.statement import WITHOUT_BFLOAT16, Invalid, Plan, crossed
+from npucall_client.conformance.statement import WITHOUT_BFLOAT16, Invalid, Setup, crossed
 
 if TYPE_CHECKING:
     from npucall_client.conformance.given import Reals
@@ -24,7 +24,7 @@ TAIL, TERMS = 3.0, 60
 """Where the distribution function's continued fraction takes over from its series; both need fewer
 terms than that for 2^-40."""
 
-BESIDE_FLOATS = tuple(Plan(dtypes={n: each}) for n in INPUTS for each in (INT8, INT16, INT32))
+BESIDE_FLOATS = tuple(Setup(dtypes={n: each}) for n in INPUTS for each in (INT8, INT16, INT32))
 EDGES = (
     crossed({
         "grad_output": (1.0, 0.0, -2.0, 300.0, 1e-4, INF, -INF, NAN),
@@ -36,8 +36,8 @@ EDGES = (
     }),
 )  # fmt: skip
 EMPTY = (
-    Plan("one-empty", shapes={"grad_output": (0, 4), "self": (1, 4)}),
-    Plan("both-stretch", shapes={"grad_output": (2, 1), "self": (1, 0)}),
+    Setup("one-empty", shapes={"grad_output": (0, 4), "self": (1, 4)}),
+    Setup("both-stretch", shapes={"grad_output": (2, 1), "self": (1, 0)}),
 )
 
 

@@ -11,7 +11,7 @@ from npucall.dtypes import FLOAT16, INT32, INT64, UINT8
 from npucall_client.conformance import reals
 from npucall_client.conformance.domains import follows, normal, uniform
 from npucall_client.conformance.given import MEAN, Given, Reals, Terms
-from npucall_client.conformance.statement import PAIRS_OF_FLOATS, In, Plan
+from npucall_client.conformance.statement import PAIRS_OF_FLOATS, In, Setup
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
@@ -99,7 +99,7 @@ def torch_says(function: str) -> Any:
     return opinion
 
 
-def edges(rows: Shape, single: Shape) -> tuple[Plan, ...]:
+def edges(rows: Shape, single: Shape) -> tuple[Setup, ...]:
     """Special labels, weights and gradients: ``rows`` is the shape of 16 labels among 4 classes.
 
     ``single`` is that of one label.
@@ -110,17 +110,17 @@ def edges(rows: Shape, single: Shape) -> tuple[Plan, ...]:
     beyond = np.where(labels == 5, 2**40, labels)
     several = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-4] * 2).reshape(rows)
     return (
-        *(Plan(f"labels-u8-{i}", base, values={"target": labels}, dtypes={"target": UINT8},
+        *(Setup(f"labels-u8-{i}", base, values={"target": labels}, dtypes={"target": UINT8},
                attributes={"ignore_index": i}) for i in (255, 5, -1)),
-        *(Plan(f"labels-s32-{-i}", base, values={"target": signed, "total_weight": [3.0]},
+        *(Setup(f"labels-s32-{-i}", base, values={"target": signed, "total_weight": [3.0]},
                dtypes={"target": INT32}, attributes={"ignore_index": i}) for i in (-200, -1)),
-        Plan("labels-s64", base, values={"target": beyond, "total_weight": [3.0]},
+        Setup("labels-s64", base, values={"target": beyond, "total_weight": [3.0]},
              dtypes={"target": INT64}),
-        *(Plan("total-weight", base, values={"total_weight": [w]}) for w in (0.0, -0.0, INF, NAN)),
-        Plan("gradients", base, values={"grad_output": several, "weight": [1.0, 0.0, INF, NAN]},
+        *(Setup("total-weight", base, values={"total_weight": [w]}) for w in (0.0, -0.0, INF, NAN)),
+        Setup("gradients", base, values={"grad_output": several, "weight": [1.0, 0.0, INF, NAN]},
              attributes={"reduction": 0}),
         *(
-            Plan("gradient", base, values={
+            Setup("gradient", base, values={
                 "grad_output": [g], "weight": [0.0, 1.0, INF, NAN], "total_weight": [w]
             }, attributes={"reduction": reduction})
             for g, w, reduction in (
@@ -128,18 +128,18 @@ def edges(rows: Shape, single: Shape) -> tuple[Plan, ...]:
                 (0.0, 0.0, 2), (INF, 0.0, 2),
             )
         ),
-        Plan("self-not-read", (1, 4, *single[1:]), values={
+        Setup("self-not-read", (1, 4, *single[1:]), values={
             "self": np.reshape([INF, -INF, NAN, NAN], (1, 4, *single[1:]))
         }),
-        Plan("all-ignored", base, values={"target": np.ones(rows), "total_weight": [0.0]},
+        Setup("all-ignored", base, values={"target": np.ones(rows), "total_weight": [0.0]},
              attributes={"ignore_index": 1}),
     )  # fmt: skip
 
 
-def outputs_of_other_dtypes() -> tuple[Plan, ...]:
+def outputs_of_other_dtypes() -> tuple[Setup, ...]:
     """Outputs narrower and wider than what they are computed from."""
     return tuple(
-        Plan(dtypes={**dict.fromkeys(OF_ONE_DTYPE, one), "out": other})
+        Setup(dtypes={**dict.fromkeys(OF_ONE_DTYPE, one), "out": other})
         for one, other in PAIRS_OF_FLOATS
     )
 

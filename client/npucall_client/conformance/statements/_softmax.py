@@ -9,7 +9,7 @@ import numpy as np
 from npucall.dtypes import INT32
 from npucall.errors import AttributeValueError, ShapeError
 from npucall_client.conformance import defects
-from npucall_client.conformance.statement import BEFORE_950, PAIRS_OF_FLOATS, Invalid, Plan
+from npucall_client.conformance.statement import BEFORE_950, PAIRS_OF_FLOATS, Invalid, Setup
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
@@ -40,22 +40,22 @@ def first_from_the_end(base: Shape) -> int:
 
 DIMS = {"dim": (0, -1, middle, first_from_the_end)}
 CONVERTED = tuple(
-    Plan(dtypes={**dict.fromkeys(INPUTS, one), "out": other}) for one, other in PAIRS_OF_FLOATS
+    Setup(dtypes={**dict.fromkeys(INPUTS, one), "out": other}) for one, other in PAIRS_OF_FLOATS
 )
 # Before Ascend 950 an empty input ends the checks at once; there it ends them after the last.
 EMPTY = (
-    Plan("output-of-another-shape", shapes={"grad_output": (0, 3), "output": (2, 3)},
+    Setup("output-of-another-shape", shapes={"grad_output": (0, 3), "output": (2, 3)},
          products=BEFORE_950),
-    Plan("output-empty-alone", shapes={"grad_output": (2, 3), "output": (0, 3)},
+    Setup("output-empty-alone", shapes={"grad_output": (2, 3), "output": (0, 3)},
          products=BEFORE_950, zeros=True),
-    Plan("dim-out-of-range", shapes={"grad_output": (0, 3)}, values={"output": np.empty((0, 3))},
+    Setup("dim-out-of-range", shapes={"grad_output": (0, 3)}, values={"output": np.empty((0, 3))},
          attributes={"dim": 7}, products=BEFORE_950),
 )  # fmt: skip
 EMPTY_ON_950 = (
     Invalid("empty-output-of-another-shape", {"output": {"shape": (0, 3)}}, ("grad_output",),
             ShapeError, products=("Ascend950",)),
     Invalid("empty-dim-out-of-range", {"dim": 7}, ("dim",), AttributeValueError,
-            base=Plan(base=(0, 4)), products=("Ascend950",)),
+            base=Setup(base=(0, 4)), products=("Ascend950",)),
 )  # fmt: skip
 SHAPES = (
     # A step blames the tensor that it names first, gradOutput in both.

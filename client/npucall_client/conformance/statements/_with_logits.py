@@ -9,7 +9,7 @@ from npucall.errors import AttributeValueError, FormatError
 from npucall.tensors import Format
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import normal, probabilities, uniform
-from npucall_client.conformance.statement import In, Invalid, Plan, crossed
+from npucall_client.conformance.statement import In, Invalid, Setup, crossed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +46,13 @@ EDGES = (
 )  # fmt: skip
 # Shapes are not looked at where self is empty, and nothing is computed.
 EMPTY = (
-    Plan("unlike-target", shapes={"self": (0, 3), "target": (2, 3)}, zeros=True),
-    Plan("unlike-others", shapes={"self": (0,), "grad_output": (2, 3), "weight": (4,)}, zeros=True),
+    Setup("unlike-target", shapes={"self": (0, 3), "target": (2, 3)}, zeros=True),
+    Setup(
+        "unlike-others", shapes={"self": (0,), "grad_output": (2, 3), "weight": (4,)}, zeros=True
+    ),
 )
 SOME_ABSENT = tuple(
-    Plan("-".join(("no", *absent)).replace("_", "-"), base=(3, 4), absent=absent)
+    Setup("-".join(("no", *absent)).replace("_", "-"), base=(3, 4), absent=absent)
     for absent in (("weight",), ("pos_weight",), WEIGHTS)
 )
 
@@ -77,7 +79,7 @@ def invalid(out: str, *by_product: Invalid) -> tuple[Invalid, ...]:
         *defects.values("reduction", 3, 7, -1, block="reduction"),
         Invalid(
             "reduction-of-nothing", {"reduction": 7}, ("reduction",), AttributeValueError,
-            base=Plan(base=(0, 3)),
+            base=Setup(base=(0, 3)),
         ),
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     mixed_floats,
     promotion,
@@ -65,13 +65,13 @@ BINARY_CROSS_ENTROPY_BACKWARD = elementwise(
     vector=vector,
     space=("self",),
     expands=EXPANDS,
-    broadcast=(Plan("no-weight", base=(3, 4), absent=("weight",)),),
+    broadcast=(Setup("no-weight", base=(3, 4), absent=("weight",)),),
     kernel=promotion(*INPUTS),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*INPUTS, output="out"),
     # Shapes are not looked at where self is empty.
-    empty=(Plan("unlike-others", shapes={"self": (0, 3), "target": (2, 3), "weight": (4,)}),),
+    empty=(Setup("unlike-others", shapes={"self": (0, 3), "target": (2, 3), "weight": (4,)}),),
     edges=(
         crossed(
             {"grad_output": G_EDGES, "self": S_EDGES, "target": (0.0, 1.0, 0.25, INF, NAN)},
@@ -96,7 +96,7 @@ BINARY_CROSS_ENTROPY_BACKWARD = elementwise(
         *defects.values("reduction", 3, 7, -1, block="reduction"),
         Invalid(
             "reduction-of-nothing", {"reduction": 7}, ("reduction",), AttributeValueError,
-            base=Plan(base=(0, 3)),
+            base=Setup(base=(0, 3)),
         ),
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import normal, uniform
 from npucall_client.conformance.elementwise import capped
 from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Invalid, Out, Plan, Statement
+from npucall_client.conformance.statement import In, Invalid, Out, Setup, Statement
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
@@ -119,21 +119,21 @@ def tiling(row: str, changes: Any, **more: Any) -> Invalid:
     return Invalid(row, change, (name,), ShapeError, TILING, **more)
 
 
-def smoothed(value: float, note: str = "smoothed", **values: Any) -> Plan:
-    return Plan(
+def smoothed(value: float, note: str = "smoothed", **values: Any) -> Setup:
+    return Setup(
         note, (5, 7), values=values, attributes={"label_smoothing": value}, products=ONLY_950
     )
 
 
 def zloss(name: str, shape: Shape) -> Invalid:
     """An argument of the z-loss, which is not computed; nothing else is wrong with it."""
-    base = Plan(shapes={name: shape})
+    base = Setup(shapes={name: shape})
     return Invalid(name.replace("_", "-"), {name: {}}, (name,), ArgumentError, base=base)
 
 
 SPECIAL = (-1.0, -INF, INF, NAN, 0.0, 89.0, -200.0, -0.0)
 """Logarithms of probabilities, and of what is none."""
-MEAN = Plan(attributes={"reduction": "mean"})
+MEAN = Setup(attributes={"reduction": "mean"})
 
 CROSS_ENTROPY_LOSS_GRAD = Statement(
     "aclnnCrossEntropyLossGrad",
@@ -158,41 +158,41 @@ CROSS_ENTROPY_LOSS_GRAD = Statement(
     sized=lambda count: (max(count // 32, 1), 32),
     broadcast=(
         *(
-            Plan(f"gradient-of-one-{reduction}", (3, 4), {"grad_loss": (1,)},
+            Setup(f"gradient-of-one-{reduction}", (3, 4), {"grad_loss": (1,)},
                  attributes={"reduction": reduction})
             for reduction in ("mean", "sum")
         ),
     ),
     mixed=(
-        *(Plan("int32-labels", dtypes={"target": INT32}, products=ONLY_950, only=(dtype,))
+        *(Setup("int32-labels", dtypes={"target": INT32}, products=ONLY_950, only=(dtype,))
           for dtype in (FLOAT, FLOAT16)),
     ),
     edges=(
-        Plan("log-probabilities", (3, 8), values={
+        Setup("log-probabilities", (3, 8), values={
             "log_prob": np.array([SPECIAL, SPECIAL[::-1], SPECIAL[4:] + SPECIAL[:4]]),
             "target": [0, 6, 3],
         }),
         *(
-            Plan("weights", (4, 4), values={
+            Setup("weights", (4, 4), values={
                 "weight": [0.0, w, 1.0, 0.5], "target": [0, 1, 2, 3],
                 "log_prob": np.full((4, 4), -1.0),
             })
             for w in (-1.0, INF, NAN)
         ),
-        Plan("weights-without-sum", (2, 3), values={"weight": [0.0, 0, 0], "target": [0, 2]}),
-        Plan("gradients", (5, 3), values={"grad_loss": [0.0, -0.0, INF, NAN, 300.0]},
+        Setup("weights-without-sum", (2, 3), values={"weight": [0.0, 0, 0], "target": [0, 2]}),
+        Setup("gradients", (5, 3), values={"grad_loss": [0.0, -0.0, INF, NAN, 300.0]},
              attributes={"reduction": "none"}),
-        *(Plan("gradient", (5, 3), values={"grad_loss": [g]}, attributes={"reduction": r})
+        *(Setup("gradient", (5, 3), values={"grad_loss": [g]}, attributes={"reduction": r})
           for g, r in ((0.0, "mean"), (INF, "mean"), (NAN, "sum"), (300.0, "sum"))),
-        Plan("ignored", (4, 3), values={"target": [-7, 1, 2, -7]},
+        Setup("ignored", (4, 3), values={"target": [-7, 1, 2, -7]},
              attributes={"ignore_index": -7}),
-        Plan("ignored-beyond", (4, 3), values={"target": [255, 1, 0, 255]},
+        Setup("ignored-beyond", (4, 3), values={"target": [255, 1, 0, 255]},
              attributes={"ignore_index": 255}),
-        Plan("all-ignored", (3, 4), values={"target": [1, 1, 1]}, attributes={"ignore_index": 1}),
-        Plan("all-ignored-nan", (3, 4), values={
+        Setup("all-ignored", (3, 4), values={"target": [1, 1, 1]}, attributes={"ignore_index": 1}),
+        Setup("all-ignored-nan", (3, 4), values={
             "target": [1, 1, 1], "log_prob": np.full((3, 4), NAN)
         }, attributes={"ignore_index": 1}),
-        Plan("certain", (2, 3), values={
+        Setup("certain", (2, 3), values={
             "log_prob": [[0.0, -100.0, -90.0], [-1e-4, -9.2, -30.0]], "target": [0, 0]
         }),
         *map(smoothed, (0.125, 0.9, 1.0)),
@@ -200,7 +200,7 @@ CROSS_ENTROPY_LOSS_GRAD = Statement(
         smoothed(0.5, "smoothed-special", log_prob=np.array([SPECIAL[1:]] * 5)),
     ),
     reductions=(
-        Plan("reduction-null", (5, 4), shapes={"grad_loss": ()}, attributes={"reduction": None}),
+        Setup("reduction-null", (5, 4), shapes={"grad_loss": ()}, attributes={"reduction": None}),
     ),
     invalid=(
         *defects.nulls("grad_loss", "log_prob", "target", "out"),

@@ -15,7 +15,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     Statement,
     dtype_of,
 )
@@ -114,16 +114,16 @@ def torch_says(k: Given, torch: Any) -> Any:
     )  # fmt: skip
 
 
-def special(note: str, steps: list[int], lengths: list[int], **values: Any) -> Plan:
+def special(note: str, steps: list[int], lengths: list[int], **values: Any) -> Setup:
     """Items of up to four steps and four classes, blank first."""
     attributes = {"input_lengths": steps, "target_lengths": lengths, "blank": 0}
-    return Plan(note, (4, len(steps), 4), values=values, attributes=attributes)
+    return Setup(note, (4, len(steps), 4), values=values, attributes=attributes)
 
 
-def flat(*lengths: int, note: str = "flat-targets") -> Plan:
+def flat(*lengths: int, note: str = "flat-targets") -> Setup:
     """Targets one behind the other."""
     attributes = {"target_lengths": list(lengths)}
-    return Plan(note, (7, len(lengths), 5), {"targets": (sum(lengths),)}, attributes=attributes)
+    return Setup(note, (7, len(lengths), 5), {"targets": (sum(lengths),)}, attributes=attributes)
 
 
 def lengths(row: str, blames: tuple[str, ...], *found: int) -> Invalid:
@@ -164,9 +164,9 @@ CTC_LOSS_BACKWARD = Statement(
     sized=sized,
     broadcast=(
         flat(3, 1, 2), flat(0, 2, 0, 1), flat(0, 0, note="flat-and-none"),
-        Plan("targets-wider", (6, 2, 5), {"targets": (2, 5)},
+        Setup("targets-wider", (6, 2, 5), {"targets": (2, 5)},
              attributes={"target_lengths": [2, 1]}),
-        Plan("alpha-wider", (6, 2, 5), {"log_alpha": (2, 6, 8)},
+        Setup("alpha-wider", (6, 2, 5), {"log_alpha": (2, 6, 8)},
              attributes={"target_lengths": [2, 1]}),
     ),
     edges=(
@@ -216,7 +216,7 @@ CTC_LOSS_BACKWARD = Statement(
         *defects.dtypes("log_probs", found=BF16, products=WITHOUT_BFLOAT16),
         *defects.dtypes("log_probs", found=FLOAT16, products=WITHOUT_BFLOAT16),
         Invalid("short-floats-for-1001-labels", {"log_probs": {"dtype": FLOAT16}}, ("log_probs",),
-                DTypeError, base=Plan(shapes={"log_alpha": (3, 6, 2003)}), products=WITH_LIMITS),
+                DTypeError, base=Setup(shapes={"log_alpha": (3, 6, 2003)}), products=WITH_LIMITS),
         *defects.dtypes("grad_out", "neg_log_likelihood", "log_alpha", "out", found=DOUBLE),
         *defects.dtypes("targets", found=INT8),
         *defects.dtypes("targets", found=DOUBLE),

@@ -18,7 +18,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     dtype_of,
 )
@@ -62,9 +62,9 @@ def torch_says(k: Given, torch: Any) -> Any:
     return backward(k["grad_output"], *numbers, k["is_result"], k["self_or_result"])
 
 
-def numbers(note: str, alpha: Any, scale: Any, input_scale: Any, **more: Any) -> Plan:
+def numbers(note: str, alpha: Any, scale: Any, input_scale: Any, **more: Any) -> Setup:
     given = dict(zip(NUMBERS, (alpha, scale, input_scale), strict=True))
-    return Plan(note, attributes={**given, "is_result": False}, **more)
+    return Setup(note, attributes={**given, "is_result": False}, **more)
 
 
 ELU_BACKWARD = elementwise(
@@ -84,10 +84,10 @@ ELU_BACKWARD = elementwise(
     },
     mixed=(
         *(
-            Plan(dtypes={**dict.fromkeys(INPUTS, one), OUTPUT: other})
+            Setup(dtypes={**dict.fromkeys(INPUTS, one), OUTPUT: other})
             for one, other in PAIRS_OF_FLOATS
         ),
-        Plan(dtypes={OUTPUT: DOUBLE}),
+        Setup(dtypes={OUTPUT: DOUBLE}),
         numbers("integers", Scalar(INT32, 2), Scalar(INT64, 2**24 + 1), Scalar(INT8, -1)),
         numbers("short", Scalar(FLOAT16, 0.1), Scalar(FLOAT, 0.1), Scalar(BOOL, value=True)),
         numbers("bfloat16", Scalar(BF16, 0.1), 1.1, Scalar(BF16, 0.3)),
@@ -109,7 +109,7 @@ ELU_BACKWARD = elementwise(
         numbers("alpha-zero", 0.0, 1.5, 1.0),
         numbers("scale-zero", 1.0, 0.0, 1.0),
         numbers("input-scale-zero", 1.0, 1.5, 0.0),
-        Plan(
+        Setup(
             "result-of-alpha-zero",
             attributes={"alpha": 0.0, "scale": 1.5, "input_scale": 1.0, "is_result": True},
         ),

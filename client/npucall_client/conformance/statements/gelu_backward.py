@@ -10,7 +10,7 @@ from npucall.dtypes import BOOL, DOUBLE, FLOATS
 from npucall_client.conformance import defects
 from npucall_client.conformance.domains import normal
 from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import In, Out, Plan, mixed_floats, promotion
+from npucall_client.conformance.statement import In, Out, Setup, mixed_floats, promotion
 from npucall_client.conformance.statements import _gelu as shared
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ GELU_BACKWARD = elementwise(
         *mixed_floats(*INPUTS, output=OUTPUT),
         *shared.BESIDE_FLOATS,
         # Converted last, to any that the result can be cast to.
-        *(Plan(dtypes={**dict.fromkeys(INPUTS, each), OUTPUT: DOUBLE}) for each in FLOATS),
+        *(Setup(dtypes={**dict.fromkeys(INPUTS, each), OUTPUT: DOUBLE}) for each in FLOATS),
     ),
     empty=shared.EMPTY,
     edges=shared.EDGES,

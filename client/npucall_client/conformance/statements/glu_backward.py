@@ -11,7 +11,7 @@ from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import normal
 from npucall_client.conformance.rowwise import rowwise
-from npucall_client.conformance.statement import In, Out, Plan, dtype_of
+from npucall_client.conformance.statement import In, Out, Setup, dtype_of
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
@@ -44,10 +44,10 @@ def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
     return {"grad_out": tuple(halved), "self": base}
 
 
-def halves(*rows: tuple[float, float, float]) -> Plan:
+def halves(*rows: tuple[float, float, float]) -> Setup:
     """One row of rank 1 from gradients, values and gates."""
     g, a, b = zip(*rows, strict=True)
-    return Plan(base=(2 * len(g),), values={"grad_out": g, "self": (*a, *b)})
+    return Setup(base=(2 * len(g),), values={"grad_out": g, "self": (*a, *b)})
 
 
 GLU_BACKWARD = rowwise(

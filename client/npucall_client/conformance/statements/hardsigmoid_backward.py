@@ -14,7 +14,7 @@ from npucall_client.conformance.statement import (
     BEFORE_950,
     In,
     Out,
-    Plan,
+    Setup,
     crossed,
     mixed_floats,
     promotion,
@@ -53,7 +53,7 @@ HARDSIGMOID_BACKWARD = elementwise(
     vector=vector,
     kernel=promotion(*BOTH),
     torch=torch_says,
-    mixed=(*mixed_floats(*BOTH, output="out"), Plan(dtypes={"out": DOUBLE})),
+    mixed=(*mixed_floats(*BOTH, output="out"), Setup(dtypes={"out": DOUBLE})),
     edges=(
         crossed({
             "grad_output": GRADIENTS,

@@ -11,7 +11,7 @@ from npucall.dtypes import BF16, BOOL, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import choice, mixed, normal
 from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import In, Out, Plan, crossed, dtype_of
+from npucall_client.conformance.statement import In, Out, Setup, crossed, dtype_of
 
 if TYPE_CHECKING:
     from npucall_client.conformance.given import Given
@@ -35,11 +35,11 @@ def torch_says(k: Given, torch: Any) -> Any:
     return torch.ops.aten.hardtanh_backward(k["grad_output"], k["self"], k["min"], k["max"])
 
 
-def ends(note: str, low: Any, high: Any, *numbers: float, **more: Any) -> Plan:
+def ends(note: str, low: Any, high: Any, *numbers: float, **more: Any) -> Setup:
     """Other ends, with the input at these numbers."""
     values = {"grad_output": [1.5] * len(numbers), "self": numbers} if numbers else {}
     attributes = {"min": low, "max": high}
-    return Plan(note, (len(numbers),) if numbers else None, {}, values, attributes, **more)
+    return Setup(note, (len(numbers),) if numbers else None, {}, values, attributes, **more)
 
 
 HARDTANH_BACKWARD = elementwise(
@@ -64,7 +64,9 @@ HARDTANH_BACKWARD = elementwise(
     ),
     empty=(
         # The checks end before they come to the output's dtype.
-        Plan("out-of-another-dtype", (0, 3), dtypes={**dict.fromkeys(BOTH, FLOAT), "out": FLOAT16}),
+        Setup(
+            "out-of-another-dtype", (0, 3), dtypes={**dict.fromkeys(BOTH, FLOAT), "out": FLOAT16}
+        ),
     ),
     edges=(
         crossed({

@@ -17,8 +17,8 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
     Refusal,
+    Setup,
     crossed,
     float16_if_all,
     mixed_floats,
@@ -80,8 +80,8 @@ KL_DIV_BACKWARD = elementwise(
     attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
     mixed=mixed_floats(*INPUTS, output="out"),
     empty=(
-        Plan("self-kept", shapes={"self": (2, 1), "target": (2, 0), "grad_output": (2, 0)}),
-        Plan("self-empty-alone", shapes={"self": (0, 3), "target": (1, 3), "grad_output": ()}),
+        Setup("self-kept", shapes={"self": (2, 1), "target": (2, 0), "grad_output": (2, 0)}),
+        Setup("self-empty-alone", shapes={"self": (0, 3), "target": (1, 3), "grad_output": ()}),
     ),
     edges=(
         crossed({
@@ -90,7 +90,7 @@ KL_DIV_BACKWARD = elementwise(
             "self": S_EDGES,
         }),
     ),
-    reductions=tuple(Plan(attributes={"reduction": each}) for each in (4, 7, -1, 2**40)),
+    reductions=tuple(Setup(attributes={"reduction": each}) for each in (4, 7, -1, 2**40)),
     invalid=(
         *defects.nulls(*TENSORS),
         *defects.uncastable("out"),
@@ -108,25 +108,25 @@ KL_DIV_BACKWARD = elementwise(
     contradictions=(
         Contradiction(
             1, "KlDivBackward on Atlas training and inference",
-            Plan(products=("Ascend910", "Ascend310P"), dtypes=dict.fromkeys(INPUTS, FLOAT16)),
+            Setup(products=("Ascend910", "Ascend310P"), dtypes=dict.fromkeys(INPUTS, FLOAT16)),
             {"S1, S3": Refusal(), "S4, source": ...}, "S4, source",
         ),
         Contradiction(
-            2, "DOUBLE", Plan(dtypes=dict.fromkeys(TENSORS, DOUBLE)),
+            2, "DOUBLE", Setup(dtypes=dict.fromkeys(TENSORS, DOUBLE)),
             {"S4": ..., "S3, source": Refusal()}, "S3, source",
         ),
         Contradiction(
-            3, "dtype of out", Plan(dtypes={"out": FLOAT16}),
+            3, "dtype of out", Setup(dtypes={"out": FLOAT16}),
             {"S3": Refusal(), "source": ...}, "source",
         ),
         Contradiction(
-            4, "gradOutput larger than self and target", Plan(shapes={"grad_output": (2, 3, 4)}),
+            4, "gradOutput larger than self and target", Setup(shapes={"grad_output": (2, 3, 4)}),
             {"S1, S3": ..., "source": Refusal()}, "source",
         ),
-        Contradiction(5, "rank 0", Plan(base=()), {"S3": Refusal(), "source": ...}, "source"),
+        Contradiction(5, "rank 0", Setup(base=()), {"S3": Refusal(), "source": ...}, "source"),
         Contradiction(
             6, "reduction 7",
-            Plan(
+            Setup(
                 values={"grad_output": [1, 2], "self": [0, 0], "target": [3, 4]},
                 attributes={"reduction": 7, "log_target": False},
             ),
@@ -134,7 +134,7 @@ KL_DIV_BACKWARD = elementwise(
         ),
         Contradiction(
             7, "divisor of batchmean",
-            Plan(
+            Setup(
                 values={
                     "grad_output": [[1, 1]], "self": [[0, 0]], "target": [[1, 2], [3, 4], [5, 6]]
                 },

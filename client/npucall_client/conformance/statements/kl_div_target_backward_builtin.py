@@ -14,8 +14,8 @@ from npucall_client.conformance.statement import (
     Contradiction,
     Invalid,
     Out,
-    Plan,
     Refusal,
+    Setup,
     mixed_floats,
 )
 from npucall_client.conformance.statements import _kl_div_target as shared
@@ -73,11 +73,11 @@ BUILTIN = elementwise(
     attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
     mixed=mixed_floats(*shared.INPUTS),
     empty=(
-        Plan("self-empty-alone", shapes={"self": (0, 4), "target": (1, 4), "grad_output": ()}),
-        Plan("target-kept", shapes={"self": (2, 0), "target": (2, 1), "grad_output": (2, 0)}),
+        Setup("self-empty-alone", shapes={"self": (0, 4), "target": (1, 4), "grad_output": ()}),
+        Setup("target-kept", shapes={"self": (2, 0), "target": (2, 1), "grad_output": (2, 0)}),
     ),
     edges=shared.EDGES,
-    reductions=tuple(Plan(attributes={"reduction": each}) for each in (4, 7, -1, 2**40)),
+    reductions=tuple(Setup(attributes={"reduction": each}) for each in (4, 7, -1, 2**40)),
     invalid=(
         *defects.nulls(*shared.TENSORS),
         *defects.uncastable(OUTPUT),
@@ -92,7 +92,7 @@ BUILTIN = elementwise(
     ),
     contradictions=(
         Contradiction(
-            11, "target of 0 (builtin)", Plan(values=shared.E9, attributes=shared.NOT_SCALED),
+            11, "target of 0 (builtin)", Setup(values=shared.E9, attributes=shared.NOT_SCALED),
             {
                 "S2": [[0, 9.22741128], [2, 0.45482256]],
                 "builtin, torch": [[reals.NAN, 9.22741128], [2, 0.45482256]],
@@ -101,7 +101,7 @@ BUILTIN = elementwise(
         ),
         Contradiction(
             12, "divisor of mean where self is smaller",
-            Plan(
+            Setup(
                 # t = 1 and s = 0, so that every element is 1, and a column's sum 3, before scaling.
                 values={"grad_output": [[6]], "self": [[0], [0], [0]], "target": [[1, 1]]},
                 attributes=shared.MEAN,
@@ -110,11 +110,11 @@ BUILTIN = elementwise(
             "A2, A3",
         ),
         Contradiction(
-            13, "builtin on A2 and A3", Plan(products=("Ascend910B", "Ascend910_93")),
+            13, "builtin on A2 and A3", Setup(products=("Ascend910B", "Ascend910_93")),
             {"page, source": ..., "README of the kernel": Refusal()}, "page, source",
         ),
         Contradiction(
-            14, "dtype of gradTarget", Plan(dtypes={"self": FLOAT16}),
+            14, "dtype of gradTarget", Setup(dtypes={"self": FLOAT16}),
             {"error table, source": ..., "parameter table": Refusal()}, "error table, source",
         ),
     ),

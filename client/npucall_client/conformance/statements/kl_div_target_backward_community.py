@@ -14,7 +14,7 @@ from npucall_client.conformance.statement import (
     Contradiction,
     Invalid,
     Out,
-    Plan,
+    Setup,
     Statement,
     float16_if_all,
 )
@@ -69,14 +69,14 @@ def statement(variant: str) -> Statement:
         attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
         edges=shared.EDGES,
         reductions=tuple(
-            Plan(attributes={"reduction": each}) for each in (3, 4, 7, -1, 2**32 + 1, 2**40)
+            Setup(attributes={"reduction": each}) for each in (3, 4, 7, -1, 2**32 + 1, 2**40)
         ),
-        empty=(Plan("one-empty", shapes={"target": (1, 0), "self": (2, 1), "grad_output": ()}),),
+        empty=(Setup("one-empty", shapes={"target": (1, 0), "self": (2, 1), "grad_output": ()}),),
         invalid=(*_table(), *(defects.formats(*shared.TENSORS) if documented else ())),
         contradictions=(
             Contradiction(
                 8, f"divisor of mean ({variant})",
-                Plan(values=shared.E9, attributes=shared.MEAN),
+                Setup(values=shared.E9, attributes=shared.MEAN),
                 {
                     "S2": [[0, 4.61370564], [1, 0.22741128]],
                     "kernel": [[0, 2.30685282], [0.5, 0.11370564]],
@@ -85,7 +85,7 @@ def statement(variant: str) -> Statement:
             ),
             Contradiction(
                 9, f"target below 0 ({variant})",
-                Plan(
+                Setup(
                     values={"grad_output": [1], "self": [0], "target": [-1]},
                     attributes=shared.NOT_SCALED,
                 ),
@@ -93,7 +93,7 @@ def statement(variant: str) -> Statement:
             ),
             Contradiction(
                 11, f"target of 0 ({variant})",
-                Plan(values=shared.E9, attributes=shared.NOT_SCALED),
+                Setup(values=shared.E9, attributes=shared.NOT_SCALED),
                 {
                     "S2": [[0, 9.22741128], [2, 0.45482256]],
                     "builtin, torch": [[reals.NAN, 9.22741128], [2, 0.45482256]],

@@ -16,8 +16,8 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
     Refusal,
+    Setup,
     crossed,
     mixed_floats,
     promotion,
@@ -63,8 +63,8 @@ L1_LOSS_BACKWARD = elementwise(
     attributes={"reduction": (0, 1, 2)},
     mixed=(
         *mixed_floats(*INPUTS, output=OUTPUT),
-        *(Plan(dtypes={name: each}) for name in INPUTS for each in (INT8, INT32)),
-        Plan(
+        *(Setup(dtypes={name: each}) for name in INPUTS for each in (INT8, INT32)),
+        Setup(
             "compared-after-the-cast",
             dtypes={"self": FLOAT16, "target": INT32, "grad_output": FLOAT16},
             values={"self": [2048.0, 2048.0], "target": [2049.0, 2051.0], "grad_output": [1.0, 2]},
@@ -94,20 +94,20 @@ L1_LOSS_BACKWARD = elementwise(
     contradictions=(
         Contradiction(
             15, "L1LossBackward on Atlas training and inference",
-            Plan(products=("Ascend910", "Ascend310P")),
+            Setup(products=("Ascend910", "Ascend310P")),
             {"S5": Refusal(), "page": ...}, "page",
         ),
         Contradiction(
-            16, "shape of gradInput", Plan(shapes={OUTPUT: (2, 3, 4)}),
+            16, "shape of gradInput", Setup(shapes={OUTPUT: (2, 3, 4)}),
             {"S5": ..., "source": Refusal()}, "source",
         ),
         Contradiction(
-            17, "an integer beside floats", Plan(dtypes={"target": INT32}),
+            17, "an integer beside floats", Setup(dtypes={"target": INT32}),
             {"documents": Refusal(), "source": ...}, "source",
         ),
         Contradiction(
             19, "divisor of mean where target is larger",
-            Plan(
+            Setup(
                 values={"grad_output": [[6]], "self": [[5, 5]], "target": [[1, 2], [3, 4], [9, 9]]},
                 attributes={"reduction": 1},
             ),
@@ -119,7 +119,7 @@ L1_LOSS_BACKWARD = elementwise(
         ),
         Contradiction(
             20, "sign of NaN",
-            Plan(
+            Setup(
                 values={"grad_output": [1, 1], "self": [NAN, 1], "target": [0, NAN]},
                 attributes={"reduction": 0},
             ),

@@ -31,7 +31,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     mixed_floats,
     promotion,
@@ -63,8 +63,8 @@ def torch_says(k: Given, torch: Any) -> Any:
     return backward(k["grad_output"], k["self"], k["negative_slope"], k["self_is_result"])
 
 
-def steep(slope: float | Scalar, **more: Any) -> Plan:
-    return Plan(attributes={"negative_slope": slope, "self_is_result": False}, **more)
+def steep(slope: float | Scalar, **more: Any) -> Setup:
+    return Setup(attributes={"negative_slope": slope, "self_is_result": False}, **more)
 
 
 LEAKY_RELU_BACKWARD = elementwise(
@@ -80,14 +80,14 @@ LEAKY_RELU_BACKWARD = elementwise(
     attributes={"negative_slope": (0.01, 0.0, 1.5), "self_is_result": (False, True)},
     mixed=(
         *mixed_floats(*BOTH, output="out"),
-        *(Plan(dtypes={name: DOUBLE}) for name in (*BOTH, "out")),
-        *(Plan(dtypes={**dict.fromkeys(BOTH, DOUBLE), "out": each}) for each in FLOATS),
+        *(Setup(dtypes={name: DOUBLE}) for name in (*BOTH, "out")),
+        *(Setup(dtypes={**dict.fromkeys(BOTH, DOUBLE), "out": each}) for each in FLOATS),
         *map(steep, SLOPES),
         steep(Scalar(BF16, 0.1), products=("Ascend910B", "Ascend910_93", "Ascend950")),
     ),
     empty=(
-        Plan("gradient-empty-alone", shapes={"grad_output": (2, 0), "self": (2, 1)}),
-        Plan("self-empty-alone", shapes={"grad_output": (), "self": (0, 3)}),
+        Setup("gradient-empty-alone", shapes={"grad_output": (2, 0), "self": (2, 1)}),
+        Setup("self-empty-alone", shapes={"grad_output": (), "self": (0, 3)}),
     ),
     edges=(
         crossed({

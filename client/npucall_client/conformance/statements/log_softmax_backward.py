@@ -11,7 +11,7 @@ from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import normal
 from npucall_client.conformance.elementwise import capped
 from npucall_client.conformance.rowwise import rowwise
-from npucall_client.conformance.statement import In, Out, Plan, dtype_of
+from npucall_client.conformance.statement import In, Out, Setup, dtype_of
 from npucall_client.conformance.statements import _softmax as shared
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ LOG_SOFTMAX_BACKWARD = rowwise(
     mixed=shared.CONVERTED,
     empty=shared.EMPTY,
     edges=(
-        Plan("rows", values={
+        Setup("rows", values={
             "grad_output": [
                 [1, 2, 3], [1, 2, 3], [0, 0, 0], [300, 300, -300], [INF, 1, 1], [INF, -INF, 1],
                 [-INF, 1, 1], [NAN, 1, 1], [1, 1, 1], [1, 1, -2], [1e-4, 0, -1e-4],
@@ -58,8 +58,8 @@ LOG_SOFTMAX_BACKWARD = rowwise(
                 [-10, -1, 0],
             ],
         }),
-        Plan("sum-overflows", values={"grad_output": [[3e38, 3e38]], "output": [[-1, -2]]}),
-        Plan("sum-of-60000s", values={"grad_output": [[6e4, 6e4, 1]], "output": [[-1, -2, -9]]}),
+        Setup("sum-overflows", values={"grad_output": [[3e38, 3e38]], "output": [[-1, -2]]}),
+        Setup("sum-of-60000s", values={"grad_output": [[6e4, 6e4, 1]], "output": [[-1, -2, -9]]}),
     ),
     invalid=(
         *defects.nulls(*CHECKED, "out"),

@@ -17,7 +17,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     dtype_of,
 )
@@ -54,9 +54,9 @@ MSE_LOSS_BACKWARD = elementwise(
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=tuple(
-        Plan(dtypes={**dict.fromkeys(INPUTS, one), "out": other}) for one, other in PAIRS_OF_FLOATS
+        Setup(dtypes={**dict.fromkeys(INPUTS, one), "out": other}) for one, other in PAIRS_OF_FLOATS
     ),
-    empty=(Plan("one-empty", shapes={"grad_output": (), "self": (1, 0), "target": (2, 1)}),),
+    empty=(Setup("one-empty", shapes={"grad_output": (), "self": (1, 0), "target": (2, 1)}),),
     edges=(
         crossed({
             "grad_output": (1.0, 0.0, -2.0, 300.0, 1e-4, INF, NAN),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from npucall.dtypes import BOOL, FLOAT, INT8
 from npucall.errors import ShapeError
 from npucall_client.conformance import defects
-from npucall_client.conformance.statement import Invalid, Out, Plan, Statement
+from npucall_client.conformance.statement import Invalid, Out, Setup, Statement
 from npucall_client.conformance.statements import _nll_loss as nll
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
     }
 
 
-SUM = Plan(attributes={"reduction": 2})
+SUM = Setup(attributes={"reduction": 2})
 """One gradient, so that the shape of target does not matter to it."""
 
 NLL_LOSS2D_BACKWARD = Statement(
@@ -45,11 +45,11 @@ NLL_LOSS2D_BACKWARD = Statement(
     empty_shapes=((0, 3, 2, 2), (2, 0, 2, 2), (2, 3, 0, 2), (2, 3, 2, 0), (0, 0, 0, 0)),
     sized=lambda count: (2, 8, max(count // 64, 1), 4),
     broadcast=(
-        *(Plan(f"gradient-of-one-{r}", (2, 3, 2, 2), {"grad_output": (1,)},
+        *(Setup(f"gradient-of-one-{r}", (2, 3, 2, 2), {"grad_output": (1,)},
                attributes={"reduction": r}) for r in (1, 2)),
-        *(Plan("weight", (2, 4, 3, 1), {"weight": shape}) for shape in ((4, 1), (1, 4), (2, 2))),
-        Plan("one-class", (2, 1, 3, 2), {"weight": ()}),
-        *(Plan("total-weight", (2, 3, 2, 2), {"total_weight": shape})
+        *(Setup("weight", (2, 4, 3, 1), {"weight": shape}) for shape in ((4, 1), (1, 4), (2, 2))),
+        Setup("one-class", (2, 1, 3, 2), {"weight": ()}),
+        *(Setup("total-weight", (2, 3, 2, 2), {"total_weight": shape})
           for shape in ((), (1, 1, 1))),
     ),
     edges=nll.edges((2, 2, 4), (1, 1, 1)),

@@ -11,7 +11,7 @@ from npucall_client.conformance.statement import (
     WITHOUT_BFLOAT16,
     Invalid,
     Out,
-    Plan,
+    Setup,
     Statement,
     dtype_of,
 )
@@ -33,8 +33,8 @@ def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
     }
 
 
-ONE_ROW = Plan(base=(4,))
-SUM = Plan(attributes={"reduction": 2})
+ONE_ROW = Setup(base=(4,))
+SUM = Setup(attributes={"reduction": 2})
 
 NLL_LOSS_BACKWARD = Statement(
     "aclnnNLLLossBackward",
@@ -52,13 +52,13 @@ NLL_LOSS_BACKWARD = Statement(
     empty_shapes=((0,), (0, 3), (2, 0), (0, 0)),
     sized=lambda count: (max(count // 16, 1), 16),
     broadcast=(
-        *(Plan(f"gradient-of-one-{r}", (3, 4), {"grad_output": (1,)}, attributes={"reduction": r})
+        *(Setup(f"gradient-of-one-{r}", (3, 4), {"grad_output": (1,)}, attributes={"reduction": r})
           for r in (1, 2)),
-        Plan("one-row", (5,), {"grad_output": (1,)}),
-        Plan("one-row-one-label", (1,), {"target": (1,)}),
-        *(Plan("total-weight", (3, 4), {"total_weight": shape}) for shape in ((), (1, 1, 1))),
+        Setup("one-row", (5,), {"grad_output": (1,)}),
+        Setup("one-row-one-label", (1,), {"target": (1,)}),
+        *(Setup("total-weight", (3, 4), {"total_weight": shape}) for shape in ((), (1, 1, 1))),
     ),
-    mixed=(*nll.outputs_of_other_dtypes(), Plan(dtypes={"out": DOUBLE})),
+    mixed=(*nll.outputs_of_other_dtypes(), Setup(dtypes={"out": DOUBLE})),
     edges=nll.edges((16,), (1,)),
     invalid=(
         *defects.nulls(*nll.TENSORS),

@@ -12,7 +12,7 @@ from npucall.dtypes import FLOAT16
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import mixed, normal, uniform
 from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Out, Plan, Statement
+from npucall_client.conformance.statement import In, Out, Setup, Statement
 from npucall_client.conformance.statements._torch import gradient
 
 if TYPE_CHECKING:
@@ -110,28 +110,28 @@ PRELU_BACKWARD = Statement(
     sized=lambda count: (max(count // 12, 1), 4, 3),
     broadcast=(
         *(
-            Plan(f"grad_output-{note}", (3, 4), {"grad_output": shape})
+            Setup(f"grad_output-{note}", (3, 4), {"grad_output": shape})
             for note, shape in SMALLER.items()
         ),
         *(
-            Plan(f"one-weight-{len(shape)}", base, {"weight": shape})
+            Setup(f"one-weight-{len(shape)}", base, {"weight": shape})
             for base in ((3, 4), (2, 3, 5), (6,), ())
             for shape in ((), (1,), (1, 1))
         ),
-        Plan("weight-column", (2, 4, 3), {"weight": (4, 1)}),
-        Plan("weight-square", (2, 4, 3), {"weight": (2, 2)}),
-        Plan("long-sum", (33, 2, 65), {"grad_output": (1, 2, 1)}),
-        Plan("longer-sum", (33, 2, 65), {"weight": (1,)}),
+        Setup("weight-column", (2, 4, 3), {"weight": (4, 1)}),
+        Setup("weight-square", (2, 4, 3), {"weight": (2, 2)}),
+        Setup("long-sum", (33, 2, 65), {"grad_output": (1, 2, 1)}),
+        Setup("longer-sum", (33, 2, 65), {"weight": (1,)}),
     ),
     edges=(
-        Plan(
+        Setup(
             base=(1, len(EDGES[0])),
             values={
                 "grad_output": np.array([EDGES[0]]), "self": np.array([EDGES[1]]),
                 "weight": np.array(EDGES[2]),
             },
         ),
-        Plan(
+        Setup(
             "opposite-infinities",
             base=(2, 1),
             values={"grad_output": [[1.0], [-1.0]], "self": [[-INF], [-INF]], "weight": [0.5]},

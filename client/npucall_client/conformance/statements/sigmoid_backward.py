@@ -16,7 +16,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     mixed_floats,
     promotion,
@@ -50,12 +50,12 @@ SIGMOID_BACKWARD = elementwise(
     torch=lambda k, torch: torch.ops.aten.sigmoid_backward(k["grad_output"], k["output"]),
     mixed=(
         *mixed_floats(*INPUTS, output=OUTPUT),
-        *(Plan(dtypes={name: DOUBLE}) for name in INPUTS),
-        *(Plan(dtypes={**dict.fromkeys(INPUTS, DOUBLE), OUTPUT: each}) for each in FLOATS),
-        *(Plan(dtypes={**dict.fromkeys(INPUTS, each), OUTPUT: DOUBLE}) for each in FLOATS),
+        *(Setup(dtypes={name: DOUBLE}) for name in INPUTS),
+        *(Setup(dtypes={**dict.fromkeys(INPUTS, DOUBLE), OUTPUT: each}) for each in FLOATS),
+        *(Setup(dtypes={**dict.fromkeys(INPUTS, each), OUTPUT: DOUBLE}) for each in FLOATS),
         # A product without BF16 looks for it in gradOutput alone.
         *(
-            Plan(dtypes={"grad_output": FLOAT, "output": FLOAT, name: BF16},
+            Setup(dtypes={"grad_output": FLOAT, "output": FLOAT, name: BF16},
                  products=("Ascend910", "Ascend310P", "Ascend310B"))
             for name in ("output", OUTPUT)
         ),

@@ -18,7 +18,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     Statement,
     crossed,
     mixed_floats,
@@ -53,9 +53,9 @@ def torch_says(k: Given, torch: Any) -> Any:
     return torch.ops.aten.silu_backward(k["grad_output"], k["self"])
 
 
-def on_950(plans: tuple[Plan, ...]) -> tuple[Plan, ...]:
+def on_950(setups: tuple[Setup, ...]) -> tuple[Setup, ...]:
     """Elsewhere shapes and dtypes must be equal."""
-    return tuple(replace(plan, products=ON_950) for plan in plans)
+    return tuple(replace(setup, products=ON_950) for setup in setups)
 
 
 def with_broadcast_on_950(statement: Statement) -> Statement:
@@ -73,12 +73,12 @@ SILU_BACKWARD = with_broadcast_on_950(elementwise(
     torch=torch_says,
     mixed=on_950((
         *mixed_floats(*INPUTS),
-        Plan(dtypes={"grad_output": FLOAT16, "self": BF16, OUTPUT: FLOAT}),
-        Plan(dtypes={"grad_output": FLOAT, "self": FLOAT16, OUTPUT: FLOAT}),
+        Setup(dtypes={"grad_output": FLOAT16, "self": BF16, OUTPUT: FLOAT}),
+        Setup(dtypes={"grad_output": FLOAT, "self": FLOAT16, OUTPUT: FLOAT}),
     )),
     empty=on_950((
-        Plan("one-empty", shapes={"grad_output": (0, 4), "self": (1, 4)}),
-        Plan("both-stretch", shapes={"grad_output": (2, 1), "self": (1, 0)}),
+        Setup("one-empty", shapes={"grad_output": (0, 4), "self": (1, 4)}),
+        Setup("both-stretch", shapes={"grad_output": (2, 1), "self": (1, 0)}),
     )),
     edges=(
         crossed({

@@ -14,7 +14,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     mixed_floats,
     promotion,
@@ -67,7 +67,7 @@ SMOOTH_L1_LOSS_BACKWARD = elementwise(
     torch=torch_says,
     attributes={"reduction": (0, 1, 2), "beta": (1.0, 0.0, 0.3, 2.5, 1e-3)},
     mixed=mixed_floats(*INPUTS, output=OUTPUT),
-    empty=(Plan("one-empty", shapes={"grad_out": (), "self": (1, 0), "target": (2, 1)}),),
+    empty=(Setup("one-empty", shapes={"grad_out": (), "self": (1, 0), "target": (2, 1)}),),
     edges=(crossed(EDGES), crossed(EDGES, attributes={"beta": INF}, note="no-end")),
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),

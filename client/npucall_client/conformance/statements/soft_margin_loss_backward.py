@@ -14,7 +14,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     mixed_floats,
     promotion,
@@ -60,7 +60,7 @@ SOFT_MARGIN_LOSS_BACKWARD = elementwise(
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*INPUTS, output="out"),
-    empty=(Plan("one-empty", shapes={"grad_output": (), "self": (1, 0), "target": (2, 1)}),),
+    empty=(Setup("one-empty", shapes={"grad_output": (), "self": (1, 0), "target": (2, 1)}),),
     edges=(
         # In FLOAT e^88 is a number and e^89 infinite, which makes NaN; e^-87 is normal. What
         # underflows has no edge here: an infinite gradient times it is NaN, in float64 infinite.

@@ -25,7 +25,7 @@ from npucall.dtypes import (
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import normal
 from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import In, Out, Plan, crossed, mixed_floats
+from npucall_client.conformance.statement import In, Out, Setup, crossed, mixed_floats
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
@@ -65,12 +65,12 @@ def torch_says(k: Given, torch: Any) -> Any:
     return backward(k["grad_output"], k["self"], k["beta"], k["threshold"])
 
 
-def numbers(note: str, beta: Any, threshold: Any, **more: Any) -> Plan:
-    return Plan(note, attributes={"beta": beta, "threshold": threshold}, **more)
+def numbers(note: str, beta: Any, threshold: Any, **more: Any) -> Setup:
+    return Setup(note, attributes={"beta": beta, "threshold": threshold}, **more)
 
 
-def integers(dtype: DType, found: tuple[float, ...], g: DType = FLOAT) -> Plan:
-    return Plan(
+def integers(dtype: DType, found: tuple[float, ...], g: DType = FLOAT) -> Setup:
+    return Setup(
         base=(len(found),), values={"self": found}, dtypes={"grad_output": g, "self": dtype}
     )
 
@@ -88,9 +88,9 @@ SOFTPLUS_BACKWARD = elementwise(
     attributes={"beta": (1.0, 0.5, -2.0), "threshold": (20.0, 1.0)},
     mixed=(
         *mixed_floats(*BOTH, output=OUTPUT),
-        *(Plan(dtypes={name: DOUBLE}) for name in (*BOTH, OUTPUT)),
-        *(Plan(dtypes={**dict.fromkeys(BOTH, DOUBLE), OUTPUT: each}) for each in FLOATS),
-        *(Plan(dtypes={**dict.fromkeys(BOTH, each), OUTPUT: DOUBLE}) for each in FLOATS[1:]),
+        *(Setup(dtypes={name: DOUBLE}) for name in (*BOTH, OUTPUT)),
+        *(Setup(dtypes={**dict.fromkeys(BOTH, DOUBLE), OUTPUT: each}) for each in FLOATS),
+        *(Setup(dtypes={**dict.fromkeys(BOTH, each), OUTPUT: DOUBLE}) for each in FLOATS[1:]),
         *(integers(each, SIGNED) for each in (INT8, INT16, INT32)),
         integers(INT64, (*SIGNED, 2**24 + 1, -(2**40) - 1)),
         *(integers(UINT8, WHOLE, g) for g in (*FLOATS, DOUBLE)),

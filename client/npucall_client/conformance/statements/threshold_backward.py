@@ -17,7 +17,7 @@ from npucall_client.conformance.statement import (
     In,
     Invalid,
     Out,
-    Plan,
+    Setup,
     crossed,
     dtype_of,
 )
@@ -49,9 +49,9 @@ def torch_says(k: Given, torch: Any) -> Any:
     return torch.ops.aten.threshold_backward(k["grad_output"], k["self"], k["threshold"])
 
 
-def near_threshold(threshold: float) -> Plan:
+def near_threshold(threshold: float) -> Setup:
     """What a threshold of about 2^-23 lets through; BF16 and FLOAT16 have these numbers too."""
-    return Plan(
+    return Setup(
         "near-zero-threshold", attributes={"threshold": threshold}, only=(FLOAT,),
         values={"grad_output": [1.0] * 6, "self": [0, LEAST, -LEAST, LEAST / 2, -LEAST / 2, 1]},
     )  # fmt: skip
@@ -70,7 +70,7 @@ THRESHOLD_BACKWARD = elementwise(
     attributes={"threshold": (0.0, 0.5, -1.0, Scalar(INT32, 1), Scalar(DOUBLE, 0.1))},
     mixed=(
         *(
-            Plan("int64", dtypes=dict.fromkeys(INPUTS, INT64), attributes={"threshold": threshold},
+            Setup("int64", dtypes=dict.fromkeys(INPUTS, INT64), attributes={"threshold": threshold},
                  products=("Ascend950",))
             for threshold in (0.0, LEAST, Scalar(INT32, 0))
         ),

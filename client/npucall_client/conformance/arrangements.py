@@ -20,7 +20,7 @@ _BEFORE, _BEHIND = 3, 5
 """Elements in front of a view with an offset, and behind every view that is not dense."""
 
 
-class Layout(Enum):
+class Arrangement(Enum):
     """How a tensor lies in its storage."""
 
     DENSE = "dense"
@@ -32,19 +32,19 @@ class Layout(Enum):
 
     def fits(self, shape: Shape, *, output: bool) -> bool:
         """Whether a tensor of that shape can differ from dense in this way."""
-        if self is Layout.TRANSPOSED:
+        if self is Arrangement.TRANSPOSED:
             return sum(extent > 1 for extent in shape) > 1
-        if self is Layout.EXPANDED:
+        if self is Arrangement.EXPANDED:
             return not output and bool(shape) and shape[0] > 1
-        if self is Layout.GAPS:
+        if self is Arrangement.GAPS:
             return len(shape) > 1
-        return self is Layout.OFFSET or bool(shape)
+        return self is Arrangement.OFFSET or bool(shape)
 
     def spec(self, dtype: DType, shape: Shape) -> TensorSpec:
         """The tensor in this layout; storage reaches behind the view."""
-        if self is Layout.DENSE:
+        if self is Arrangement.DENSE:
             return TensorSpec(dtype, shape)
-        offset = _BEFORE if self is Layout.OFFSET else 0
+        offset = _BEFORE if self is Arrangement.OFFSET else 0
         strides = _strides(self, shape)
         reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else 0
         return TensorSpec(dtype, shape, strides, offset, (offset + reach + 1 + _BEHIND,))
@@ -71,15 +71,15 @@ def gaps(spec: TensorSpec, storage: bytes | bytearray | memoryview) -> AnyArray:
     return np.frombuffer(storage, np.uint8).reshape(-1, spec.dtype.itemsize)[free]
 
 
-def _strides(layout: Layout, shape: Shape) -> Shape:
+def _strides(layout: Arrangement, shape: Shape) -> Shape:
     if not shape:
         return ()
-    if layout is Layout.TRANSPOSED:
+    if layout is Arrangement.TRANSPOSED:
         return tuple(reversed(row_major(tuple(reversed(shape)))))
-    if layout is Layout.STEP:
+    if layout is Arrangement.STEP:
         return tuple(2 * stride for stride in row_major(shape))
-    if layout is Layout.GAPS:
+    if layout is Arrangement.GAPS:
         return row_major((*shape[:-1], shape[-1] + _BEFORE))
-    if layout is Layout.EXPANDED:
+    if layout is Arrangement.EXPANDED:
         return (0, *row_major(shape)[1:])
     return row_major(shape)
