@@ -77,7 +77,7 @@ class Execution:
         self._storages: Mapping[str, Buffer] = {}
         self._placed: PlacedCall | None = None
         self._arrivals: Arrivals | None = None
-        self._completed: Completed
+        self._completed: Completed | None = None
         self._admitted = False
 
     def __enter__(self) -> Self:
@@ -169,8 +169,10 @@ class Execution:
             self._completed = executor.run(self.call, self._storages, self.caller, NO_TARGETS)
 
     def reply(self) -> Answer:
-        """The answer to a call that ran."""
-        start, record, completed = perf_counter_ns(), self.record, self._completed
+        """The answer to a call that ran; asked once, since it takes the outputs along."""
+        start, record = perf_counter_ns(), self.record
+        completed, self._completed = self._completed, None
+        assert completed is not None  # noqa: S101  # it ran
         record.queue_ns = completed.queue_ns
         record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = completed.phases
         outputs = completed.outputs
