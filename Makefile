@@ -112,9 +112,6 @@ test: check  ## check, then the tests that need no device; five minutes
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long"
 
-test-all: .venv/.dev  ## what make test left out, such as what needs PyTorch (make torch)
-	$(BIN)/python -m pytest
-
 test-long: .venv/.dev  ## the tests that take long
 	$(BIN)/python -m pytest -m long
 
