@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,15 @@ def community_npu_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     folder = tmp_path_factory.mktemp("npu")
     with spotless_npu_server(folder, custom=True, NPUCALL_SIM_SOC=SOC) as server:
         yield server
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay in memory: the collector need not look at them again and again.
+
+    Tests of what is left behind begin with it, and each took over a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,4 +20,5 @@ def every_third(values: Iterable[Any], first: int = 0) -> list[Any]:
 
 def only(first: Any, *others: Any) -> list[Any]:
     """The first as it is, the others as more."""
-    return [first, *(pytest.param(value, marks=pytest.mark.more) for value in others)]
+    rest = (value if isinstance(value, tuple) else (value,) for value in others)
+    return [first, *(pytest.param(*values, marks=pytest.mark.more) for values in rest)]

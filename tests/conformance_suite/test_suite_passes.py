@@ -44,6 +44,7 @@ def test_a_full_run_passes(client: Client, title: str) -> None:
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
 
 
+@pytest.mark.more
 @each
 def test_a_quick_run_skips_next_to_nothing(client: Client, title: str) -> None:
     outcomes = quick_run(client, title)

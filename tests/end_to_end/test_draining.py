@@ -72,6 +72,7 @@ def test_a_call_that_outlasts_the_drain_time_is_cut_and_the_process_ends_with_75
         assert '"finished": false' in server.log.read_text()
 
 
+@pytest.mark.more
 def test_calls_that_wait_are_finished_too() -> None:
     calls = wire.LANES + 3
     with (

@@ -57,6 +57,7 @@ def test_a_server_that_was_killed_gets_the_bytes_once_it_is_back(tmp_path: Path)
         assert not memory.shared
 
 
+@pytest.mark.more
 def test_a_server_that_was_stopped_shares_new_memory_once_it_is_back(tmp_path: Path) -> None:
     with server(tmp_path) as first:
         client = npucall_client.connect(first.target)

@@ -198,6 +198,7 @@ def test_cut_connections_leave_no_thread_behind(
     )
 
 
+@pytest.mark.more
 def test_a_large_call_survives_a_server_that_is_killed_while_it_arrives() -> None:
     """A stopped process takes what fits into the buffers of its socket, no more."""
     with ThreadPoolExecutor(1) as pool:
