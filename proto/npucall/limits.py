@@ -17,7 +17,7 @@ MAX_TENSOR_BYTES = 2**63 - 1
 CACHED_CALL_BYTES = 8 * KIB
 """Of a serialised call up to which what was found out about it is kept."""
 CACHED_CALLS = 1024
-"""Calls, replies and plans that are kept."""
+"""Calls, replies and recipes that are kept."""
 
 # Messages.
 MAX_MESSAGE_BYTES = 2**31 - 1
