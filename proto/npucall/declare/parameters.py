@@ -55,9 +55,9 @@ class Kind(Enum):
 class Input:
     """A tensor that the operator reads.
 
-    ``read=False``: its values do not matter, its shape and dtype only to rules that name it. ``optional``: it may be absent. ``as_is``: the
-    formula gets its own dtype, as for indices. ``const=False``: the C prototype has no const.
-    ``many``: a list of tensors.
+    ``read=False``: its values do not matter, its shape and dtype only to rules that name it.
+    ``optional``: it may be absent. ``as_is``: the formula gets its own dtype, as for indices.
+    ``const=False``: the C prototype has no const. ``many``: a list of tensors.
     """
 
     name: str
