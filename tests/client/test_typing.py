@@ -92,6 +92,7 @@ def test_mypy_finds_every_wrong_call_and_no_other(programs: Path, marked: Errors
     assert mypy(programs) == marked
 
 
+@pytest.mark.more
 def test_pyright_finds_every_wrong_call_and_no_other(programs: Path, marked: Errors) -> None:
     assert pyright(programs) == marked
 

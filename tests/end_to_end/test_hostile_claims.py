@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from npucall_client.testing import ServerProcess
 
+pytestmark = pytest.mark.more
+
 KL, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"
 HUGE = 2**60
 ONE = b"\0\0\x80\x3f"

@@ -104,6 +104,7 @@ def test_the_call_gets_its_error_those_that_wait_are_sent_back_and_the_process_e
     assert log[-1]["code"] == 70
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("what", "facts"),
     [
@@ -156,6 +157,7 @@ def test_a_crash_in_a_kernels_library_ends_the_process_and_the_next_one_answers(
             assert answer.result(wire.PATIENCE).tolist() == [-1.0]
 
 
+@pytest.mark.more
 def test_a_call_that_was_sent_back_is_answered_by_the_next_server() -> None:
     fault = "aclnnL1LossBackward:1:at_sync:507015"
     with ThreadPoolExecutor() as pool:

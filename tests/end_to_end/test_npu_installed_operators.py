@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from npucall_client import Client
 
+pytestmark = pytest.mark.more
+
 RANDOM = np.random.default_rng(7)
 A, B = (RANDOM.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
 

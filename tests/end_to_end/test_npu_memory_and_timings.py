@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
 
+pytestmark = pytest.mark.more
+
 MIB = 1 << 20
 KERNEL_US, BANDWIDTH = 20_000, 100 * MIB
 PHASES = ("copy_in_ns", "plan_ns", "run_ns", "copy_out_ns")

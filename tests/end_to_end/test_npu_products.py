@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from npucall_client import Client
 
+pytestmark = pytest.mark.more
+
 SINGLE = np.full((2, 3), 0.5, np.float32)
 BRAIN = SINGLE.astype(ml_dtypes.bfloat16)
 

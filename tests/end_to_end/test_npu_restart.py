@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall_client import Client
 
+pytestmark = pytest.mark.more
+
 KILLS = 3
 CALLERS = 4
 CALLS_BETWEEN_KILLS = 40

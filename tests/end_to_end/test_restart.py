@@ -59,6 +59,7 @@ def test_a_call_of_16_mib_survives_a_server_that_is_killed_while_it_runs(
         assert np.unique(answer.result(wire.PATIENCE)).tolist() == [EXPECTED]
 
 
+@pytest.mark.more
 def test_a_call_of_16_mib_survives_a_server_that_is_killed_while_it_arrives(
     pool: ThreadPoolExecutor,
 ) -> None:

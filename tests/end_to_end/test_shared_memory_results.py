@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall as Asked
 
+pytestmark = pytest.mark.more
+
 FREE: Any = Unlimited()
 SOC, VARIANT = "Ascend910B1", "documented"
 TITLES = [statement.title for statement in statements()]

@@ -133,6 +133,7 @@ def test_a_large_call_that_the_server_has_no_room_for_is_refused_early() -> None
         large_call(client)
 
 
+@pytest.mark.more
 def test_memory_stays_near_that_of_the_tensors() -> None:
     """Of the server; 64 MiB beside 2 x 256 MiB are caches, threads and the last chunks."""
     large = np.ones(256 * MIB // 4, np.float32)
