@@ -155,18 +155,16 @@ class Sending:
         """Whether they have no room in the message."""
         return self.nbytes > inline_bytes
 
-    def chunks(self, length: Callable[[], int]) -> Iterator[Chunk]:
-        """The chunks, one of each storage in turn, so that a peer can compute what has come of all.
+    def chunks(self, length: int) -> Iterator[Chunk]:
+        """Chunks of so many bytes, one of each storage in turn.
 
-        ``length`` is asked before each turn: how many bytes of a storage a chunk shall have.
+        So a peer can compute what has come of all.
         """
-        start, longest = 0, max((len(view) for _, view in self._views), default=0)
-        while start < longest:
-            end = start + length()
+        longest = max((len(view) for _, view in self._views), default=0)
+        for start in range(0, longest, length):
             for index, view in self._views:
-                if part := view[start:end]:
+                if part := view[start : start + length]:
                     yield Chunk(index, start, part)
-            start = end
 
 
 class Receiving:

@@ -75,7 +75,7 @@ def outgoing(
     message = join_request(call.call, ()) if chunked else message_of(call)
     yield join_begin(call_id, Begin(message, chunked, timeout_ns, request_id))
     if chunked:
-        for chunk in Sending(list(call.storage.values())).chunks(lambda: chunk_bytes):
+        for chunk in Sending(list(call.storage.values())).chunks(chunk_bytes):
             yield join_chunk(call_id, chunk)
         yield join_end(call_id)
 

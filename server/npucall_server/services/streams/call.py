@@ -78,6 +78,6 @@ def _in_chunks(
     call_id: int, response: bytes, sending: Sending, chunk_bytes: int
 ) -> Iterator[bytes]:
     yield join_reply(call_id, response)
-    for chunk in sending.chunks(lambda: chunk_bytes):
+    for chunk in sending.chunks(chunk_bytes):
         yield join_chunk(call_id, chunk)
     yield join_end(call_id)
