@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from npucall.compute.evaluate import compute
 from npucall.errors import ShapeError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
@@ -187,3 +188,14 @@ def assert_any_mix_of_floats_is_computed_in_float(subject: Subject, of: str | No
             sizes = subject.noise(exact, expected, **subject.attributes)
         assert found.dtype == (tensors[of].dtype if of else np.float32)
         assert_within(found, expected, ulp(expected, found.dtype) + SINGLE_NOISE * sizes)
+
+
+def assert_a_reduced_loss_has_torchs_gradient(
+    operator: Operator[..., Any], of: str, target: Shape, reduction: int, log_target: bool
+) -> None:
+    """With respect to ``of``, where ``self`` has the whole batch."""
+    pytest.importorskip("torch")
+    shapes: dict[str, Shape] = {"grad_output": (), "self": (4, 6), "target": target}
+    tensors = {name: np.asarray(np.full(extents, 0.25)) for name, extents in shapes.items()}
+    found = compute(operator, **tensors, reduction=reduction, log_target=log_target)
+    np.testing.assert_allclose(found, kl_gradient(of, tensors, reduction, log_target))

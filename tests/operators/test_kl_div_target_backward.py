@@ -24,6 +24,7 @@ from .founding import (
     INPUTS,
     NOT_EXPANDABLE,
     UNKNOWN_CODES,
+    assert_a_reduced_loss_has_torchs_gradient,
     assert_any_mix_of_floats_is_computed_in_float,
     full,
     kl_factor,
@@ -229,11 +230,7 @@ def test_any_mix_of_the_three_floats_is_computed_in_float() -> None:
 def test_reduced_losses_have_torchs_gradient_where_self_has_the_whole_batch(
     target: tuple[int, ...], reduction: int, log_target: bool
 ) -> None:
-    pytest.importorskip("torch")
-    shapes = {"grad_output": (), "self": (4, 6), "target": target}
-    tensors = {name: np.asarray(np.full(of, 0.25)) for name, of in shapes.items()}
-    found = compute(BUILTIN, **tensors, reduction=reduction, log_target=log_target)
-    np.testing.assert_allclose(found, kl_gradient("target", tensors, reduction, log_target))
+    assert_a_reduced_loss_has_torchs_gradient(BUILTIN, "target", target, reduction, log_target)
 
 
 @pytest.mark.torch
