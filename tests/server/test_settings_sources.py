@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ByteSize
 from pydantic_settings import CliApp
 
-from npucall_server import settings as module
-from npucall_server.settings import ServerSettings, half_of_memory
+from npucall_server import memory_settings as module
+from npucall_server.memory_settings import half_of_memory
+from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
