@@ -41,11 +41,14 @@ class Caller(Protocol):
     def add_callback(self, callback: Callable[[], None]) -> bool:
         """Calls back when it no longer waits; False if that is already so."""
 
+    def cancel(self) -> None:
+        """Ends the call, or the stream, without an answer."""
+
 
 class UnaryCaller:
     """The caller of a method with one request, or of a stream as a whole."""
 
-    __slots__ = ("add_callback", "is_active", "metadata", "peer", "time_remaining")
+    __slots__ = ("add_callback", "cancel", "is_active", "metadata", "peer", "time_remaining")
 
     def __init__(self, context: grpc.ServicerContext) -> None:
         self.peer = context.peer()
@@ -53,6 +56,7 @@ class UnaryCaller:
         self.time_remaining = context.time_remaining
         self.is_active = context.is_active
         self.add_callback = context.add_callback
+        self.cancel: Callable[[], None] = context.cancel
 
     @property
     def request_id(self) -> str:

@@ -35,8 +35,10 @@ class MemorySettings(BaseModel):
     memory_limit: ByteSize = Field(
         default_factory=half_of_memory,
         gt=0,
-        description="Bytes of requests and responses that may wait or run at a time, and the most "
-        "that one tensor may hold; for example 8GiB. Default: half of the memory.",
+        description="Bytes that calls may hold at a time, from admission until their answers have "
+        "been read, and the most that one tensor may hold; for example 8GiB. The process takes "
+        "less than 1.5 times as much and 256 MiB, whatever callers send. Default: half of the "
+        "memory.",
     )
     keep_memory: ByteSize = Field(
         ByteSize(2**30),
@@ -44,12 +46,6 @@ class MemorySettings(BaseModel):
         description="Bytes of freed host memory kept for the next calls, at most 2GiB, which makes "
         "large calls several times as fast; 0 keeps none. Given back when no call has come for ten "
         "seconds. Needs Linux with glibc, and does nothing elsewhere.",
-    )
-    max_message_bytes: ByteSize = Field(
-        ByteSize(2**31 - 1),
-        gt=0,
-        le=2**31 - 1,
-        description="Largest request in bytes, for example 64MiB; gRPC's own limit is 2 GiB.",
     )
     shared_memory: Path | None = Field(
         None,
@@ -59,9 +55,8 @@ class MemorySettings(BaseModel):
     shared_memory_limit: ByteSize = Field(
         default_factory=quarter_of_memory,
         gt=0,
-        description="Bytes of shared memory that may be in use at a time, for example 8GiB. What a "
-        "call has in it counts towards --memory-limit all the same. Default: a quarter of the "
-        "memory.",
+        description="Bytes of shared memory that may be in use at a time, for example 8GiB. They "
+        "count towards --memory-limit. Default: a quarter of the memory.",
     )
     shared_memory_users: tuple[_UserId, ...] = Field(
         (),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
     from npucall_server.callers import Caller
+    from npucall_server.devices.base import Pieces
 
 
 class Turns:
@@ -23,7 +24,9 @@ class Turns:
 
     def __init__(self, count: int) -> None:
         self.refusal: Callable[[], NpucallError] | None = None
-        self._free = count
+        self._count = self._free = count
+        self._moved = time.monotonic()
+        """When the first turn was taken, or the last one given back."""
         self._lock = threading.Lock()
         self._waiting: deque[Turn] = deque()
 
@@ -33,22 +36,27 @@ class Turns:
             if self.refusal is not None:
                 raise self.refusal()
             if self._free:
-                self._free -= 1
+                self._take()
                 return True
             self._waiting.append(turn)
             return False
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether turns are taken, and none has been given back for so long."""
+        return self._free < self._count and time.monotonic() - self._moved > seconds
 
     def take_spare(self) -> bool:
         """Gives a turn if one is free, which it is only while nobody waits for it."""
         with self._lock:
             if self.refusal is not None or not self._free:
                 return False
-            self._free -= 1
+            self._take()
             return True
 
     def give_back(self) -> None:
         """Hands the turn to the next one who waits."""
         with self._lock:
+            self._moved = time.monotonic()
             if self._waiting and self.refusal is None:
                 self._waiting.popleft().grant()
             else:
@@ -69,15 +77,25 @@ class Turns:
                 return
         self.give_back()
 
+    def _take(self) -> None:
+        if self._free == self._count:
+            self._moved = time.monotonic()
+        self._free -= 1
+
 
 class Turn:
-    """The turns of one call, one after the other: ``with turn(): ...``."""
+    """The turns of one call, one after the other: ``with turn(): ...``.
 
-    def __init__(self, turns: Turns, caller: Caller, call_timeout: float) -> None:
-        remaining = caller.time_remaining()
-        self._own_limit = remaining is None or call_timeout < remaining
-        self._seconds = call_timeout if self._own_limit or remaining is None else remaining
-        self._end = time.monotonic() + self._seconds
+    ``call_timeout`` bounds its time on the server but for that in which it waited for ``pieces``.
+    """
+
+    def __init__(
+        self, turns: Turns, caller: Caller, call_timeout: float, pieces: Pieces | None = None
+    ) -> None:
+        self._begun = time.monotonic()
+        self._remaining = caller.time_remaining()
+        self._call_timeout = call_timeout
+        self._pieces = pieces
         self._turns = turns
         self._caller = caller
         self._wake: threading.Event  # set once it has to wait: most calls never do
@@ -125,7 +143,7 @@ class Turn:
         try:
             while not self._granted:
                 self.check()
-                self._wake.wait(self._end - time.monotonic())
+                self._wake.wait(self._seconds - (time.monotonic() - self._begun))
                 self._wake.clear()
         except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
             self._turns.give_up(self)
@@ -141,19 +159,29 @@ class Turn:
         """
         if self._turns.refusal is not None:
             raise self._turns.refusal()
-        if time.monotonic() >= self._end:
+        if time.monotonic() - self._begun >= self._seconds:
             raise self._late()
         if not self._caller.is_active():
             raise CancelledError("call: cancelled by the caller, or the caller went away")
 
+    @property
+    def _seconds(self) -> float:
+        """After which the call ends."""
+        own = self._call_timeout
+        if self._pieces is not None:
+            own += self._pieces.waited_ns / 1e9
+        return own if self._remaining is None else min(own, self._remaining)
+
     def _late(self) -> DeadlineError:
-        if self._own_limit:
+        remaining = self._remaining
+        if remaining is None or remaining > self._seconds:
+            limit = f"{self._call_timeout:g}"
             return DeadlineError(
-                f"call: expected less than {self._seconds:g} s, the server's call_timeout",
-                limit=f"{self._seconds:g}",
+                f"call: expected less than {limit} s, the server's call_timeout",
+                limit=limit,
                 setting="call_timeout",
             )
-        return DeadlineError(f"call: its deadline ended after {self._seconds:.3g} s on the server")
+        return DeadlineError(f"call: its deadline ended after {remaining:.3g} s on the server")
 
 
 class _Spare:

@@ -7,7 +7,7 @@ import mmap
 import os
 import secrets
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from npucall.errors import (
     OutOfMemoryError,
@@ -20,20 +20,22 @@ from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
 
 if TYPE_CHECKING:
     from npucall.regions import RegionPart
+    from npucall_server.ledger import Ledger
 
 _RETRY_SECONDS = 1.0
 
 
 class Regions:
-    """All memory that the server shares, at most ``limit`` bytes.
+    """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
 
     A region can be viewed until it is forgotten. It stays mapped, and counts, until the last view
     has gone too: nothing is ever unmapped below a call that runs. One thread creates and forgets,
     any may view.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, memory: Ledger) -> None:
         self._limit = limit
+        self._memory = memory
         self._viewable: dict[bytes, memoryview] = {}
         self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()
 
@@ -48,12 +50,15 @@ class Regions:
         Raises TooLargeError, QueueFullError and OutOfMemoryError.
         """
         self._check_room(_in_pages(size))
+        room = self._memory.take("shared memory", _in_pages(size))
         try:
             descriptor, mapping = _sealed(size)
         except (OSError, OverflowError) as error:
+            room.give_back()
             raise OutOfMemoryError(
                 f"shared memory: expected {size} bytes of the host, found none: {error}"
             ) from error
+        finalize(mapping, room.give_back)
         name = secrets.token_bytes(REGION_ID_BYTES)
         self._mapped[name] = mapping
         self._viewable[name] = memoryview(mapping)

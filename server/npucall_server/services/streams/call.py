@@ -9,6 +9,7 @@ from npucall.exchange import Sending, State
 from npucall.regions import RegionPart
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
+from npucall_server.peers import MESSAGE_SECONDS, PROGRESS_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,18 +34,25 @@ class StreamCall:
         """Its storages; there once the call has been admitted, if they come in chunks."""
         self.frames: Iterator[bytes] = iter(())
         """The answer."""
-        self._begun_ns = time.perf_counter_ns()
+        self._begun_ns = self._moved_ns = time.perf_counter_ns()
 
     @property
-    def seconds(self) -> float:
-        """Since its first frame."""
-        return (time.perf_counter_ns() - self._begun_ns) / 1e9
+    def seconds_still(self) -> float:
+        """Since its last frame."""
+        return (time.perf_counter_ns() - self._moved_ns) / 1e9
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which its next bytes have to come."""
+        some = self.receiving is not None and self.receiving.received
+        return PROGRESS_SECONDS if some else MESSAGE_SECONDS
 
     def receive(self, chunk: Chunk) -> None:
         """Takes the next part of a storage. Raises MessageError where it does not fit."""
         receiving = self.receiving  # the thread of answers may refuse the call this moment
         if receiving is not None:
             receiving.take(chunk)
+            self._moved_ns = time.perf_counter_ns()
             self.execution.record.request_bytes += len(chunk.data)
 
     def check_complete(self) -> None:

@@ -1,0 +1,142 @@
+"""Waiting for peers: for a call's message, for its answer to be read. Who makes no progress is cut.
+
+Never by total time: a call may take as long as its bytes move.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import MessageError
+from npucall_server.connections import bytes_moved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall_server.callers import UnaryCaller
+    from npucall_server.ledger import Ledger
+    from npucall_server.log import Log
+
+MESSAGE_SECONDS = 10.0
+"""In which some of a call's message has to come, again and again."""
+PROGRESS_SECONDS = 30.0
+"""In which some of what is sent in parts has to come, and some of an answer has to be read."""
+_HURRIED_SECONDS = 2.0
+"""The same, while others wait for the room of a message."""
+_LOOK_SECONDS = 1.0
+_PROGRESS_BYTES = 256
+"""That must move to count: more than the pings of a connection that stands still."""
+
+
+class Wait:
+    """One wait for a peer; ``since`` its last progress."""
+
+    __slots__ = ("caller", "moved", "room", "seconds", "since", "what")
+
+    def __init__(self, caller: UnaryCaller, what: str, seconds: float, room: Ledger | None) -> None:
+        self.caller = caller
+        self.what = what
+        self.seconds = seconds
+        self.room = room
+        self.since = time.monotonic()
+        self.moved: int | None = None
+
+    def has_moved(self, moved: int | None) -> bool:
+        """Whether its connection has, since the last look that saw it move."""
+        if moved is None or (self.moved is not None and moved - self.moved < _PROGRESS_BYTES):
+            return False
+        first, self.moved = self.moved is None, moved
+        return not first
+
+    @property
+    def patience(self) -> float:
+        """Seconds without progress; few where others want the room, and progress can be seen."""
+        hurried = self.room is not None and self.room.is_wanted and self.moved is not None
+        return _HURRIED_SECONDS if hurried else self.seconds
+
+
+class Peers:
+    """All waits for peers. One thread looks at those that have lasted for a second."""
+
+    def __init__(self, log: Log, moved: Callable[[], dict[str, int]] = bytes_moved) -> None:
+        self._log = log
+        self._moved = moved
+        self._waits: dict[Wait, None] = {}
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="npucall-peers", daemon=True).start()
+
+    def message(self, messages: Iterator[bytes], caller: UnaryCaller, room: Ledger) -> bytes:
+        """The one message of a call, once there is room for it.
+
+        Raises MessageError where the call has none, the room's refusal where it does not come, and
+        gRPC's error where the call ends.
+        """
+        place = room.take(caller.peer, 1, caller.cancel)
+        wait = self.begin(caller, "its message", MESSAGE_SECONDS, room)
+        try:
+            return next(messages)
+        except StopIteration:
+            raise MessageError("request: expected one message, found none") from None
+        finally:
+            self.end(wait)
+            place.give_back()
+
+    def messages(self, messages: Iterator[bytes], caller: UnaryCaller) -> Iterator[bytes]:
+        """The messages of a stream, whose peer has to send some in time."""
+        while True:
+            wait = self.begin(caller, "a message of its stream", PROGRESS_SECONDS)
+            try:
+                message = next(messages, None)
+            finally:
+                self.end(wait)
+            if message is None:
+                return
+            yield message
+
+    def read_answer(self, caller: UnaryCaller) -> None:
+        """From now on the peer has to read the answer to its call."""
+        wait = self.begin(caller, "its answer to be read", PROGRESS_SECONDS)
+        if not caller.add_callback(lambda: self.end(wait)):
+            self.end(wait)
+
+    def begin(
+        self, caller: UnaryCaller, what: str, seconds: float, room: Ledger | None = None
+    ) -> Wait:
+        """From now on the peer has to make progress."""
+        wait = Wait(caller, what, seconds, room)
+        self._waits[wait] = None
+        return wait
+
+    def end(self, wait: Wait) -> None:
+        """It has done what was waited for."""
+        self._waits.pop(wait, None)
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Cuts those that have made no progress for too long."""
+        limit = time.monotonic() - _LOOK_SECONDS
+        long = [wait for wait in tuple(self._waits) if wait.since <= limit]
+        if not long:
+            return
+        moved, now = self._moved(), time.monotonic()
+        for wait in long:
+            if wait.has_moved(moved.get(wait.caller.peer)):
+                wait.since = now
+            elif now - wait.since >= wait.patience:
+                self._cut(wait, now - wait.since)
+
+    def _cut(self, wait: Wait, seconds: float) -> None:
+        self.end(wait)
+        self._log.event(
+            "cut", peer=wait.caller.peer, message=f"waited {seconds:.0f} s for {wait.what}"
+        )
+        wait.caller.cancel()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_LOOK_SECONDS):
+            self.look()
