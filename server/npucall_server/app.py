@@ -64,7 +64,7 @@ class Server:
         self._executor = Executor(device, limits)
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         self._budget = budget = Budget.of(settings, _connections_possible())
-        self._peers = Peers(log)
+        self._peers = Peers(log, settings.peer_timeout)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
         executions = Executions(self._executor, identity, regions)
         calls = OperatorService(executions, settings, budget, identity)

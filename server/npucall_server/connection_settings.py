@@ -45,6 +45,15 @@ class ConnectionSettings(BaseModel):
         "such chunks, and clients are asked to send no longer ones. Long chunks make large calls "
         "faster and cost less CPU time; short ones keep small calls beside them quick.",
     )
+    peer_timeout: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        le=2_000_000,
+        description="Seconds in which some bytes have to come of what a caller sends in parts, and "
+        "some of an answer have to be read; a third of them for the first bytes of a call. The "
+        "call, or the stream, ends otherwise.",
+    )
     idle_timeout: float = Field(
         300.0,
         gt=0,

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from npucall_server.ledger import Ledger
     from npucall_server.log import Log
 
-MESSAGE_SECONDS = 10.0
-"""In which some of a call's message has to come, again and again."""
-PROGRESS_SECONDS = 30.0
-"""In which some of what is sent in parts has to come, and some of an answer has to be read."""
 _HURRIED_SECONDS = 2.0
 """The same, while others wait for the room of a message."""
 _LOOK_SECONDS = 1.0
@@ -58,10 +54,18 @@ class Wait:
 
 
 class Peers:
-    """All waits for peers. One thread looks at those that have lasted for a second."""
+    """All waits for peers. One thread looks at those that have lasted for a while.
 
-    def __init__(self, log: Log, moved: Callable[[], dict[str, int]] = bytes_moved) -> None:
+    ``timeout``: seconds without progress, once there has been some. ``first_timeout``: until then.
+    """
+
+    def __init__(
+        self, log: Log, timeout: float, moved: Callable[[], dict[str, int]] = bytes_moved
+    ) -> None:
+        self.timeout = timeout
+        self.first_timeout = timeout / 3
         self._log = log
+        self._look_seconds = min(_LOOK_SECONDS, self.first_timeout)
         self._moved = moved
         self._waits: dict[Wait, None] = {}
         self._stopped = threading.Event()
@@ -74,7 +78,7 @@ class Peers:
         gRPC's error where the call ends.
         """
         place = room.take(caller.peer, 1, caller.cancel)
-        wait = self.begin(caller, "its message", MESSAGE_SECONDS, room)
+        wait = self.begin(caller, "its message", room)
         try:
             return next(messages)
         except StopIteration:
@@ -86,7 +90,7 @@ class Peers:
     def messages(self, messages: Iterator[bytes], caller: UnaryCaller) -> Iterator[bytes]:
         """The messages of a stream, whose peer has to send some in time."""
         while True:
-            wait = self.begin(caller, "a message of its stream", PROGRESS_SECONDS)
+            wait = self.begin(caller, "a message of its stream")
             try:
                 message = next(messages, None)
             finally:
@@ -97,15 +101,16 @@ class Peers:
 
     def read_answer(self, caller: UnaryCaller) -> None:
         """From now on the peer has to read the answer to its call."""
-        wait = self.begin(caller, "its answer to be read", PROGRESS_SECONDS)
+        wait = self.begin(caller, "its answer to be read")
         if not caller.add_callback(lambda: self.end(wait)):
             self.end(wait)
 
-    def begin(
-        self, caller: UnaryCaller, what: str, seconds: float, room: Ledger | None = None
-    ) -> Wait:
-        """From now on the peer has to make progress."""
-        wait = Wait(caller, what, seconds, room)
+    def begin(self, caller: UnaryCaller, what: str, room: Ledger | None = None) -> Wait:
+        """From now on the peer has to make progress.
+
+        ``room``: what it holds meanwhile of the room for messages on their way in.
+        """
+        wait = Wait(caller, what, self.timeout if room is None else self.first_timeout, room)
         self._waits[wait] = None
         return wait
 
@@ -119,7 +124,7 @@ class Peers:
 
     def look(self) -> None:
         """Cuts those that have made no progress for too long."""
-        limit = time.monotonic() - _LOOK_SECONDS
+        limit = time.monotonic() - self._look_seconds
         long = [wait for wait in tuple(self._waits) if wait.since <= limit]
         if not long:
             return
@@ -138,5 +143,5 @@ class Peers:
         wait.caller.cancel()
 
     def _watch(self) -> None:
-        while not self._stopped.wait(_LOOK_SECONDS):
+        while not self._stopped.wait(self._look_seconds):
             self.look()

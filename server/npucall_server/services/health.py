@@ -16,7 +16,6 @@ from grpc_health.v1 import health_pb2 as pb
 
 from npucall.errors import MessageError, NpucallError
 from npucall_server.callers import UnaryCaller
-from npucall_server.peers import PROGRESS_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -82,7 +81,7 @@ class Health:
         while caller.is_active():
             status = self._status() if known else pb.HealthCheckResponse.SERVICE_UNKNOWN
             if status != told:
-                wait = self._peers.begin(caller, "a status to be read", PROGRESS_SECONDS)
+                wait = self._peers.begin(caller, "a status to be read")
                 yield _response(status)
                 self._peers.end(wait)
                 told = status

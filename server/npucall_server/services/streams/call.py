@@ -9,7 +9,6 @@ from npucall.exchange import Sending, State
 from npucall.regions import RegionPart
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
-from npucall_server.peers import MESSAGE_SECONDS, PROGRESS_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +39,6 @@ class StreamCall:
     def seconds_still(self) -> float:
         """Since its last frame."""
         return (time.perf_counter_ns() - self._moved_ns) / 1e9
-
-    @property
-    def patience(self) -> float:
-        """Seconds in which its next bytes have to come."""
-        some = self.receiving is not None and self.receiving.received
-        return PROGRESS_SECONDS if some else MESSAGE_SECONDS
 
     def receive(self, chunk: Chunk) -> None:
         """Takes the next part of a storage. Raises MessageError where it does not fit."""

@@ -16,7 +16,6 @@ from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
 from npucall_server.callers import StreamCaller
 from npucall_server.executor import going_down
-from npucall_server.peers import PROGRESS_SECONDS
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.ids import Ids
 
@@ -96,7 +95,7 @@ class Stream:
             try:
                 for frame in call.frames:
                     call.execution.record.response_bytes += len(frame)
-                    wait = peers.begin(self._peer, "a frame to be read", PROGRESS_SECONDS)
+                    wait = peers.begin(self._peer, "a frame to be read")
                     yield frame
                     peers.end(wait)
             finally:
@@ -294,17 +293,25 @@ class Stream:
 
     def _seconds_left(self, call: StreamCall) -> float:
         own = call.caller.time_remaining()
-        allowed = call.patience - call.seconds_still
+        allowed = self._patience(call) - call.seconds_still
         return allowed if own is None else min(own, allowed)
 
     def _lateness(self, call: StreamCall) -> DeadlineError:
         own = call.caller.time_remaining()
         if own is not None and own <= 0:
             return DeadlineError("call: its deadline ended before all of its bytes had come")
-        limit = f"{call.patience:g}"
+        limit = f"{self._patience(call):g}"
         return DeadlineError(
-            f"call: expected its next bytes in less than {limit} s, found none", limit=limit
+            f"call: expected its next bytes in less than {limit} s (setting peer_timeout), found "
+            "none",
+            limit=limit,
+            setting="peer_timeout",
         )
+
+    def _patience(self, call: StreamCall) -> float:
+        """Seconds in which the next bytes of a call have to come."""
+        peers, some = self._handling.peers, call.receiving is not None and call.receiving.received
+        return peers.timeout if some else peers.first_timeout
 
     def _give_way(self, call: StreamCall) -> None:
         """Ends a call whose bytes still come, for others: its caller has more than half."""
