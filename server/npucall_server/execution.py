@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import MessageError, TooLargeError
 from npucall.exchange import Receiving, into
 from npucall.limits import CACHED_CALLS, MAX_ANSWER_BYTES
@@ -159,6 +158,8 @@ class Execution:
 
     def end_of_bytes(self) -> None:
         """All storages have come."""
+        if self._admission is not None:
+            self._admission.must_go_on()
         if self._arrivals is not None:
             self._arrivals.end()
 
@@ -166,15 +167,13 @@ class Execution:
         """Runs the call in this thread, once the device has a turn. Raises what ends it."""
         executor, admission = self._common.executor, self._admission
         assert admission is not None  # noqa: S101  # it has been admitted
-        if self._arrivals is None:
-            admission.may_end_by(None)
         if self._arrivals is not None:
             self._completed = executor.run_pieces(self.call, self._arrivals, self.caller)
         elif self._placed is not None:
             storages, targets = self._placed.storages(), self._placed.targets
-            self._completed = executor.run(self.call, storages, self.caller, targets)
+            self._completed = executor.run(self.call, storages, self.caller, admission, targets)
         else:
-            self._completed = executor.run(self.call, self._storages, self.caller, NO_TARGETS)
+            self._completed = executor.run(self.call, self._storages, self.caller, admission)
         admission.has_run()
 
     def reply(self) -> Answer:
@@ -196,8 +195,8 @@ class Execution:
         if self._arrivals is not None:
             self._arrivals.stop()
 
-    def may_end_by(self, end: Callable[[], object] | None) -> None:
-        """What ends it where others ask for its room; None while it must go on."""
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """What ends it from now on where others ask for its room."""
         if self._admission is not None:
             self._admission.may_end_by(end)
 

@@ -49,9 +49,13 @@ class Admission:
     def __init__(self, executor: Executor, place: Entry, memory: Entry) -> None:
         self._executor, self._place, self._memory = executor, place, memory
 
-    def may_end_by(self, end: Callable[[], object] | None) -> None:
-        """``end`` ends the call for others who ask for what it holds; None: it must go on."""
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """``end`` ends the call for others who ask for what it holds."""
         self._place.yields = self._memory.yields = end
+
+    def must_go_on(self) -> None:
+        """It is not ended for others any more."""
+        self._place.yields = self._memory.yields = None
 
     def has_run(self) -> None:
         """It does not wait for the device any more."""
@@ -146,14 +150,18 @@ class Executor:
         call: Prepared,
         storages: Mapping[str, Buffer],
         caller: Caller,
+        admission: Admission,
         targets: Mapping[str, Buffer] = NO_TARGETS,
     ) -> Completed:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
+        Until then it may end for others' sake.
         ``targets`` are memory for outputs, by name. Raises DeadlineError, CancelledError, and what
         the device raises.
         """
-        turn = Turn(self._turns, caller, self.limits.call_timeout)
+        timeout = self.limits.call_timeout
+        turn = Turn(self._turns, caller, timeout, begins=admission.must_go_on)
+        admission.may_end_by(turn.give_way)
         start = time.perf_counter_ns()
         ran = self.device.run(call, storages, turn, targets)
         spent = time.perf_counter_ns() - start

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-from npucall.errors import CancelledError, DeadlineError
+from npucall.errors import CancelledError, DeadlineError, QueueFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_server.callers import Caller
     from npucall_server.devices.base import Pieces
+
+
+_RETRY_SECONDS = 1.0
 
 
 class Turns:
@@ -87,18 +90,26 @@ class Turn:
     """The turns of one call, one after the other: ``with turn(): ...``.
 
     ``call_timeout`` bounds its time on the server but for that in which it waited for ``pieces``.
+    ``begins`` hears that the first turn has come.
     """
 
     def __init__(
-        self, turns: Turns, caller: Caller, call_timeout: float, pieces: Pieces | None = None
+        self,
+        turns: Turns,
+        caller: Caller,
+        call_timeout: float,
+        pieces: Pieces | None = None,
+        begins: Callable[[], object] = bool,
     ) -> None:
         self._begun = time.monotonic()
         self._remaining = caller.time_remaining()
         self._call_timeout = call_timeout
         self._pieces = pieces
+        self._begins: Callable[[], object] | None = begins
+        self._gives_way = False
         self._turns = turns
         self._caller = caller
-        self._wake: threading.Event  # set once it has to wait: most calls never do
+        self._wake: threading.Event | None = None  # made once it has to wait: most never do
         self._granted = False
         self._told = False
         self.waited_ns = 0
@@ -108,11 +119,13 @@ class Turn:
 
     def __enter__(self) -> None:
         self.check()
-        if self._turns.take_spare():
-            return
-        self._wake = threading.Event()
-        if not self._turns.take(self):
-            self._wait()
+        if not self._turns.take_spare():
+            self._wake = threading.Event()
+            if not self._turns.take(self):
+                self._wait(self._wake)
+        if self._begins is not None:
+            self._begins()
+            self._begins = None
 
     def __exit__(
         self,
@@ -129,13 +142,19 @@ class Turn:
     def grant(self) -> None:
         """Called by ``Turns`` when the turn has come."""
         self._granted = True
-        self._wake.set()
+        self.wake()
+
+    def give_way(self) -> None:
+        """Ends the call for others who ask for its place, unless its first turn has come."""
+        self._gives_way = True
+        self.wake()
 
     def wake(self) -> None:
         """Looks again whether it is still worth waiting."""
-        self._wake.set()
+        if self._wake is not None:
+            self._wake.set()
 
-    def _wait(self) -> None:
+    def _wait(self, woken: threading.Event) -> None:
         start = time.perf_counter_ns()
         if not self._told:
             self._told = True
@@ -143,8 +162,8 @@ class Turn:
         try:
             while not self._granted:
                 self.check()
-                self._wake.wait(self._seconds - (time.monotonic() - self._begun))
-                self._wake.clear()
+                woken.wait(self._seconds - (time.monotonic() - self._begun))
+                woken.clear()
         except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
             self._turns.give_up(self)
             raise
@@ -163,6 +182,8 @@ class Turn:
             raise self._late()
         if not self._caller.is_active():
             raise CancelledError("call: cancelled by the caller, or the caller went away")
+        if self._gives_way and self._begins is not None:
+            raise gave_way()
 
     @property
     def _seconds(self) -> float:
@@ -182,6 +203,15 @@ class Turn:
                 setting="call_timeout",
             )
         return DeadlineError(f"call: its deadline ended after {remaining:.3g} s on the server")
+
+
+def gave_way() -> QueueFullError:
+    """What a call raises that was ended for the sake of others."""
+    return QueueFullError(
+        "call: expected to go on, found that others ask for room and its connection holds more "
+        "than half of it; repeat the call later",
+        retry_after=_RETRY_SECONDS,
+    )
 
 
 class _Spare:

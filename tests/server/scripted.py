@@ -163,6 +163,6 @@ def execute(
     """A call from its admission to its end."""
     admission = subject.admit(call, caller)
     try:
-        return subject.run(call, storages, caller)
+        return subject.run(call, storages, caller, admission)
     finally:
         admission.dismiss()

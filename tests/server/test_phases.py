@@ -56,7 +56,7 @@ def test_an_executor_passes_the_phases_of_a_device_on() -> None:
 
 
 def test_on_a_device_without_phases_all_but_the_queue_is_run() -> None:
-    phases = executor(ScriptedDevice()).run(prepared(), {}, ScriptedCaller()).phases
+    phases = execute(executor(ScriptedDevice()), prepared(), {}, ScriptedCaller()).phases
     assert phases.run_ns > 0
     assert phases._replace(run_ns=0) == Phases(0, 0, 0, 0)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from npucall.errors import CancelledError, DeadlineError, MessageError, QueueFullError
+from npucall.errors import CancelledError, DeadlineError, MessageError
 from npucall.exchange import PASSED_OVER, TRANSITIONS, Begin, Chunk, Event, State, after, event_of
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
@@ -18,6 +18,7 @@ from npucall_server.callers import StreamCaller
 from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.ids import Ids
+from npucall_server.turns import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from npucall_server.ledger import Entry
     from npucall_server.threads import Threads
 
-_RETRY_SECONDS = 1.0
 _BREAK_SECONDS = 1.0
 """A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
 
@@ -197,10 +197,8 @@ class Stream:
     def _complete(self, call: StreamCall) -> None:
         if not self._advance(call, Event.END, State.RECEIVING):
             return
-        call.execution.may_end_by(None)
-        if call.execution.runs_as_bytes_come:
-            call.execution.end_of_bytes()
-        else:
+        call.execution.end_of_bytes()
+        if not call.execution.runs_as_bytes_come:
             self._threads.submit(self._run, call)
 
     def _advance(self, call: StreamCall, event: Event, since: State | None = None) -> bool:
@@ -315,12 +313,7 @@ class Stream:
 
     def _give_way(self, call: StreamCall) -> None:
         """Ends a call whose bytes still come, for others: its caller has more than half."""
-        error = QueueFullError(
-            "call: expected to go on, found that others ask for room and its connection holds more "
-            "than half of it; repeat the call later",
-            retry_after=_RETRY_SECONDS,
-        )
-        self._refuse(call, error, State.RECEIVING)
+        self._refuse(call, gave_way(), State.RECEIVING)
 
     def _check_nothing_missing(self) -> None:
         with self._changed:

@@ -1,0 +1,53 @@
+"""What the kernel counts of connections, under the names that gRPC gives to peers."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+
+import grpc
+import pytest
+
+from npucall_server.connections import bytes_moved
+
+from .scripted import PATIENCE, until
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_bytes_that_a_peer_sends_are_counted(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        socket.create_server((host, 0), family=family) as listener,
+        closing(socket.create_connection(listener.getsockname()[:2])) as peer,
+        closing(listener.accept()[0]),
+    ):
+        port = peer.getsockname()[1]
+        name = f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+        before = bytes_moved()[name]
+        peer.sendall(bytes(1000))
+        until(lambda: bytes_moved()[name] == before + 1000, "they are counted")
+
+
+@pytest.mark.parametrize(
+    ("listen", "target"), [("127.0.0.1", "127.0.0.1"), ("[::]", "127.0.0.1"), ("[::1]", "[::1]")]
+)
+def test_grpc_calls_a_peer_by_the_same_name(listen: str, target: str) -> None:
+    names: list[str] = []
+
+    def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
+        names.append(context.peer())
+        return request if context.peer() in bytes_moved() else b"unknown"
+
+    from concurrent.futures import ThreadPoolExecutor
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(handle)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", handlers),))
+    port = server.add_insecure_port(f"{listen}:0")
+    server.start()
+    try:
+        with grpc.insecure_channel(f"{target}:{port}") as channel:
+            answer = channel.unary_unary("/test/Echo")(b"known", timeout=PATIENCE)  # type: ignore[call-arg]
+    finally:
+        server.stop(0).wait()
+    assert (answer, len(names)) == (b"known", 1)
