@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ from npucall.errors import NpucallError
 from npucall_server.app import BindError, Server
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
-from npucall_server.log import Log
+from npucall_server.log import LibraryLines, Log
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _HEALTH_SECONDS = 5.0
 _LOG_DELAY = 0.01
-"""Seconds that the lines of calls may wait: written one by one they take a tenth of small calls."""
+"""Seconds that lines may wait: written one by one they take a tenth of small calls."""
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared, not bound
 
 
@@ -60,6 +61,7 @@ def serve(arguments: list[str]) -> ExitCode:
         sys.stdout.write(settings.as_toml())
         return ExitCode.DRAINED
     log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
+    logging.getLogger().addHandler(LibraryLines(log))
     try:
         device = open_device(settings, lambda message: log.event("note", message=message))
     except NoDeviceError as error:

@@ -58,6 +58,7 @@ def test_a_call_over_the_memory_limit_is_not_sent() -> None:
         message = r"the server's memory_limit, found 20972\d\d; the largest tensor is self with"
         with pytest.raises(TooLargeError, match=message) as caught:
             client.run(l1_loss_backward, ONE, np.ones(LIMIT // 4, np.float32), ONE)
+        assert server.stop() == 0
         log = server.log.read_text()
     assert caught.value.details == {"limit": str(LIMIT), "setting": "memory_limit"}
     assert caught.value.parameter == "self"
