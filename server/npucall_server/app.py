@@ -19,6 +19,7 @@ from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
+from npucall_server.health import Health
 from npucall_server.idle import IdleMemory
 from npucall_server.services import operators
 from npucall_server.services.streams.service import StreamService
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 # Threads besides those of calls that wait or run, so that refusals, health and info are answered
 # when the queue is full: gRPC's own thread pool is a queue without bound or refusal.
 _SPARE_THREADS = 8
+_HEALTHY = ("", operators.NAME)
+"""The services whose health is told; the empty name is the server."""
 _IDLE_SECONDS = 5.0
 """Kept memory is given back when this time has passed twice without a call."""
 _LAST_ANSWERS_SECONDS = 2.0
@@ -65,7 +68,7 @@ class Server:
         limits = Limits(settings.queue_length, settings.memory_limit, settings.call_timeout)
         self._executor = Executor(device, limits)
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
-        self._health = health.HealthServicer(experimental_non_blocking=True)
+        self._health = Health(_HEALTHY)
         regions = Regions(settings.shared_memory_limit)
         executions = Executions(self._executor, identity, regions)
         self._operators = operators.OperatorService(executions, settings, identity)
@@ -80,7 +83,7 @@ class Server:
     def start(self) -> None:
         """Serves from here on; then writes the ready file."""
         self._grpc.start()
-        for name in "", operators.NAME:
+        for name in _HEALTHY:
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         device, settings = self._executor.device, self._settings
         self._log.event("serving", address=self.address, device=device.name, soc=device.soc)
