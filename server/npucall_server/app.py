@@ -100,6 +100,7 @@ class Server:
                 "warning",
                 message=f"{self.address} is open to whoever reaches it: nothing is encrypted",
             )
+        self._log.flush()
         if settings.ready_file is not None:
             draft = settings.ready_file.with_name(settings.ready_file.name + ".part")
             draft.write_text(self.address)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from npucall.errors import NpucallError
 from npucall.wire.status import REQUEST_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import grpc
 
@@ -100,3 +102,12 @@ class StreamCaller:
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback()
+
+
+@contextmanager
+def refusals_told(context: grpc.ServicerContext) -> Iterator[None]:
+    """Has a method that is not npucall's own answer with the status of an error."""
+    try:
+        yield
+    except NpucallError as error:
+        context.abort(error.code, str(error))

@@ -6,15 +6,15 @@ is known behind it, to ``handling``, which writes its record: who wants to count
 
 from __future__ import annotations
 
-from functools import lru_cache
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from npucall.declare.prepare import once_a_call
 from npucall.errors import MessageError, TooLargeError
 from npucall.exchange import Receiving, into
-from npucall.limits import CACHED_CALLS, MAX_ANSWER_BYTES
+from npucall.limits import MAX_ANSWER_BYTES
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.messages import split_request
 from npucall.wire.replies import Timings, encode_reply, encode_timings
@@ -52,7 +52,7 @@ class Executions:
         self.executor = executor
         self.regions = regions
         self.prepared = calls.of
-        self.encoded_reply = lru_cache(CACHED_CALLS)(lambda call: encode_reply(call, identity))
+        self.encoded_reply = once_a_call(lambda call: encode_reply(call, identity))
 
     def begin(self, caller: Caller, record: Record) -> Execution:
         """The execution of a call that has come."""

@@ -10,7 +10,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from npucall.errors import QueueFullError
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
-from npucall_server.callers import UnaryCaller
+from npucall_server.callers import UnaryCaller, refusals_told
 from npucall_server.handling import MESSAGES_QUEUE, on, room_for_messages
 from npucall_server.ledger import Ledger
 from npucall_server.services import operators
@@ -73,7 +73,7 @@ class Services:
     """The services of a server, and the threads of those that are answered however busy it is."""
 
     def __init__(self, handling: Handling, budget: Budget, is_well: Callable[[], bool]) -> None:
-        self._handling = handling
+        self._handling, self._peers = handling, handling.peers
         self._call_room = room_for_messages(budget.messages)
         self._listing_room = room_for_messages(LISTING_MESSAGES)
         self._standing_room = Ledger(_STANDING, _too_many_standing)
@@ -109,13 +109,14 @@ class Services:
         """Has the server describe its services to clients such as grpcurl."""
         names = (operators.NAME, HEALTH, reflection.SERVICE_NAME)
         servicer: Any = reflection.ReflectionServicer(names)
-        room, peers = self._standing_room, self._handling.peers
+        answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
 
         def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             caller = UnaryCaller(context)
-            place = room.take(caller.peer, 1, caller.cancel)
+            with refusals_told(context):
+                place = room.take(caller.peer, 1, caller.cancel)
             try:
-                yield from servicer.ServerReflectionInfo(peers.messages(messages, caller), context)
+                yield from answers(peers.messages(messages, caller), context)
             finally:
                 place.give_back()
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 import grpc
 
 from npucall.errors import InternalError, NpucallError, OutOfMemoryError, QueueFullError
-from npucall.limits import MAX_REQUEST_ID_CHARACTERS
+from npucall.limits import (
+    MAX_NAME_BYTES,
+    MAX_REQUEST_ID_CHARACTERS,
+    MAX_TEXT_BYTES,
+    MAX_TRACEBACK_CHARACTERS,
+)
+from npucall.texts import cut, middle_cut
 from npucall.wire import status
 from npucall_server.callers import UnaryCaller
 from npucall_server.ledger import Ledger
@@ -142,11 +148,13 @@ class Handling:
                 setting="memory_limit",
             )
         elif not isinstance(error, NpucallError):
-            record.traceback = "".join(traceback.format_exception(error))
+            trace = "".join(traceback.format_exception(error))
+            record.traceback = middle_cut(trace, MAX_TRACEBACK_CHARACTERS)
             error = InternalError("server: a bug; its log says more under the request id")
-        record.reason, record.message = error.reason, str(error)
-        record.driver_message = error.details.get("driver_message", "")
-        record.operator = record.operator or error.details.get("operator", "")
+        record.reason, record.message = error.reason, cut(str(error), MAX_NAME_BYTES)
+        record.driver_message = cut(error.details.get("driver_message", ""), MAX_TEXT_BYTES)
+        operator = record.operator or error.details.get("operator", "")
+        record.operator = cut(operator, MAX_NAME_BYTES)
         error.details.setdefault("soc", self._identity.soc)
         error.details.setdefault("request_id", record.request_id)
         return error

@@ -19,6 +19,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from npucall.limits import MAX_TRACEBACK_CHARACTERS
+from npucall.texts import middle_cut
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,7 +37,10 @@ _usual_text = lru_cache(1024)(_text)  # of what calls have in common
 
 @dataclass(slots=True)
 class Record:
-    """What the log says about a call; methods fill in what they find out."""
+    """What the log says about a call; methods fill in what they find out.
+
+    Records wait, and some texts are kept: who fills in what a caller wrote cuts it before.
+    """
 
     method: str
     request_id: str
@@ -89,7 +95,11 @@ class Log:
 
     def event(self, event: str, **facts: str | float) -> None:
         """Something that happened to the server."""
-        line = _text({"time": _time(time.time_ns()), "event": event, **facts})
+        bounded = {
+            name: middle_cut(fact, MAX_TRACEBACK_CHARACTERS) if isinstance(fact, str) else fact
+            for name, fact in facts.items()
+        }
+        line = _text({"time": _time(time.time_ns()), "event": event, **bounded})
         self._add(line, _MOST_WAITING + _ROOM_FOR_EVENTS)
 
     def call(self, record: Record) -> None:

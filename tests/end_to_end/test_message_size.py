@@ -52,12 +52,13 @@ def test_a_call_over_the_limit_of_a_message_travels_in_chunks(
 
 def test_a_call_over_the_memory_limit_is_not_sent() -> None:
     with (
-        running_server(f"--memory-limit={LIMIT}") as server,
+        running_server(f"--memory-limit={LIMIT}", "--max-message-bytes=8MiB") as server,
         npucall_client.connect(server.target) as client,
     ):
         message = r"the server's memory_limit, found 20972\d\d; the largest tensor is self with"
         with pytest.raises(TooLargeError, match=message) as caught:
             client.run(l1_loss_backward, ONE, np.ones(LIMIT // 4, np.float32), ONE)
+        assert server.stop() == 0
         log = server.log.read_text()
     assert caught.value.details == {"limit": str(LIMIT), "setting": "memory_limit"}
     assert caught.value.parameter == "self"

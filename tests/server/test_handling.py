@@ -12,7 +12,7 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from npucall.errors import NpucallError, QueueFullError, ShapeError
+from npucall.errors import NpucallError, OperatorUnknownError, QueueFullError, ShapeError
 from npucall.wire.replies import ServerIdentity
 from npucall_server.handling import Handling
 from npucall_server.log import Log, Record
@@ -115,6 +115,21 @@ def answer(record: Record) -> bytes:
     record.operator = "aclnnKlDivBackward"
     record.run_ns = 7
     return b"response"
+
+
+def test_what_a_caller_wrote_is_cut_before_it_is_kept_or_logged() -> None:
+    name = "é" * 10_000
+    error = OperatorUnknownError(f"found {name}", operator=name, driver_message="e" * 10_000)
+    log = Handled(fail(error), ("npucall-request-id", "r" * 10_000)).log
+    assert log["operator"] == "é" * 128  # 256 bytes
+    assert len(log["message"].encode()) == 256
+    assert (len(log["driver_message"]), len(log["request_id"])) == (2048, 128)
+
+
+def test_a_traceback_has_beginning_and_end_in_the_log_whatever_its_length() -> None:
+    trace = Handled(fail(ValueError("x" * 100_000))).log["traceback"]
+    assert trace.startswith("Traceback")
+    assert len(trace) < 17_000
 
 
 def test_an_answer_goes_through_and_is_logged() -> None:

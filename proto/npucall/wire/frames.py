@@ -13,7 +13,12 @@ from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
 from npucall.exchange import Begin, Cancel, Chunk, End, Error, ReplyFrame
-from npucall.limits import ALIGNMENT, MAX_CHUNK_BYTES, MAX_STORAGE_INDEX
+from npucall.limits import (
+    ALIGNMENT,
+    MAX_CHUNK_BYTES,
+    MAX_REQUEST_ID_CHARACTERS,
+    MAX_STORAGE_INDEX,
+)
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.protobuf import Malformed, bytes_at, header, number, number_at, tag_at, varint
 
@@ -133,7 +138,8 @@ def _begin(message: bytes, position: int) -> Begin:
     start, position = bytes_at(message, position, end, _BEGIN_REQUEST_ID)
     if position != end:
         raise Malformed("another spelling")
-    return Begin(request, bool(chunked), timeout_ns, str(message[start:position], "utf-8"))
+    name = str(message[start:position], "utf-8")
+    return Begin(request, bool(chunked), timeout_ns, name[:MAX_REQUEST_ID_CHARACTERS])
 
 
 def _chunk(message: bytes, position: int) -> Chunk:
@@ -161,7 +167,8 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
     if kind == "begin":
         begin = parsed.begin
         request = begin.request.SerializeToString()
-        return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, begin.request_id)
+        name = begin.request_id[:MAX_REQUEST_ID_CHARACTERS]
+        return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, name)
     if kind == "chunk":
         return parsed.call_id, _chunk_of_class(parsed.chunk)
     if kind is None:

@@ -7,15 +7,14 @@ watcher who does not read would keep every check waiting, and the end of the ser
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2 as pb
 
-from npucall.errors import MessageError, NpucallError
-from npucall_server.callers import UnaryCaller
+from npucall.errors import MessageError
+from npucall_server.callers import UnaryCaller, refusals_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,7 +57,7 @@ class Health:
 
     def check(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """The status now; NOT_FOUND for a service that this server does not have."""
-        with _refusals_told(context):
+        with refusals_told(context):
             service = self._service(messages, UnaryCaller(context))
         if service not in self._services:
             context.abort(StatusCode.NOT_FOUND, "service: expected one of this server's")
@@ -67,7 +66,7 @@ class Health:
     def watch(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """The status now, and each time that it changes."""
         caller = UnaryCaller(context)
-        with _refusals_told(context):
+        with refusals_told(context):
             service = self._service(messages, caller)
             place = self._watchers.take(caller.peer, 1, caller.cancel)
         try:
@@ -102,14 +101,6 @@ class Health:
             return pb.HealthCheckRequest.FromString(message).service
         except DecodeError as error:
             raise MessageError("request: expected a serialised HealthCheckRequest") from error
-
-
-@contextmanager
-def _refusals_told(context: grpc.ServicerContext) -> Iterator[None]:
-    try:
-        yield
-    except NpucallError as error:
-        context.abort(error.code, str(error))
 
 
 def _response(status: pb.HealthCheckResponse.ServingStatus.ValueType) -> bytes:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from npucall.errors import MessageError
-from npucall.limits import MAX_RANK
+from npucall.limits import MAX_NAME_BYTES, MAX_RANK
+from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall.wire.messages import join_response
@@ -93,7 +94,8 @@ class OperatorService:
     def get_operator(self, request: bytes, record: Record, _: Caller) -> bytes:
         """One operator."""
         wanted = _parse(pb.GetOperatorRequest, request)
-        record.operator, record.variant = wanted.operator, wanted.variant
+        record.operator = cut(wanted.operator, MAX_NAME_BYTES)
+        record.variant = cut(wanted.variant, MAX_NAME_BYTES)
         catalogue, default = self._device.catalogue, self._device.default_variant
         operator = catalogue.find(wanted.operator, wanted.variant, default)
         return pb.GetOperatorResponse(operator=self._describe(operator)).SerializeToString()
