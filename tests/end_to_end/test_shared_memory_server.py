@@ -90,6 +90,9 @@ class L1:
         return self._memory.bytes[3 * self.size : 4 * self.size]
 
 
+LONG = "--max-message-bytes=8MiB"
+
+
 def sent_bytes(size: int) -> tensor_pb2.Storage:
     return tensor_pb2.Storage(data=bytes(size))
 
@@ -258,7 +261,7 @@ def test_a_call_in_chunks_has_no_places(channel: grpc.Channel, side: Path) -> No
 def test_bytes_in_shared_memory_count_towards_the_memory_limit(tmp_path: Path) -> None:
     """Once: a call takes no more of it for what it has in the memory."""
     side = tmp_path / "side.sock"
-    flags = (f"--shared-memory={side}", "--memory-limit=4MiB", "--shared-memory-limit=4MiB")
+    flags = (f"--shared-memory={side}", "--memory-limit=4MiB", "--shared-memory-limit=4MiB", LONG)
     with (
         running_server(*flags) as server,
         wire.bare_channel(server.target) as channel,
