@@ -1,0 +1,206 @@
+"""The attacks: each is let loose on an address, and answers with its connections still open.
+
+The tests look at the server then; the soak lets them loose again and again.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+
+from tests.end_to_end import wire
+
+from . import requests
+from .raw import HEALTH, REFLECTION, Raw, connections, message, over, pump, sent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MIB = 2**20
+HEADERS = {
+    "Execute": "Execute",
+    "GetServerInfo": "GetServerInfo",
+    "health": HEALTH,
+    "reflection": REFLECTION,
+    "streams": "ExecuteStream",
+}
+"""Where calls can be opened that never say anything."""
+
+
+@contextmanager
+def working_memory(target: str, operator: str, share: int, calls: int = 4) -> Iterator[list[Raw]]:
+    """Calls of some hundred bytes at a time, each with a tensor of ``share`` bytes."""
+    request = requests.WORKING_MEMORY[operator](share)
+    with connections(target, calls) as raws:
+        for raw in raws:
+            raw.call("Execute", *message(request))
+        pump(raws, 40, over(raws))
+        yield raws
+
+
+@contextmanager
+def bodies_one_byte_short(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
+    """Requests of which all has come but the last byte."""
+    body = bytes(size - 1)
+    with connections(target, 4) as raws:
+        for number in range(calls):
+            raws[number % 4].call("Execute", *message(body, short=1), end=False)
+        pump(raws, 20, sent(raws))
+        pump(raws, 1)
+        yield raws
+
+
+@contextmanager
+def gzip_bombs(target: str, path: str, bomb: bytes, calls: int = 1) -> Iterator[Raw]:
+    """Messages that are many times as large once they are unpacked."""
+    with connections(target, 1) as (raw,):
+        for _ in range(calls):
+            raw.call(path, *message(bomb, compressed=True), grpc_encoding="gzip")
+        pump([raw], 20, over([raw]))
+        yield raw
+
+
+@contextmanager
+def padding(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
+    """Small calls behind unknown fields, while two long calls have the turns of the device."""
+    head, zeros, call = requests.padded(size)
+    with connections(target, 6) as raws:
+        for raw in raws[4:]:
+            raw.call("Execute", *message(requests.long()))
+        pump(raws, 0.5)
+        for number in range(calls):
+            prefix = bytes(1) + (len(head) + size + len(call)).to_bytes(4)
+            raws[number % 4].call("Execute", prefix, head, zeros, call)
+        pump(raws, 20, sent(raws))
+        pump(raws, 2)
+        yield raws
+
+
+@contextmanager
+def unread_answers(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
+    """Small requests with large answers, which are not read."""
+    request = requests.large_answer(size)
+    with connections(target, 4, window=0) as raws:
+        for number in range(calls):
+            raws[number % 4].call("Execute", *message(request))
+        pump(raws, 20, lambda: sum(len(raw.received) for raw in raws) == calls)
+        yield raws
+
+
+@contextmanager
+def endless_steps(target: str, calls: int = 2) -> Iterator[list[Raw]]:
+    """Calls of 3 million steps, of some hundred bytes."""
+    request = requests.ctc(steps=3_000_000)
+    with connections(target, calls) as raws:
+        for raw in raws:
+            raw.call("Execute", *message(request))
+        pump(raws, 1)
+        yield raws
+
+
+@contextmanager
+def silence(target: str, path: str, calls: int) -> Iterator[Raw]:
+    """Calls on one connection that are opened and say nothing."""
+    with connections(target, 1) as (raw,):
+        for _ in range(calls):
+            raw.call(path, end=False)
+        pump([raw], 1)
+        yield raw
+
+
+@contextmanager
+def frames(target: str, streams: int, *bodies: bytes, window: int = 2**31 - 1) -> Iterator[Raw]:
+    """Streams on one connection that send these frames and then nothing; 0: answers are not read."""
+    parts = [part for body in bodies for part in message(body)]
+    with connections(target, 1, window=window) as (raw,):
+        for _ in range(streams):
+            raw.call("ExecuteStream", *parts, end=False)
+        pump([raw], 1)
+        yield raw
+
+
+@contextmanager
+def a_claim_on_everything(target: str, size: int) -> Iterator[Raw]:
+    """One begin of some hundred bytes, which wants all the memory there is."""
+    with frames(target, 1, requests.claims(1, size)) as raw:
+        yield raw
+
+
+@contextmanager
+def streams_that_do_not_read(target: str, size: int) -> Iterator[Raw]:
+    """Three streams with as many answers each as they may have, none of which is read."""
+    request = requests.large_answer(size)
+    bodies = [requests.whole(number, request) for number in range(1, 33)]
+    with frames(target, 3, *bodies, window=0) as raw:
+        yield raw
+
+
+@contextmanager
+def calls_without_bytes(target: str) -> Iterator[Raw]:
+    """66 calls of some bytes which never come, on three streams."""
+    with frames(target, 3, *[requests.claims(number, 64) for number in range(1, 23)]) as raw:
+        yield raw
+
+
+@contextmanager
+def resets(target: str, seconds: float) -> Iterator[Raw]:
+    """Calls that are opened and reset, as fast as this process can."""
+    parts = message(requests.small())
+    with connections(target, 1) as (raw,):
+
+        def more() -> bool:
+            for _ in range(50):
+                raw.reset(raw.call("Execute", *parts))
+            return False
+
+        pump([raw], seconds, more)
+        yield raw
+
+
+@contextmanager
+def idle_connections(target: str, count: int) -> Iterator[list[Raw]]:
+    """Connections that greet and say nothing more."""
+    with connections(target, count) as raws:
+        pump(raws, 1)
+        yield raws
+
+
+def _let_loose(target: str, limit: int, bomb: bytes) -> dict[str, Callable[[], object]]:
+    """Every attack, small enough to be repeated for as long as a soak lasts."""
+    return {
+        **{
+            operator: lambda operator=operator: working_memory(target, operator, limit // 4, 2)
+            for operator in requests.WORKING_MEMORY
+        },
+        "short bodies": lambda: bodies_one_byte_short(target, 20, limit // 40),
+        "gzip": lambda: gzip_bombs(target, "Execute", bomb),
+        "padding": lambda: padding(target, 20, limit // 40),
+        "unread answers": lambda: unread_answers(target, 20, limit // 40),
+        "endless steps": lambda: endless_steps(target),
+        **{path: lambda path=path: silence(target, path, 138) for path in HEADERS.values()},
+        "a claim": lambda: a_claim_on_everything(target, limit),
+        "streams": lambda: streams_that_do_not_read(target, limit // 100),
+        "calls without bytes": lambda: calls_without_bytes(target),
+        "resets": lambda: resets(target, 5),
+        "connections": lambda: idle_connections(target, 100),
+    }
+
+
+def refusals(raws: list[Raw]) -> str:
+    """How the calls ended, for a figure: each status with how often it came."""
+    ends = [end for raw in raws for end in raw.ended.values()]
+    shown = [f"{ends.count(end)} of status {end}" for end in sorted(set(ends))]
+    closed = sum(raw.closed for raw in raws)
+    return ", ".join([*shown, *([f"{closed} connections closed"] if closed else [])]) or "none ended"
+
+
+def health_answers(target: str) -> bool:
+    """Whether a fresh connection is told that the server serves, within a second."""
+    with wire.bare_channel(target) as channel:
+        try:
+            channel.unary_unary(HEALTH)(b"", timeout=1)
+        except grpc.RpcError:
+            return False
+    return True

@@ -1,0 +1,148 @@
+"""Requests that cost their sender nothing: some hundred bytes that claim much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+from npucall.wire import protobuf
+from tests.end_to_end.wire import long_call, request_of, tensor
+
+FLOAT16, BOOL, INT64 = (
+    tensor_pb2.DATA_TYPE_FLOAT16,
+    tensor_pb2.DATA_TYPE_BOOL,
+    tensor_pb2.DATA_TYPE_INT64,
+)
+L1 = "aclnnL1LossBackward"
+ZERO = b"\0" * 8
+
+
+def small() -> bytes:
+    """A call of one element."""
+    return long_call(1)
+
+
+def long() -> bytes:
+    """A call that computes for some ten seconds, and whose answer is one element."""
+    return long_call(64, 4096, 4096)
+
+
+def one(name: str, *shape: int, **spec: Any) -> pb.Argument:
+    """A tensor all of whose elements are the same one."""
+    return tensor(name, *shape, strides=[0] * len(shape), storage_shape=[1], **spec)
+
+
+def large_answer(size: int) -> bytes:
+    """A call whose answer has so many bytes."""
+    names = ("grad_output", "self", "target")
+    arguments = [one(name, size // 4) if name == "self" else tensor(name) for name in names]
+    return request_of(L1, arguments, *[ZERO[:4]] * 3)
+
+
+def _row(operator: str, names: str, size: int, attribute: pb.Argument) -> bytes:
+    """One row of FLOAT16, of which the answer has ``size`` bytes."""
+    rows = [one(name, size // 2, dtype=FLOAT16) for name in names.split()]
+    return request_of(operator, [*rows, attribute], *[ZERO[:2]] * len(rows))
+
+
+def softmax(size: int) -> bytes:
+    dim = pb.Argument(name="dim", integer=0)
+    return _row("aclnnSoftmaxBackward", "grad_output output", size, dim)
+
+
+def log_softmax(size: int) -> bytes:
+    dim = pb.Argument(name="dim", integer=0)
+    return _row("aclnnLogSoftmaxBackward", "grad_output output", size, dim)
+
+
+def glu(size: int) -> bytes:
+    half = one("grad_out", size // 4, dtype=FLOAT16)
+    whole = one("self", size // 4 * 2, dtype=FLOAT16)
+    dim = pb.Argument(name="dim", integer=0)
+    return request_of("aclnnGluBackward", [half, whole, dim], ZERO[:2], ZERO[:2])
+
+
+def cross_entropy(size: int) -> bytes:
+    arguments = [
+        tensor("grad_loss", dtype=FLOAT16),
+        one("log_prob", 1, size // 2, dtype=FLOAT16),
+        tensor("target", 1, dtype=INT64),
+    ]
+    return request_of("aclnnCrossEntropyLossGrad", arguments, ZERO[:2], ZERO[:2], ZERO)
+
+
+def ctc(*, steps: int = 1, labels: int = 1) -> bytes:
+    """The gradient of one item of so many time steps and labels, all of them the same one."""
+    tensors = [
+        tensor("grad_out", 1),
+        one("log_probs", steps, 1, 2),
+        one("targets", 1, labels, dtype=BOOL),
+        tensor("neg_log_likelihood", 1),
+        one("log_alpha", 1, steps, 2 * labels + 1),
+    ]
+    lengths = [
+        pb.Argument(name=name, integers=pb.IntArray(values=[value]))
+        for name, value in (("input_lengths", steps), ("target_lengths", labels))
+    ]
+    data = (ZERO[:4], ZERO[:4], b"\1", ZERO[:4], ZERO[:4])
+    return request_of("aclnnCtcLossBackward", tensors + lengths, *data)
+
+
+def long_labels(size: int) -> bytes:
+    """CTC whose largest tensor claims ``size`` bytes, four for each of two states a label."""
+    return ctc(labels=size // 8 - 1)
+
+
+WORKING_MEMORY = {
+    "CtcLossBackward": long_labels,
+    "SoftmaxBackward": softmax,
+    "LogSoftmaxBackward": log_softmax,
+    "CrossEntropyLossGrad": cross_entropy,
+    "GluBackward": glu,
+}
+"""By operator: a request whose largest tensor, or answer, has the bytes that it is given."""
+
+
+def padded(size: int) -> list[bytes]:
+    """A small call behind an unknown field of so many bytes."""
+    return [protobuf.header(99, size), bytes(size), small()]
+
+
+def crowded(size: int) -> dict[str, bytes]:
+    """Requests of about so many bytes, all of them unknown fields of two bytes, by where those are."""
+    number = b"\x18\x00"  # 0 in field 3, which no message below has
+    start, end = b"\x9b\x06", b"\x9c\x06"  # of a group in field 99
+    crowd = number * 4000
+    piece = size // len(crowd)
+    return {
+        "one group": start + number * (size // 2) + end,
+        "many groups": (start + crowd + end) * piece,
+        "groups in groups": (start * 50 + end * 50) * (size // 200),
+        "storages": (protobuf.header(2, len(crowd)) + crowd) * piece,
+        "groups in a storage": protobuf.header(2, (len(crowd) + 4) * piece)
+        + (start + crowd + end) * piece,
+        "groups in groups in a storage": protobuf.header(2, size // 200 * 200)
+        + (start * 50 + end * 50) * (size // 200),
+    }
+
+
+def begin(call_id: int, request: bytes) -> bytes:
+    """The frame that opens a call whose storages are to follow."""
+    call = pb.ExecuteRequest(call=pb.ExecuteRequest.FromString(request).call)
+    opening = pb.Begin(request=call, chunked=True)
+    return pb.ExecuteStreamRequest(call_id=call_id, begin=opening).SerializeToString()
+
+
+def whole(call_id: int, request: bytes) -> bytes:
+    """The frame of a call whose storages stand in it."""
+    opening = pb.Begin(request=pb.ExecuteRequest.FromString(request))
+    return pb.ExecuteStreamRequest(call_id=call_id, begin=opening).SerializeToString()
+
+
+def claims(call_id: int, size: int) -> bytes:
+    """A frame of some hundred bytes that opens a call of ``size`` bytes."""
+    third = size // 16
+    tensors = [tensor(name, third) for name in ("grad_output", "self", "target")]
+    request = pb.ExecuteRequest(call=pb.Call(operator=L1, arguments=tensors))
+    return begin(call_id, request.SerializeToString())
