@@ -13,7 +13,7 @@ import grpc
 from tests.end_to_end import wire
 
 from . import requests
-from .raw import HEALTH, REFLECTION, Raw, connections, message, over, pump, sent
+from .raw import HEALTH, REFLECTION, Raw, answered, connections, message, over, pump, sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,12 +31,15 @@ HEADERS = {
 
 @contextmanager
 def working_memory(target: str, operator: str, share: int, calls: int = 4) -> Iterator[list[Raw]]:
-    """Calls of some hundred bytes at a time, each with a tensor of ``share`` bytes."""
-    request = requests.WORKING_MEMORY[operator](share)
-    with connections(target, calls) as raws:
+    """Calls of some hundred bytes at a time, each with a tensor of ``share`` bytes.
+
+    On streams, where an answer may be as long as memory allows; none is read.
+    """
+    frame = requests.whole(1, requests.WORKING_MEMORY[operator](share))
+    with connections(target, calls, window=0) as raws:
         for raw in raws:
-            raw.call("Execute", *message(request))
-        pump(raws, 40, over(raws))
+            raw.call("ExecuteStream", *message(frame), end=False)
+        pump(raws, 25, answered(raws))
         yield raws
 
 
@@ -85,7 +88,7 @@ def unread_answers(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
     with connections(target, 4, window=0) as raws:
         for number in range(calls):
             raws[number % 4].call("Execute", *message(request))
-        pump(raws, 20, lambda: sum(len(raw.received) for raw in raws) == calls)
+        pump(raws, 20, answered(raws))
         yield raws
 
 
@@ -192,8 +195,11 @@ def refusals(raws: list[Raw]) -> str:
     """How the calls ended, for a figure: each status with how often it came."""
     ends = [end for raw in raws for end in raw.ended.values()]
     shown = [f"{ends.count(end)} of status {end}" for end in sorted(set(ends))]
+    unread = sum(raw.open_streams and len(raw.received.keys() - raw.ended) for raw in raws)
+    shown += [f"{unread} answers begun"] if unread else []
     closed = sum(raw.closed for raw in raws)
-    return ", ".join([*shown, *([f"{closed} connections closed"] if closed else [])]) or "none ended"
+    shown += [f"{closed} connections closed"] if closed else []
+    return ", ".join(shown) or "none ended"
 
 
 def health_answers(target: str) -> bool:

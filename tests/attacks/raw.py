@@ -102,6 +102,11 @@ class Raw:
         return len(self._out) + sum(len(part) for parts in self._pending.values() for part in parts)
 
     @property
+    def opened(self) -> int:
+        """Streams that were ever opened."""
+        return len(self._streams)
+
+    @property
     def open_streams(self) -> int:
         """Streams that the server has not ended."""
         return 0 if self.closed else len(self._streams) - len(self.ended)
@@ -162,6 +167,7 @@ class Raw:
 
     def _end(self, stream: int, how: str) -> None:
         self.ended.setdefault(stream, how)
+        self.received[stream] += 0
         self._pending.pop(stream, None)
 
     def _obey(self, payload: bytes) -> None:
@@ -232,6 +238,11 @@ def sent(raws: Sequence[Raw]) -> Callable[[], bool]:
 def over(raws: Sequence[Raw]) -> Callable[[], bool]:
     """Whether all streams are over."""
     return lambda: not any(raw.open_streams for raw in raws)
+
+
+def answered(raws: Sequence[Raw]) -> Callable[[], bool]:
+    """Whether all streams are over, or their answers have begun."""
+    return lambda: all(raw.closed or len(raw.received) == raw.opened for raw in raws)
 
 
 @contextmanager
