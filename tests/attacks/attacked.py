@@ -1,7 +1,13 @@
-"""A server that is attacked, and what it costs the server.
+"""A server that is attacked, and what the attack costs it.
 
-``ATTACKED_SERVER`` is the command of another one, such as that of an older checkout, for the figures
-of before: ``ATTACKED_SERVER="/path/.venv/bin/python -m npucall_server" make test-attacks``.
+The environment says how (the tests are marked ``long``):
+
+* ``ATTACKED_SERVER``: the command of another server, such as that of an older checkout, for the
+  figures of before: ``ATTACKED_SERVER="/older/.venv/bin/python -m npucall_server"``;
+* ``ATTACK_FIGURES``: a file to which each test appends its line, ``name: figure``;
+* ``SOAK_SECONDS``: how long the soak lasts.
+
+For example: ``ATTACK_FIGURES=after.txt .venv/bin/python -m pytest -m long tests/attacks``.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,10 +71,10 @@ class Attacked:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def threads(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+        return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
     def in_flight(self) -> tuple[int, int]:
         """Calls and bytes, as GetServerInfo tells over a connection of its own."""
@@ -89,6 +95,11 @@ class Attacked:
                 return seconds
             time.sleep(0.5)
         return float("inf")
+
+    def wait(self, seconds: float) -> None:
+        """So long, or until the server is no more."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
 
     def show_peak(self) -> str:
         sign = "> " if self.killed else ""

@@ -6,10 +6,10 @@ The tests look at the server then; the soak lets them loose again and again.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import grpc
-
 from tests.end_to_end import wire
 
 from . import requests
@@ -17,6 +17,7 @@ from .raw import HEALTH, REFLECTION, Raw, answered, connections, message, over, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 MIB = 2**20
 HEADERS = {
@@ -115,7 +116,7 @@ def silence(target: str, path: str, calls: int) -> Iterator[Raw]:
 
 @contextmanager
 def frames(target: str, streams: int, *bodies: bytes, window: int = 2**31 - 1) -> Iterator[Raw]:
-    """Streams on one connection that send these frames and then nothing; 0: answers are not read."""
+    """Streams on one connection that send these frames and then nothing."""
     parts = [part for body in bodies for part in message(body)]
     with connections(target, 1, window=window) as (raw,):
         for _ in range(streams):
@@ -170,24 +171,26 @@ def idle_connections(target: str, count: int) -> Iterator[list[Raw]]:
         yield raws
 
 
-def _let_loose(target: str, limit: int, bomb: bytes) -> dict[str, Callable[[], object]]:
-    """Every attack, small enough to be repeated for as long as a soak lasts."""
+def let_loose(target: str, limit: int) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
+    """Every attack, by name, small enough to be repeated for as long as a soak lasts."""
+    part, bomb = min(limit // 40, 7 * MIB), requests.gzip_of_zeros(200)
     return {
         **{
-            operator: lambda operator=operator: working_memory(target, operator, limit // 4, 2)
+            operator: partial(working_memory, target, operator, limit // 4, 2)
             for operator in requests.WORKING_MEMORY
         },
-        "short bodies": lambda: bodies_one_byte_short(target, 20, limit // 40),
-        "gzip": lambda: gzip_bombs(target, "Execute", bomb),
-        "padding": lambda: padding(target, 20, limit // 40),
-        "unread answers": lambda: unread_answers(target, 20, limit // 40),
-        "endless steps": lambda: endless_steps(target),
-        **{path: lambda path=path: silence(target, path, 138) for path in HEADERS.values()},
-        "a claim": lambda: a_claim_on_everything(target, limit),
-        "streams": lambda: streams_that_do_not_read(target, limit // 100),
-        "calls without bytes": lambda: calls_without_bytes(target),
-        "resets": lambda: resets(target, 5),
-        "connections": lambda: idle_connections(target, 100),
+        **{path: partial(silence, target, path, 138) for path in HEADERS.values()},
+        "bodies one byte short": partial(bodies_one_byte_short, target, 20, part),
+        "gzip": partial(gzip_bombs, target, "GetServerInfo", bomb),
+        "padding": partial(padding, target, 20, part),
+        "unread answers": partial(unread_answers, target, 20, part),
+        "endless steps": partial(endless_steps, target),
+        "a claim": partial(a_claim_on_everything, target, limit),
+        "streams that do not read": partial(streams_that_do_not_read, target, limit // 200),
+        "idle streams": partial(frames, target, 64),
+        "calls without bytes": partial(calls_without_bytes, target),
+        "resets": partial(resets, target, 5),
+        "idle connections": partial(idle_connections, target, 100),
     }
 
 

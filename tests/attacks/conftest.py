@@ -1,7 +1,4 @@
-"""A server to attack, honest callers beside it, and where the figures go.
-
-``ATTACK_FIGURES`` names a file to which each test appends its line.
-"""
+"""What the attacks have in common: how a server is started, and where the figures go."""
 
 from __future__ import annotations
 

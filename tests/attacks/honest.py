@@ -1,8 +1,8 @@
 """Honest callers in a process of their own: ``python -m tests.attacks.honest TARGET [large]``.
 
-Each line on standard input ends a phase, of which one line of JSON tells; the end of the input ends
-the process. A caller that is told that the server is full waits and asks again, and its call is lost
-if it is not answered within PATIENCE.
+Each line on standard input ends a phase, of which one line of JSON tells; the end of the input
+ends the process. A caller that is told that the server is full waits and asks again, and its call
+is lost if it is not answered within PATIENCE.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import grpc
 import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.end_to_end import wire
 
 import npucall_client
 from npucall.errors import NpucallError, QueueFullError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from tests.end_to_end import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,6 +80,11 @@ class Honest:
         self._process.stdin.flush()
         return Seen(**json.loads(self._process.stdout.readline()))
 
+    def close(self) -> None:
+        """They ask no more."""
+        self._process.kill()
+        self._process.wait()
+
 
 @contextmanager
 def honest(target: str, *kinds: str) -> Iterator[Honest]:
@@ -93,6 +98,9 @@ def honest(target: str, *kinds: str) -> Iterator[Honest]:
             yield Honest(process)
         finally:
             process.kill()
+
+
+# --- In their process -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -118,9 +126,16 @@ class _Phase:
         serving = self.health.count("SERVING")
         why = {*self.lost, *self.health, *(["hangs"] if self.running else [])} - {"SERVING"}
         return Seen(
-            len(self.latencies), len(self.lost) + len(self.running), self.wrong, float(p50), float(p99), max(times),
-            serving, len(self.health) - serving, sorted(why),
-        )  # fmt: skip
+            answered=len(self.latencies),
+            lost=len(self.lost) + len(self.running),
+            wrong=self.wrong,
+            p50=float(p50),
+            p99=float(p99),
+            longest=max(times),
+            health=serving,
+            unhealthy=len(self.health) - serving,
+            why=sorted(why),
+        )
 
 
 class _Callers:
@@ -159,7 +174,9 @@ class _Callers:
             stub = health_pb2_grpc.HealthStub(channel)
             try:
                 answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=1)
-                phase.health.append(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
+                phase.health.append(
+                    health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+                )
             except grpc.RpcError as error:
                 phase.health.append(f"health {error.code().name}")
 

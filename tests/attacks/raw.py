@@ -39,7 +39,7 @@ class Raw:
     def __init__(self, target: str, *, window: int = MOST) -> None:
         host, _, port = target.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=10)
-        self.socket.setblocking(False)  # noqa: FBT003  # its one parameter
+        self.socket.setblocking(False)  # its one parameter
         self.ended: dict[int, str] = {}
         """The streams that are over, and how: grpc-status, "reset N"; "closed" with all others."""
         self.received: dict[int, int] = defaultdict(int)
@@ -173,7 +173,10 @@ class Raw:
     def _obey(self, payload: bytes) -> None:
         """The limits that keep gRPC from closing at once; that of streams is none of them."""
         for at in range(0, len(payload), 6):
-            name, value = int.from_bytes(payload[at : at + 2]), int.from_bytes(payload[at + 2 : at + 6])
+            name, value = (
+                int.from_bytes(payload[at : at + 2]),
+                int.from_bytes(payload[at + 2 : at + 6]),
+            )
             if name == _INITIAL_WINDOW:
                 grown, self._initial = value - self._initial, value
                 self._rooms = {stream: room + grown for stream, room in self._rooms.items()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
+
+from tests.end_to_end.wire import long_call, request_of, tensor
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire import protobuf
-from tests.end_to_end.wire import long_call, request_of, tensor
 
 FLOAT16, BOOL, INT64 = (
     tensor_pb2.DATA_TYPE_FLOAT16,
@@ -109,22 +111,38 @@ def padded(size: int) -> list[bytes]:
     return [protobuf.header(99, size), bytes(size), small()]
 
 
-def crowded(size: int) -> dict[str, bytes]:
-    """Requests of about so many bytes, all of them unknown fields of two bytes, by where those are."""
+def gzip_of_zeros(mebibytes: int) -> bytes:
+    """A thousandth of what it unpacks to."""
+    packer = zlib.compressobj(9, wbits=31)
+    zeros = bytes(2**20)
+    return b"".join([*[packer.compress(zeros) for _ in range(mebibytes)], packer.flush()])
+
+
+CROWDED = (
+    "one group",
+    "groups",
+    "groups in groups",
+    "storages",
+    "groups in a storage",
+    "groups in groups in a storage",
+)
+
+
+def crowded(kind: str, size: int) -> bytes:
+    """A request of so many bytes, all of them unknown fields of two bytes, by where those are."""
     number = b"\x18\x00"  # 0 in field 3, which no message below has
     start, end = b"\x9b\x06", b"\x9c\x06"  # of a group in field 99
     crowd = number * 4000
-    piece = size // len(crowd)
-    return {
-        "one group": start + number * (size // 2) + end,
-        "many groups": (start + crowd + end) * piece,
-        "groups in groups": (start * 50 + end * 50) * (size // 200),
-        "storages": (protobuf.header(2, len(crowd)) + crowd) * piece,
-        "groups in a storage": protobuf.header(2, (len(crowd) + 4) * piece)
-        + (start + crowd + end) * piece,
-        "groups in groups in a storage": protobuf.header(2, size // 200 * 200)
-        + (start * 50 + end * 50) * (size // 200),
-    }
+    match kind.removesuffix(" in a storage"):
+        case "one group":
+            fields = start + number * (size // 2) + end
+        case "groups":
+            fields = (start + crowd + end) * (size // len(crowd))
+        case "groups in groups":
+            fields = (start * 50 + end * 50) * (size // 200)
+        case _:
+            fields = (protobuf.header(2, len(crowd)) + crowd) * (size // len(crowd))
+    return protobuf.header(2, len(fields)) + fields if kind.endswith("in a storage") else fields
 
 
 def begin(call_id: int, request: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,7 +80,7 @@ def test_a_body_that_comes_slowly_is_not_cut_while_nobody_waits(
 def test_compressed_messages_are_refused_before_they_are_unpacked(
     start: Start, figure: Figure, path: str
 ) -> None:
-    bomb = gzip_of_zeros(900)
+    bomb = requests.gzip_of_zeros(900)
     with start(limit=256 * MIB) as server:
         with attacks.gzip_bombs(server.target, path, bomb) as raw:
             ends = attacks.refusals([raw])
@@ -90,12 +89,6 @@ def test_compressed_messages_are_refused_before_they_are_unpacked(
         figure(name, f"+{grown / MIB:,.0f} MiB; {server.show_peak()}; {ends}")
         assert grown < 64 * MIB
         assert set(raw.ended.values()) == {"12"}  # UNIMPLEMENTED
-
-
-def gzip_of_zeros(mebibytes: int) -> bytes:
-    packer = zlib.compressobj(9, wbits=31)
-    zeros = bytes(MIB)
-    return b"".join([*[packer.compress(zeros) for _ in range(mebibytes)], packer.flush()])
 
 
 @small_limits

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 import pytest
+from tests.end_to_end import wire
 
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.v1 import operator_service_pb2_grpc, tensor_pb2
-from tests.end_to_end import wire
 
 from . import attacks, requests
 from .attacked import MIB
@@ -62,10 +61,8 @@ def test_what_makes_no_progress_is_given_back(start: Start, figure: Figure, hold
         begun = time.monotonic()
         pump([raw], GIVEN_BACK_SECONDS, over([raw]))
         seconds, held = time.monotonic() - begun, server.in_flight()
-        figure(
-            f"{hold}, until given back",
-            f"{seconds:.0f} s, {raw.open_streams} streams and {held} left; {attacks.refusals([raw])}",
-        )
+        left = f"{raw.open_streams} streams, {held[0]} calls, {held[1] / MIB:.0f} MiB left"
+        figure(f"{hold}, until given back", f"{seconds:.0f} s, {left}; {attacks.refusals([raw])}")
         assert held == (0, 0)
         assert raw.open_streams == 0
 
@@ -101,7 +98,11 @@ ONE = np.float32(1).tobytes()
 
 def slow_call(pause: float) -> Iterator[bytes]:
     """The frames of one call whose bytes come a MiB at a time, with pauses."""
-    arguments = [wire.tensor("grad_output"), wire.tensor("self", NUMBERS.size), wire.tensor("target")]
+    arguments = [
+        wire.tensor("grad_output"),
+        wire.tensor("self", NUMBERS.size),
+        wire.tensor("target"),
+    ]
     call = pb.ExecuteRequest(call=pb.Call(operator=requests.L1, arguments=arguments))
     begin = pb.Begin(request=call, chunked=True)
     yield pb.ExecuteStreamRequest(call_id=1, begin=begin).SerializeToString()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
-
 from tests.end_to_end import wire
 
 from . import attacks, requests
@@ -60,23 +58,22 @@ def test_the_servers_call_timeout_ends_a_call_of_many_steps(start: Start, figure
         assert seconds < 10
 
 
-CROWDED = requests.crowded(1000)
-
-
-@pytest.mark.parametrize("kind", CROWDED)
-@pytest.mark.parametrize("path", ["Execute", "GetServerInfo", "Plan", "ExecuteStream"])
+@pytest.mark.parametrize("kind", requests.CROWDED)
+@pytest.mark.parametrize("path", ["Execute", "GetServerInfo", "ExecuteStream"])
 def test_a_message_full_of_fields_is_refused_at_once(
     start: Start, figure: Figure, path: str, kind: str
 ) -> None:
     with start("--max-message-bytes=64MiB", limit=2048 * MIB) as server:
-        body = requests.crowded(32 * MIB)[kind]
+        body = requests.crowded(kind, 32 * MIB)
         begun = time.monotonic()
         with attacks.connections(server.target, 1) as raws:
             raws[0].call(path, *message(body))
             pump(raws, 50, over(raws))
             seconds = time.monotonic() - begun
             ends = attacks.refusals(raws)
-        figure(f"32 MiB of fields to {path}, {kind}", f"{seconds:.1f} s, {ends}, {server.show_peak()}")
+        figure(
+            f"32 MiB of fields to {path}, {kind}", f"{seconds:.1f} s, {ends}, {server.show_peak()}"
+        )
         assert over(raws)()
         assert seconds < 10
 
@@ -102,4 +99,4 @@ def test_rapid_resets_of_another_connection_cancel_nobody(start: Start, figure: 
         with attacks.resets(server.target, 5) as raw:
             seen = callers.seen()
         figure(f"{raw.opened / 5:,.0f} resets a second", seen)
-        assert not (seen.lost or seen.wrong)
+        assert (seen.lost, seen.wrong) == (0, 0)
