@@ -118,31 +118,32 @@ def gzip_of_zeros(mebibytes: int) -> bytes:
     return b"".join([*[packer.compress(zeros) for _ in range(mebibytes)], packer.flush()])
 
 
-CROWDED = (
-    "one group",
-    "groups",
-    "groups in groups",
-    "storages",
-    "groups in a storage",
-    "groups in groups in a storage",
-)
+def _in(field: int, content: bytes) -> bytes:
+    return protobuf.header(field, len(content)) + content
 
 
-def crowded(kind: str, size: int) -> bytes:
-    """A request of so many bytes, all of them unknown fields of two bytes, by where those are."""
-    number = b"\x18\x00"  # 0 in field 3, which no message below has
-    start, end = b"\x9b\x06", b"\x9c\x06"  # of a group in field 99
-    crowd = number * 4000
-    match kind.removesuffix(" in a storage"):
-        case "one group":
-            fields = start + number * (size // 2) + end
-        case "groups":
-            fields = (start + crowd + end) * (size // len(crowd))
-        case "groups in groups":
-            fields = (start * 50 + end * 50) * (size // 200)
-        case _:
-            fields = (protobuf.header(2, len(crowd)) + crowd) * (size // len(crowd))
-    return protobuf.header(2, len(fields)) + fields if kind.endswith("in a storage") else fields
+def crowded(size: int) -> dict[str, tuple[str, bytes]]:
+    """By what they are full of: a method, and a request for it of so many bytes, all small fields.
+
+    The classes of protobuf would make of some of them an object of many times their two bytes.
+    """
+    start, number, end = b"\x9b\x06", b"\x18\x00", b"\x9c\x06"  # a group in field 99, 0 in field 3
+    groups, nested = (start + number + end) * (size // 6), (start * 50 + end * 50) * (size // 200)
+    places = b"\x12\x00\x7a\x00" * (size // 4)  # of a storage: in a region, in the message
+    frames = b"\x12\x00\x1a\x00" * (size // 4)  # begin, chunk
+    storages, arguments = b"\x12\x00" * (size // 2), _in(1, b"\x1a\x00" * (size // 2))
+    chunked = b"\x10\x01"  # before the request, which is another spelling than ours
+    return {
+        "groups": ("Execute", groups),
+        "nested groups": ("Execute", nested),
+        "nested groups in a storage": ("Execute", _in(2, nested)),
+        "places in a storage": ("Execute", _in(2, places)),
+        "groups in a small method": ("GetServerInfo", nested),
+        "frames in a frame": ("ExecuteStream", frames),
+        "groups in a frame": ("ExecuteStream", nested),
+        "storages in a begin": ("ExecuteStream", _in(2, chunked + _in(1, storages))),
+        "arguments in a begin": ("ExecuteStream", _in(2, chunked + _in(1, arguments))),
+    }
 
 
 def begin(call_id: int, request: bytes) -> bytes:
