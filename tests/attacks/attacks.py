@@ -40,7 +40,7 @@ def working_memory(target: str, operator: str, share: int, calls: int = 4) -> It
     with connections(target, calls, window=0) as raws:
         for raw in raws:
             raw.call("ExecuteStream", *message(frame), end=False)
-        pump(raws, 25, answered(raws))
+        pump(raws, 40, answered(raws))
         yield raws
 
 
@@ -51,7 +51,7 @@ def bodies_one_byte_short(target: str, calls: int, size: int) -> Iterator[list[R
     with connections(target, 4) as raws:
         for number in range(calls):
             raws[number % 4].call("Execute", *message(body, short=1), end=False)
-        pump(raws, 20, sent(raws))
+        pump(raws, 30, sent(raws))
         pump(raws, 1)
         yield raws
 
