@@ -5,6 +5,7 @@ The tests look at the server then; the soak lets them loose again and again.
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -68,28 +69,25 @@ def gzip_bombs(target: str, path: str, bomb: bytes, calls: int = 1) -> Iterator[
 
 @contextmanager
 def padding(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
-    """Small calls behind unknown fields, while two long calls have the turns of the device."""
-    head, zeros, call = requests.padded(size)
-    with connections(target, 6) as raws:
-        for raw in raws[4:]:
-            raw.call("Execute", *message(requests.long()))
-        pump(raws, 0.5)
+    """Calls behind unknown fields, more of them than are computed in a second."""
+    parts = requests.padded(size)
+    prefix = bytes(1) + sum(map(len, parts)).to_bytes(4)
+    with connections(target, 4) as raws:
         for number in range(calls):
-            prefix = bytes(1) + (len(head) + size + len(call)).to_bytes(4)
-            raws[number % 4].call("Execute", prefix, head, zeros, call)
-        pump(raws, 20, sent(raws))
-        pump(raws, 2)
+            raws[number % 4].call("Execute", prefix, *parts)
+        pump(raws, 40, over(raws))
         yield raws
 
 
 @contextmanager
 def unread_answers(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
-    """Small requests with large answers, which are not read."""
+    """Small requests with large answers, each begun before the next is asked for, none read."""
     request = requests.large_answer(size)
-    with connections(target, 4, window=0) as raws:
-        for number in range(calls):
-            raws[number % 4].call("Execute", *message(request))
-        pump(raws, 20, answered(raws))
+    with connections(target, 1, window=0) as raws:
+        end = time.monotonic() + 25
+        while raws[0].opened < calls and time.monotonic() < end:
+            raws[0].call("Execute", *message(request))
+            pump(raws, 5, answered(raws))
         yield raws
 
 

@@ -25,9 +25,9 @@ def small() -> bytes:
     return long_call(1)
 
 
-def long() -> bytes:
-    """A call that computes for some ten seconds, and whose answer is one element."""
-    return long_call(64, 4096, 4096)
+def busy() -> bytes:
+    """A call of 2^25 elements, which takes a while, and whose answer is one of them."""
+    return long_call(2**25)
 
 
 def one(name: str, *shape: int, **spec: Any) -> pb.Argument:
@@ -107,8 +107,8 @@ WORKING_MEMORY = {
 
 
 def padded(size: int) -> list[bytes]:
-    """A small call behind an unknown field of so many bytes."""
-    return [protobuf.header(99, size), bytes(size), small()]
+    """A call that takes a while, behind an unknown field of so many bytes."""
+    return [protobuf.header(99, size), bytes(size), busy()]
 
 
 def gzip_of_zeros(mebibytes: int) -> bytes:
