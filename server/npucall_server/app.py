@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall.errors import DeviceLostError
@@ -15,6 +16,7 @@ from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
 from npucall_server import addresses, grpc_server
 from npucall_server.budget import Budget
+from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
@@ -25,6 +27,7 @@ from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from npucall_server.settings import ServerSettings
 
 _OTHER_DESCRIPTORS = 64 + 4 * MAX_REGIONS
+_LOOK_SECONDS = 1.0
 _IDLE_SECONDS = 5.0
 """Kept memory is given back when this time has passed twice without a call."""
 _LAST_ANSWERS_SECONDS = 2.0
@@ -76,6 +80,8 @@ class Server:
         self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
         if settings.has_reflection:
             services.add_reflection(self._grpc)
+        idle = IdleConnections(budget.max_connections, partial(self._callers, services), log)
+        self._watch = Watch(_LOOK_SECONDS, log, self._peers.look, idle.look)
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
         self.address = self._bind()
@@ -123,7 +129,7 @@ class Server:
             self._settings.ready_file.unlink(missing_ok=True)
         if self._idle is not None:
             self._idle.stop()
-        self._peers.stop()
+        self._watch.stop()
         self._log.event("stopped", finished=finished)
         return finished
 
@@ -150,6 +156,10 @@ class Server:
             self._settings.ready_file.unlink(missing_ok=True)
         self._log.flush()
         os._exit(ExitCode.DEVICE_LOST)
+
+    def _callers(self, services: grpc_server.Services) -> set[str]:
+        """Peers with a call, wherever it is."""
+        return self._executor.callers() | self._streams.places.owners | services.callers()
 
     def _is_well(self) -> bool:
         """Whether turns on the device end, if any are taken."""

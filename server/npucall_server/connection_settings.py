@@ -52,15 +52,15 @@ class ConnectionSettings(BaseModel):
         le=2_000_000,
         description="Seconds in which some bytes have to come of what a caller sends in parts, and "
         "some of an answer have to be read; a third of them for the first bytes of a call. The "
-        "call, or the stream, ends otherwise.",
+        "call ends otherwise, and so does a stream in which no call is open for so long.",
     )
     idle_timeout: float = Field(
         300.0,
         gt=0,
         allow_inf_nan=False,
         le=2_000_000,
-        description="Seconds after which a stream or a connection without calls is closed; one of "
-        "them sooner where others ask for it.",
+        description="Seconds after which a connection without calls is closed; sooner where most "
+        "of --max-connections are in use.",
     )
     reflection: bool | None = Field(
         None,

@@ -185,6 +185,10 @@ class Executor:
         self.check_size(call)
         return self.device.plan(call, Turn(self._turns, caller, self.limits.call_timeout))
 
+    def callers(self) -> set[str]:
+        """Peers with a call, or with an answer that they have not read."""
+        return self._places.owners | self.memory.owners
+
     def is_stuck(self, seconds: float) -> bool:
         """Whether turns on the device are taken and none has ended for so long."""
         return self._turns.is_stuck(seconds)

@@ -105,6 +105,11 @@ class Services:
         services = {operators.NAME: methods, HEALTH: checks}
         return tuple(map(grpc.method_handlers_generic_handler, services, services.values()))
 
+    def callers(self) -> set[str]:
+        """Peers with a call on its way in, or one that stays."""
+        rooms = self._call_room, self._listing_room, self._standing_room
+        return {owner for room in rooms for owner in room.owners}
+
     def add_reflection(self, server: grpc.Server) -> None:
         """Has the server describe its services to clients such as grpcurl."""
         names = (operators.NAME, HEALTH, reflection.SERVICE_NAME)

@@ -113,6 +113,12 @@ class Ledger:
         """Whether somebody waits for a part."""
         return bool(self._waiting)
 
+    @property
+    def owners(self) -> set[str]:
+        """Who holds a part, or waits for one."""
+        with self._lock:
+            return {*self._owners, *(entry.owner for entry in self._waiting)}
+
     def held(self, owner: str) -> int:
         """What an owner holds."""
         return sum(entry.amount for entry in tuple(self._owners.get(owner, ())))
@@ -148,7 +154,9 @@ class Ledger:
         """What ends so much that it suffices; raises the refusal where nothing can, or need be."""
         everybody = [entry for entries in tuple(self._owners.values()) for entry in tuple(entries)]
         leaving = sum(entry.amount for entry in everybody if entry.leaving)
-        wanted = asking.amount + sum(entry.amount for entry in self._waiting)
+        mine = self.held(asking.owner)
+        before = [entry for entry in self._waiting if self.held(entry.owner) <= mine]
+        wanted = asking.amount + sum(entry.amount for entry in before)
         missing = self.used + wanted - leaving - self.limit
         ending = []
         for entry in (*filter(_is_idle, everybody), *self._of_who_has_most(asking)):

@@ -5,7 +5,6 @@ Never by total time: a call may take as long as its bytes move.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -54,7 +53,7 @@ class Wait:
 
 
 class Peers:
-    """All waits for peers. One thread looks at those that have lasted for a while.
+    """All waits for peers. Something has to ``look`` at them every second.
 
     ``timeout``: seconds without progress, once there has been some. ``first_timeout``: until then.
     """
@@ -65,11 +64,8 @@ class Peers:
         self.timeout = timeout
         self.first_timeout = timeout / 3
         self._log = log
-        self._look_seconds = min(_LOOK_SECONDS, self.first_timeout)
         self._moved = moved
         self._waits: dict[Wait, None] = {}
-        self._stopped = threading.Event()
-        threading.Thread(target=self._watch, name="npucall-peers", daemon=True).start()
 
     def message(self, messages: Iterator[bytes], caller: UnaryCaller, room: Ledger) -> bytes:
         """The one message of a call, once there is room for it.
@@ -118,13 +114,9 @@ class Peers:
         """It has done what was waited for."""
         self._waits.pop(wait, None)
 
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._stopped.set()
-
     def look(self) -> None:
         """Cuts those that have made no progress for too long."""
-        limit = time.monotonic() - self._look_seconds
+        limit = time.monotonic() - min(_LOOK_SECONDS, self.first_timeout)
         long = [wait for wait in tuple(self._waits) if wait.since <= limit]
         if not long:
             return
@@ -141,7 +133,3 @@ class Peers:
             "cut", peer=wait.caller.peer, message=f"waited {seconds:.0f} s for {wait.what}"
         )
         wait.caller.cancel()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(self._look_seconds):
-            self.look()

@@ -30,6 +30,7 @@ from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
+from npucall_server.watch import Watch
 
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, until
 
@@ -61,8 +62,9 @@ class Served:
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
         log = Log(stream=self._log)
-        self.peers = Peers(log, given.peer_timeout)
-        services = grpc_server.Services(Handling(IDENTITY, log, self.peers), budget, lambda: True)
+        peers = Peers(log, given.peer_timeout)
+        self.watch = Watch(0.02, log, peers.look)
+        services = grpc_server.Services(Handling(IDENTITY, log, peers), budget, lambda: True)
         self.grpc = grpc_server.server(given, budget, device.lanes)
         self.grpc.add_generic_rpc_handlers(services.handlers(operators, self.streams))
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
@@ -90,7 +92,7 @@ def serving(device: ScriptedDevice | None = None, **settings: Any) -> Iterator[S
         until(served.is_at_rest, "the server is at rest")
     finally:
         served.grpc.stop(0).wait()
-        served.peers.stop()
+        served.watch.stop()
         served.streams._threads.shutdown()
 
 

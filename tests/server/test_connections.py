@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import socket
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 
 import grpc
 import pytest
 
-from npucall_server.connections import bytes_moved
+from npucall_server.connections import IdleConnections, bytes_moved
+from npucall_server.log import Log
 
 from .scripted import PATIENCE, until
 
@@ -38,8 +41,6 @@ def test_grpc_calls_a_peer_by_the_same_name(listen: str, target: str) -> None:
         names.append(context.peer())
         return request if context.peer() in bytes_moved() else b"unknown"
 
-    from concurrent.futures import ThreadPoolExecutor
-
     server = grpc.server(ThreadPoolExecutor(1))
     handlers = {"Echo": grpc.unary_unary_rpc_method_handler(handle)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", handlers),))
@@ -51,3 +52,28 @@ def test_grpc_calls_a_peer_by_the_same_name(listen: str, target: str) -> None:
     finally:
         server.stop(0).wait()
     assert (answer, len(names)) == (b"known", 1)
+
+
+def test_connections_without_a_call_are_closed_for_others() -> None:
+    """Three quarters of four are in use: of them one has a call, one has moved, one is left."""
+    with ExitStack() as open_:
+        listener = open_.enter_context(socket.create_server(("127.0.0.1", 0)))
+        peers = [
+            open_.enter_context(socket.create_connection(listener.getsockname())) for _ in range(6)
+        ]
+        served = [open_.enter_context(listener.accept()[0]) for _ in peers]
+        names = [f"ipv4:127.0.0.1:{peer.getsockname()[1]}" for peer in peers]
+        both_ends = {f"ipv4:127.0.0.1:{listener.getsockname()[1]}"}
+        log = io.StringIO()
+        subject = IdleConnections(4, lambda: {names[0], *both_ends}, Log(stream=log))
+        subject.look()
+        peers[1].sendall(b"moved")
+        until(lambda: bytes_moved()[names[1]] == 5, "it is counted")
+        subject.look()
+        for each in served:
+            each.settimeout(PATIENCE)
+        assert [each.recv(5) for each in served[1:]] == [b"moved", b"", b"", b"", b""]
+        served[0].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            served[0].recv(1)
+    assert '"connections": 4' in log.getvalue()

@@ -37,8 +37,8 @@ class Served:
     def __init__(self) -> None:
         self.well = True
         log = Log(stream=io.StringIO())
-        self.peers = Peers(log, PATIENCE)
-        handling = Handling(ServerIdentity("0123456789ab", "cpu", "x"), log, self.peers)
+        identity = ServerIdentity("0123456789ab", "cpu", "x")
+        handling = Handling(identity, log, Peers(log, PATIENCE))
         settings = ServerSettings()
         budget = Budget.of(settings, 100)
         self.services = Services(handling, budget, lambda: self.well)
@@ -67,7 +67,6 @@ def serving() -> Iterator[Served]:
     finally:
         served.channel.close()
         served.grpc.stop(0).wait()
-        served.peers.stop()
 
 
 @pytest.mark.parametrize("service", ["", NAME])

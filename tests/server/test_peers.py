@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ from npucall_server import peers as module
 from npucall_server.ledger import Ledger
 from npucall_server.log import Log
 from npucall_server.peers import Peers
+from npucall_server.watch import Watch
 
 from .scripted import PATIENCE, ScriptedCaller, ledger, until
 
@@ -30,7 +30,6 @@ class Clock:
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         self.log = io.StringIO()
         self.peers = Peers(Log(stream=self.log), 30.0, lambda: self.moved)
-        self.peers.stop()  # the test looks
 
     def after(self, seconds: float, moved: int | None = None) -> None:
         self.now += seconds
@@ -127,11 +126,14 @@ def test_a_message_holds_its_room_until_it_has_come() -> None:
     assert (held, room.used) == ([1], 0)
 
 
-def test_the_thread_looks_by_itself() -> None:
-    caller: Any = ScriptedCaller()
-    subject = Peers(Log(stream=io.StringIO()), 0.05)
-    begun = time.monotonic()
-    subject.read_answer(caller)
-    until(lambda: not caller.is_active(), "it is cut")
-    assert time.monotonic() - begun >= 0.05
-    subject.stop()
+def test_a_watch_looks_again_and_again_whatever_is_raised() -> None:
+    log, looks = io.StringIO(), []
+
+    def broken() -> None:
+        looks.append("broken")
+        raise ZeroDivisionError
+
+    watch = Watch(0.001, Log(stream=log), broken, lambda: looks.append("other"))
+    until(lambda: looks[:4] == ["broken", "other"] * 2, "both looked twice")
+    watch.stop()
+    assert "ZeroDivisionError" in log.getvalue()

@@ -30,10 +30,8 @@ class StreamService:
 
     def __init__(self, executions: Executions, settings: ServerSettings, budget: Budget) -> None:
         self._executions = executions
-        self._limits = StreamLimits(
-            settings.stream_window, budget.chunk_bytes, settings.idle_timeout
-        )
-        self._places = Ledger(budget.max_streams, lambda: _too_many(budget.max_streams))
+        self._limits = StreamLimits(settings.stream_window, budget.chunk_bytes)
+        self.places = Ledger(budget.max_streams, lambda: _too_many(budget.max_streams))
         self._streams: set[Stream] = set()
         self._lock = threading.Lock()
         self._draining = False
@@ -52,7 +50,7 @@ class StreamService:
         if self._draining:
             raise going_down()
         caller = UnaryCaller(context)
-        place = self._places.take(caller.peer, 1, caller.cancel)
+        place = self.places.take(caller.peer, 1, caller.cancel)
         try:
             stream = Stream(
                 frames, caller, self._executions, handling, self._threads, self._limits, place

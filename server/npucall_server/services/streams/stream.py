@@ -41,8 +41,6 @@ class StreamLimits(NamedTuple):
     """Calls without a complete answer."""
     chunk_bytes: int
     """Of chunks of outputs."""
-    idle_timeout: float
-    """Seconds without a call, after which it ends."""
 
 
 class Stream:
@@ -280,7 +278,7 @@ class Stream:
     def _late(self) -> tuple[list[StreamCall], float | None]:
         """Calls whose bytes did not come in time; seconds until the next one, or until the end."""
         if not self._open:
-            return [], self._limits.idle_timeout
+            return [], self._handling.peers.timeout
         left = {
             call: self._seconds_left(call)
             for call in self._open.values()
