@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from npucall.errors import DeviceLostError
 from npucall.wire.replies import ServerIdentity
-from npucall_server import addresses
+from npucall_server import addresses, ready_file
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
@@ -94,9 +94,7 @@ class Server:
             )
         self._log.flush()
         if settings.ready_file is not None:
-            draft = settings.ready_file.with_name(settings.ready_file.name + ".part")
-            draft.write_text(self.address)
-            draft.replace(settings.ready_file)
+            ready_file.write(settings.ready_file, self.address)
 
     def drain(self) -> bool:
         """Reports NOT_SERVING, refuses new calls, finishes those admitted.
