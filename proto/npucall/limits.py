@@ -27,7 +27,15 @@ MAX_MESSAGE_BYTES = 2**31 - 1
 MAX_ANSWER_BYTES = 2**31 - MIB
 """Of outputs in one message: some of it is for the rest."""
 MAX_FIELDS = 4096
-"""Of a request, unknown ones counted: what bounds the time that hostile bytes can take."""
+"""Of a request at its top, and of a call at any depth, unknown ones counted: what bounds the time
+that hostile bytes can take."""
+MAX_NESTED_FIELDS = 8 * MAX_FIELDS
+"""Of a request or frame at any depth: what so many storages and a call can have."""
+MAX_DEPTH = 100
+"""Of messages and groups within each other, as protobuf has it."""
+MAX_OVERHEAD_BYTES = 256 * KIB
+"""Of a request or frame besides the data of its storages: its call, lengths, padding, and what
+nobody knows."""
 ALIGNMENT = 16
 """Data starts at a multiple of this within a message. CPython's bytes objects start at one too."""
 FRAME_BYTES = 64

@@ -18,6 +18,7 @@ from pydantic_settings import CliApp, SettingsError
 
 from npucall import memory
 from npucall.errors import NpucallError
+from npucall_server import process_limits
 from npucall_server.app import BindError, Server
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
@@ -62,6 +63,9 @@ def serve(arguments: list[str]) -> ExitCode:
         return ExitCode.DRAINED
     log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
     logging.getLogger().addHandler(LibraryLines(log))
+    if (limit := process_limits.descriptors()) < process_limits.FEW:
+        message = f"only {limit} files may be open at a time, and each connection is one"
+        log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
     try:
         device = open_device(settings, lambda message: log.event("note", message=message))
     except NoDeviceError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import secrets
 import socket
 import threading
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from npucall.errors import DeviceLostError
 from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
-from npucall_server import addresses, grpc_server
+from npucall_server import addresses, grpc_server, process_limits, ready_file
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
@@ -108,9 +107,7 @@ class Server:
             )
         self._log.flush()
         if settings.ready_file is not None:
-            draft = settings.ready_file.with_name(settings.ready_file.name + ".part")
-            draft.write_text(self.address)
-            draft.replace(settings.ready_file)
+            ready_file.write(settings.ready_file, self.address)
 
     def drain(self) -> bool:
         """Reports NOT_SERVING, refuses new calls, finishes those admitted.
@@ -196,7 +193,7 @@ class Server:
 
 def _connections_possible() -> int:
     """How many this process may have open, beside the descriptors that it needs itself."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = process_limits.descriptors()
     return max(most - _OTHER_DESCRIPTORS, most // 2)
 
 

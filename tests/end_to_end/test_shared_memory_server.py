@@ -40,7 +40,7 @@ def side(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(side: Path) -> Iterator[ServerProcess]:
-    flags = (f"--shared-memory={side}", "--shared-memory-limit=64MiB", wire.ENDLESS_LIMIT)
+    flags = (f"--shared-memory={side}", "--shared-memory-limit=128MiB", wire.ENDLESS_LIMIT)
     with running_server(*flags) as server:
         yield server
 

@@ -77,10 +77,13 @@ def reason_of(error: Any) -> str:
     """What ErrorInfo says, read with google.rpc's classes; gRPC's own code where there is none."""
     trailers = dict(error.trailing_metadata() or ())
     status = Status.FromString(trailers.get("grpc-status-details-bin", b""))
+    return reason_in(status) or str(error.code().name)
+
+
+def reason_in(status: Status) -> str:
+    """What ErrorInfo says in a status; empty where there is none."""
     info = ErrorInfo()
-    if not any(detail.Unpack(info) for detail in status.details):
-        return str(error.code().name)
-    return str(info.reason)
+    return str(info.reason) if any(detail.Unpack(info) for detail in status.details) else ""
 
 
 def server_info(channel: grpc.Channel) -> pb.GetServerInfoResponse:

@@ -26,10 +26,12 @@ from npucall.limits import (
     CACHED_CALL_VALUES,
     CACHED_CALLS,
     MAX_CALL_BYTES,
+    MAX_FIELDS,
 )
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.protobuf import Malformed, data_bytes_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +115,11 @@ def decode(data: bytes, catalogue: Catalogue, default_variant: str = "") -> Call
     if len(data) > MAX_CALL_BYTES:
         raise MessageError(f"call: expected at most {MAX_CALL_BYTES} bytes, found {len(data)}")
     try:
+        if len(data) > 2 * MAX_FIELDS:  # fewer bytes cannot have more
+            data_bytes_in(data, pb.Call.DESCRIPTOR, MAX_FIELDS)
         message = pb.Call.FromString(data)
+    except Malformed as fault:
+        raise MessageError(f"call: expected a serialised npucall.v1.Call, found {fault}") from fault
     except DecodeError as error:
         raise MessageError("call: expected a serialised npucall.v1.Call") from error
     operator = catalogue.runnable(message.operator, message.variant, default_variant)

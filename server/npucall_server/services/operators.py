@@ -13,7 +13,7 @@ from npucall.limits import MAX_NAME_BYTES, MAX_RANK
 from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
-from npucall.wire.messages import join_response
+from npucall.wire.messages import check_overhead, join_response
 from npucall.wire.replies import encode_identity
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class OperatorService:
 
     def plan(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one call without its data."""
+        check_overhead("request", len(request))
         with self._executions.begin(caller, record) as call:
             reply, timings, workspace_bytes = call.plan(request)
         return pb.PlanResponse(
@@ -156,6 +157,7 @@ def _device_info(facts: DeviceFacts) -> pb.DeviceInfo:
 
 
 def _parse(kind: type[M], data: bytes) -> M:
+    check_overhead("request", len(data))
     try:
         message: Any = kind.FromString(data)
     except DecodeError as error:
