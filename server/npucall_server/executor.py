@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npucall_server.callers import Caller
     from npucall_server.devices.base import Device, Pieces, Ran
 
+MAX_COMPUTATION = 2**63 - 1
 _DRAIN_RETRY_SECONDS = 1.0
 _RETRY_BOUNDS = (0.05, 5.0)
 
@@ -29,6 +30,7 @@ class Limits(NamedTuple):
     queue_length: int
     memory_limit: int
     call_timeout: float
+    computation_limit: int = MAX_COMPUTATION
 
 
 class Completed(NamedTuple):
@@ -64,6 +66,24 @@ class Executor:
                 limit=str(limit),
                 setting="memory_limit",
             )
+        if self.admitted_bytes(call) > limit:
+            raise TooLargeError(
+                f"request, response and working memory: expected at most {limit} bytes (setting "
+                f"memory_limit), found {self.admitted_bytes(call)}",
+                limit=str(limit),
+                setting="memory_limit",
+            )
+        if call.computation > self.limits.computation_limit:
+            raise TooLargeError(
+                f"computation: expected at most {self.limits.computation_limit} elements (setting "
+                f"computation_limit), found {call.computation}",
+                limit=str(self.limits.computation_limit),
+                setting="computation_limit",
+            )
+
+    def admitted_bytes(self, call: Prepared) -> int:
+        """Bytes that a call takes from its admission to its dismissal."""
+        return call.bytes_in_flight + self.device.working_bytes(call)
 
     def admit(self, call: Prepared) -> None:
         """Makes room for a call, before its bytes come; ``dismiss`` gives the room back.
@@ -71,7 +91,7 @@ class Executor:
         Raises TooLargeError, QueueFullError, DrainingError, DeviceLostError.
         """
         self.check_size(call)
-        size = call.bytes_in_flight
+        size = self.admitted_bytes(call)
         with self._lock:
             self._check_room(size)
             self.calls_in_flight += 1
@@ -82,7 +102,7 @@ class Executor:
         """Gives the room of an admitted call back."""
         with self._lock:
             self.calls_in_flight -= 1
-            self.bytes_in_flight -= call.bytes_in_flight
+            self.bytes_in_flight -= self.admitted_bytes(call)
             if not self.calls_in_flight:
                 self._idle.notify_all()
 

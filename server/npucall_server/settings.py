@@ -132,8 +132,9 @@ class ServerSettings(BaseSettings):
     memory_limit: ByteSize = Field(
         default_factory=half_of_memory,
         gt=0,
-        description="Bytes of requests and responses that may wait or run at a time, and the most "
-        "that one tensor may hold; for example 8GiB. Default: half of the memory.",
+        description="Bytes of requests and responses, and of what computing them takes besides, "
+        "that may wait or run at a time, and the most that one tensor may hold; for example 8GiB. "
+        "Default: half of the memory.",
     )
     keep_memory: ByteSize = Field(
         ByteSize(2**30),
@@ -188,6 +189,15 @@ class ServerSettings(BaseSettings):
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
         description="Seconds after which the server ends a call, whatever its deadline is.",
+    )
+    computation_limit: int = Field(
+        10**11,
+        ge=1,
+        lt=2**63,
+        description="Elements that one call may compute; a larger call is refused before anything "
+        "of it is computed. Elementwise operators count the elements of the shape that the inputs "
+        "broadcast to, others those of their largest tensor; CtcLossBackward counts the states and "
+        "classes of every item at every step.",
     )
     drain_timeout: float = Field(
         30.0,

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from npucall.errors import CancelledError, DeadlineError
+from npucall_server.callers import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
     from npucall_server.callers import Caller
+
+_SECONDS_BETWEEN_PAUSES = 0.01
+"""While a call keeps its turn: what others may have to wait for each call that computes so."""
 
 
 class Turns:
@@ -61,6 +65,11 @@ class Turns:
             for turn in self._waiting:
                 turn.wake()
 
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for one."""
+        return bool(self._waiting)
+
     def give_up(self, turn: Turn) -> None:
         """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
         with self._lock:
@@ -83,18 +92,25 @@ class Turn:
         self._wake: threading.Event  # set once it has to wait: most calls never do
         self._granted = False
         self._told = False
+        self._held = False
+        self._pauses_at = 0.0
         self.waited_ns = 0
+
+    @property
+    def owner(self) -> str:
+        """Who the call is for."""
+        return owner_of(self._caller)
 
     def __call__(self) -> Self:
         return self
 
     def __enter__(self) -> None:
         self.check()
-        if self._turns.take_spare():
-            return
-        self._wake = threading.Event()
-        if not self._turns.take(self):
-            self._wait()
+        if not self._turns.take_spare():
+            self._wake = threading.Event()
+            if not self._turns.take(self):
+                self._wait()
+        self._held = True
 
     def __exit__(
         self,
@@ -102,7 +118,23 @@ class Turn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._turns.give_back()
+        if self._held:  # a pause may have ended the call without one
+            self._held = False
+            self._turns.give_back()
+
+    def pause(self) -> None:
+        """Within a turn: checks, and lets who waits have it for a while, every few ms.
+
+        Raises DeadlineError, CancelledError, and what calls raise since the device is lost.
+        """
+        now = time.monotonic()
+        if now < self._pauses_at:
+            return
+        self.check()
+        if self._turns.wanted:
+            self.__exit__(None, None, None)
+            self.__enter__()
+        self._pauses_at = time.monotonic() + _SECONDS_BETWEEN_PAUSES
 
     def spare(self) -> AbstractContextManager[object] | None:
         """One more turn at the same time for the same call, if one is free and nobody waits."""

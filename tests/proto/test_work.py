@@ -155,7 +155,7 @@ def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], 
 
     def formula(whole: Any, x: Any, y: Any) -> Any:
         seen.append((x.shape, y.shape))
-        return x + y.sum()
+        return whole.read(x, ...) + whole.read(y, ...).sum()
 
     x, y = numbers(shape), numbers((5,))
     (found,) = computed(declared(at_once(), formula, X, Y, OUT), {"x": x, "y": y}, block)
@@ -165,7 +165,8 @@ def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], 
 
 def test_at_once_several_outputs_come_as_a_tuple_in_their_order() -> None:
     def formula(whole: Any, x: Any) -> Any:
-        return x + 1, x.sum(-1, keepdims=True)
+        every = whole.read(x, ...)
+        return every + 1, every.sum(-1, keepdims=True)
 
     sums = Output("sums", "one for each row", shape="sums", dtype="x")
     x = numbers((3, 4), HALF)
@@ -203,6 +204,7 @@ def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any)
     seen = []
 
     def formula(whole: Any, x: Any, y: Any, index: Any, dim: int = -1) -> Any:
+        x, y, index = (whole.read(array, ...) for array in (x, y, index))
         seen.append((x.dtype, y.dtype, index.dtype, index.max()))
         return x + y
 
@@ -215,7 +217,10 @@ def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any)
 
 @pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
-    tried = declared(over, lambda whole, x, dim=-1: x * np.float32(1 / 3), X, DIM, OUT)
+    def formula(whole: Any, x: Any, dim: int = -1) -> Any:
+        return whole.read(x, ...) * np.float32(1 / 3)
+
+    tried = declared(over, formula, X, DIM, OUT)
     for dtype in (HALF, ml_dtypes.bfloat16):
         x = numbers((2, 3), dtype)
         (found,) = computed(tried, {"x": x})
@@ -229,8 +234,9 @@ def test_exact_computes_and_answers_in_float64(over: Any) -> None:
     seen = []
 
     def formula(whole: Any, x: Any, dim: int = -1) -> Any:
-        seen.append((x.dtype, whole.dtype))
-        return x / 3
+        read = whole.read(x, ...)
+        seen.append((read.dtype, whole.dtype))
+        return read / 3
 
     x = numbers((2, 3))
     (found,) = computed(declared(over, formula, X, DIM, OUT), {"x": x}, exact=True)
@@ -240,7 +246,10 @@ def test_exact_computes_and_answers_in_float64(over: Any) -> None:
 
 @pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_every_byte_but_0_of_a_truth_value_is_true(over: Any) -> None:
-    tried = declared(over, lambda whole, x, y, dim=-1: x + y, X, Y, DIM, OUT)
+    def formula(whole: Any, x: Any, y: Any, dim: int = -1) -> Any:
+        return whole.read(x, ...) + whole.read(y, ...)
+
+    tried = declared(over, formula, X, Y, DIM, OUT)
     truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
     (found,) = computed(tried, {"x": np.zeros(4, np.float32), "y": truth})
     assert found.tolist() == [0, 1, 1, 1]
@@ -250,7 +259,8 @@ def test_a_truth_value_as_it_is_has_no_byte_but_0_and_1() -> None:
     seen = []
 
     def formula(whole: Any, x: Any, y: Any) -> Any:
-        seen.append((y.dtype, y.view(np.uint8).tolist()))
+        mask = whole.read(y, ...)
+        seen.append((mask.dtype, mask.view(np.uint8).tolist()))
         return x
 
     tried = declared(at_once(), formula, X, Input("y", "a mask", as_is=True), OUT)

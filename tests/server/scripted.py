@@ -48,6 +48,7 @@ class ScriptedDevice:
     catalogue = CATALOGUE
     default_variant = DEFAULT_VARIANT
     result = b"result"
+    working = 0
 
     def __init__(
         self,
@@ -72,6 +73,9 @@ class ScriptedDevice:
     ) -> Ran:
         self._run(turn)
         return Ran([self.result], self._phases)
+
+    def working_bytes(self, call: Prepared) -> int:
+        return self.working
 
     def piecewise(self, call: Prepared) -> RunPieces | None:
         return None

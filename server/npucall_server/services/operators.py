@@ -104,6 +104,7 @@ class OperatorService:
                 max_rank=MAX_RANK,
                 stream_window=settings.stream_window if settings.max_streams else 0,
                 chunk_bytes=settings.chunk_bytes,
+                computation_limit=settings.computation_limit,
             ),
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,
