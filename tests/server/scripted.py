@@ -96,11 +96,11 @@ class ScriptedDevice:
 class ScriptedCaller:
     """Waits ``remaining`` seconds for its call, or until the test cancels it."""
 
-    peer = "scripted"
     request_id = ""
     metadata: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, remaining: float | None = None) -> None:
+    def __init__(self, remaining: float | None = None, peer: str = "scripted") -> None:
+        self.peer = peer
         self._remaining = remaining
         self._active = True
         self._callbacks: list[Callable[[], None]] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray
 
-LANE_BYTES = 24 << 20
+LANE_BYTES = 12 << 20
 """Most bytes that one thread holds for the blocks that it computes, whatever the call is."""
 _SUM = DOUBLE.itemsize
 
