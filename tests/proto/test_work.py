@@ -8,15 +8,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npucall.compute.evaluate import evaluate
+from npucall.compute.evaluate import evaluate, run
+from npucall.compute.helpers import Unlimited
 from npucall.declare import rules
 from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
+from npucall.declare.cuts import BLOCK
 from npucall.declare.declaration import Operator, operator
 from npucall.declare.over import at_once, elementwise, rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.prepare import prepare
 from npucall.dtypes import BY_NUMPY, FLOATS
+from npucall.errors import CancelledError, InternalError
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 
@@ -180,6 +183,59 @@ def test_at_once_an_output_of_the_formula_may_broadcast() -> None:
     tried = declared(at_once(), lambda whole, x: np.zeros((), x.dtype), X, OUT)
     (found,) = computed(tried, {"x": numbers((2, 3))})
     assert not found.any()
+
+
+def written_in(blocks: list[tuple[slice, ...]]) -> Operator[..., Any]:
+    """A formula that doubles these blocks of x."""
+
+    def formula(whole: Any, x: Any) -> Any:
+        out = whole.output("out", x.shape)
+        for block in blocks:
+            out[block] = 2 * whole.read(x, block)
+        return out
+
+    return declared(at_once(), formula, X, OUT)
+
+
+@pytest.mark.parametrize("dtype", [HALF, np.float32])
+def test_at_once_a_formula_may_write_its_results_block_by_block(dtype: Any) -> None:
+    x = numbers((3, 4), dtype)
+    (found,) = computed(written_in([np.s_[:2, :], np.s_[2:, 1:], np.s_[2:, :1]]), {"x": x})
+    np.testing.assert_array_equal(found, 2 * x)
+
+
+def test_at_once_what_is_not_written_is_an_error_and_never_an_answer() -> None:
+    with pytest.raises(InternalError, match=r"out: .*found 1 missing"):
+        computed(written_in([np.s_[:2, :], np.s_[2:, 1:]]), {"x": numbers((3, 4))})
+
+
+def test_at_once_the_call_may_end_between_blocks() -> None:
+    def formula(whole: Any, x: Any) -> Any:
+        out = whole.output("out", x.shape)
+        for block in whole.blocks(x.shape):
+            out[block] = whole.read(x, block)
+        return out
+
+    class Ended(Unlimited):
+        def pause(self) -> None:
+            raise CancelledError("nobody waits")
+
+    tried = declared(at_once(), formula, X, OUT)
+    spec = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (3,))
+    call = prepare(Call(tried, {"x": spec}, ("x",)), A2, Catalogue([tried]))
+    assert bytes(run(call, {"x": bytes(12)})[0]) == bytes(12)
+    with pytest.raises(CancelledError):
+        run(call, {"x": bytes(12)}, Ended())
+
+
+def test_a_row_that_cannot_be_cut_is_declared_as_it_is() -> None:
+    long = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (BLOCK + 1,))
+    tried = row_operator(Recorder())
+    call = prepare(Call(tried, {"x": long, "dim": 0}, ("x",)), A2, Catalogue([tried]))
+    assert call.working_bytes == 16 * 8 * (BLOCK + 1)
+    short = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (2 * BLOCK, BLOCK // 2), (0, 0))
+    call = prepare(Call(tried, {"x": short, "dim": 1}, ("x",)), A2, Catalogue([tried]))
+    assert (call.working_bytes, call.computation) == (0, BLOCK * BLOCK)
 
 
 @pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)

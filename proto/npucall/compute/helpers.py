@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from npucall.errors import InternalError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
@@ -122,6 +124,11 @@ class SharedBlocks(Generic[B, R]):
                 help_.exception()  # waits; failures of blocks are kept apart
         if self._failures:
             raise self._failures[min(self._failures)]
+        if self._added != len(self._blocks):
+            raise InternalError(
+                f"blocks: expected {len(self._blocks)} computed, found {self._added}; the others' "
+                "memory held what calls before have freed"
+            )
 
     def _claim(self, *, wait: bool) -> int | None:
         """The next block, of which nobody else will hear; None if there is none, or none yet."""

@@ -1158,7 +1158,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     calls_in_flight: builtins.int
     """Calls that wait or run now, this one not counted."""
     bytes_in_flight: builtins.int
-    """Bytes of requests and responses that wait or run now."""
+    """Bytes of requests and responses that wait or run now, and of what computing them takes besides."""
     uptime_seconds: builtins.float
     """Seconds since the server started."""
     shared_memory_socket: builtins.str
@@ -1291,8 +1291,8 @@ class Limits(google.protobuf.message.Message):
     max_message_bytes: builtins.int
     """Largest message that it receives, in bytes."""
     memory_limit: builtins.int
-    """Bytes of requests and responses together that may wait or run at a time, and the most that
-    any one tensor may hold.
+    """Bytes of requests and responses together, and of what computing them takes besides, that may
+    wait or run at a time, and the most that any one tensor may hold.
     """
     queue_length: builtins.int
     """Calls that may wait for the device."""
