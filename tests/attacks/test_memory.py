@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.end_to_end import wire
 
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
@@ -125,6 +126,30 @@ def test_answers_that_nobody_reads_are_counted_and_cancelled(
         assert server.peak() < server.promise
         assert held >= size
         assert left == 0
+
+
+@pytest.mark.parametrize("method", ["GetOperator", "Execute"])
+def test_long_names_stay_neither_in_memory_nor_in_the_log(
+    start: Start, figure: Figure, method: str
+) -> None:
+    """20 names, one after the other, of 40 MiB where a message may be so long."""
+    with start("--keep-memory=0") as server:
+        size = crowd(server, 40 * MIB)[1]
+        with connections(server.target, 1) as raws:
+            for number in range(20):
+                named = requests.field(1, b"%d" % number + b"x" * size)
+                request = requests.field(1, named) if method == "Execute" else named
+                raws[0].call(method, *message(request))
+                pump(raws, 10, over(raws))
+            ends = attacks.refusals(raws)
+        kept = wire.resident_bytes(server.process.pid) - server.resident_at_start
+        log = server.log.stat().st_size
+        figure(
+            f"20 names of {size // MIB} MiB to {method}",
+            f"+{kept / MIB:.0f} MiB kept, {server.show_peak()}, log {log / 1024:,.0f} KiB; {ends}",
+        )
+        assert kept < 64 * MIB
+        assert log < 256 * 1024
 
 
 @limits
