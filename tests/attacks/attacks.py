@@ -43,7 +43,7 @@ def working_memory(target: str, operator: str, share: int, calls: int = 4) -> It
     with connections(target, calls, window=0) as raws:
         for raw in raws:
             raw.call("ExecuteStream", *message(frame), end=False)
-        pump(raws, 40, answered(raws))
+        pump(raws, 90, answered(raws))
         yield raws
 
 

@@ -13,7 +13,7 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 
 from . import attacks, requests
 from .attacked import GIB, LIMITS, MIB
-from .raw import connections, message, over, pump
+from .raw import answered, connections, message, over, pump
 
 if TYPE_CHECKING:
     from .attacked import Attacked, Figure, Start
@@ -43,10 +43,11 @@ def test_working_memory_of_small_requests_is_bounded(
     share = limit // calls - 4096
     with start(limit=limit) as server:
         with attacks.working_memory(server.target, operator, share, calls) as raws:
-            ends = attacks.refusals(raws)
+            ends, all_answered = attacks.refusals(raws), answered(raws)()
         name = f"{calls} {operator} of {share / MIB:.0f} MiB, {limit // MIB} MiB"
         figure(name, f"{server.show_peak()}; {ends}")
         assert server.peak() < server.promise
+        assert all_answered
 
 
 @limits
