@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from npucall.compute import evaluate
+from npucall.declare.prepare import once_a_call
 from npucall.errors import NpucallError, OutOfMemoryError
-from npucall.limits import CACHED_CALLS, MAX_RANK
+from npucall.limits import MAX_RANK
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
 from npucall.v1 import operator_service_pb2 as pb
@@ -45,7 +45,7 @@ class LocalTransport:
         self._started = time.monotonic()
         self._variant = CATALOGUE.default_variant(self._product, DEFAULT_VARIANT)
         self._calls = PreparedCalls(CATALOGUE, self._product, self._variant)
-        self._reply = lru_cache(CACHED_CALLS)(lambda call: encode_reply(call, self._identity))
+        self._reply = once_a_call(lambda call: encode_reply(call, self._identity))
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """Computes in the calling thread. There is no deadline: nothing else could end it."""

@@ -18,6 +18,8 @@ CACHED_CALL_BYTES = 8 * KIB
 """Of a serialised call up to which what was found out about it is kept."""
 CACHED_CALLS = 1024
 """Calls, replies and recipes that are kept."""
+CACHED_CALL_VALUES = 256
+"""Tensors and members of lists of a call up to which it is kept."""
 
 # Messages.
 MAX_MESSAGE_BYTES = 2**31 - 1
@@ -25,7 +27,15 @@ MAX_MESSAGE_BYTES = 2**31 - 1
 MAX_ANSWER_BYTES = 2**31 - MIB
 """Of outputs in one message: some of it is for the rest."""
 MAX_FIELDS = 4096
-"""Of a request, unknown ones counted: what bounds the time that hostile bytes can take."""
+"""Of a request at its top, and of a call at any depth, unknown ones counted: what bounds the time
+that hostile bytes can take."""
+MAX_NESTED_FIELDS = 8 * MAX_FIELDS
+"""Of a request or frame at any depth: what so many storages and a call can have."""
+MAX_DEPTH = 100
+"""Of messages and groups within each other, as protobuf has it."""
+MAX_OVERHEAD_BYTES = 256 * KIB
+"""Of a request or frame besides the data of its storages: its call, lengths, padding, and what
+nobody knows."""
 ALIGNMENT = 16
 """Data starts at a multiple of this within a message. CPython's bytes objects start at one too."""
 FRAME_BYTES = 64
@@ -55,9 +65,13 @@ MAX_SIDE_ANSWER_BYTES = 64 * KIB
 """Of the packet with which a side socket answers."""
 
 # Texts.
+MAX_NAME_BYTES = 256
+"""Of names and messages of calls as a server keeps and logs them; what is longer is cut."""
+MAX_TRACEBACK_CHARACTERS = 16 * KIB
+"""Of a traceback in the log, and of a text of an event; the middle of a longer one is left out."""
 MAX_REQUEST_ID_CHARACTERS = 128
 """Of a caller's own name for a call."""
 MAX_TEXT_BYTES = 2 * KIB
-"""Of a text in an error as it travels; the whole text stands in the server's log."""
+"""Of a text in an error as it travels, and of the driver's words in the log."""
 MAX_TRAILER_BYTES = 7 * KIB
 """gRPC has a soft limit of 8 KiB for all trailers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import socket
@@ -17,10 +18,11 @@ from pydantic_settings import CliApp, SettingsError
 
 from npucall import memory
 from npucall.errors import NpucallError
+from npucall_server import process_limits
 from npucall_server.app import BindError, Server
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
-from npucall_server.log import Log
+from npucall_server.log import LibraryLines, Log
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _HEALTH_SECONDS = 5.0
 _LOG_DELAY = 0.01
-"""Seconds that the lines of calls may wait: written one by one they take a tenth of small calls."""
+"""Seconds that lines may wait: written one by one they take a tenth of small calls."""
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared, not bound
 
 
@@ -60,6 +62,10 @@ def serve(arguments: list[str]) -> ExitCode:
         sys.stdout.write(settings.as_toml())
         return ExitCode.DRAINED
     log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
+    logging.getLogger().addHandler(LibraryLines(log))
+    if (limit := process_limits.descriptors()) < process_limits.FEW:
+        message = f"only {limit} files may be open at a time, and each connection is one"
+        log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
     try:
         device = open_device(settings, lambda message: log.event("note", message=message))
     except NoDeviceError as error:

@@ -1,8 +1,15 @@
-"""The log: one JSON object a line on standard error; a line for each call, formatted by hand."""
+"""The log: one JSON object a line on standard error; a line for each call, formatted by hand.
+
+Nobody waits for whoever reads it. A thread writes; lines for which there is no room are dropped and
+counted, and the next line that can be written says how many they were.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import os
 import sys
 import threading
 import time
@@ -10,17 +17,30 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from npucall.limits import MAX_TRACEBACK_CHARACTERS
+from npucall.texts import middle_cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MOST_WAITING = 4096
-"""Lines; more are written by whoever answers calls."""
-_text = json.JSONEncoder(ensure_ascii=False).encode
+"""Lines; further ones of calls are dropped."""
+_ROOM_FOR_EVENTS = 256
+"""Lines beside these, for what happens to the server itself."""
+_FLUSH_SECONDS = 1.0
+_BLOCKED_SECONDS = 0.01
+_text = json.JSONEncoder().encode  # ASCII alone: no terminal obeys what a caller wrote
 _usual_text = lru_cache(1024)(_text)  # of what calls have in common
 
 
 @dataclass(slots=True)
 class Record:
-    """What the log says about a call; methods fill in what they find out."""
+    """What the log says about a call; methods fill in what they find out.
+
+    Records wait, and some texts are kept: who fills in what a caller wrote cuts it before.
+    """
 
     method: str
     request_id: str
@@ -49,8 +69,8 @@ class Record:
 class Log:
     """Writes events and calls. ``calls`` says which calls get a line.
 
-    ``delay``: seconds that the lines of calls that went well may wait, to be written together by a
-    thread of the log's own; with 0 each is written by whoever answered the call.
+    ``delay``: seconds that lines may wait, to be written together by a thread of the log's own.
+    With 0 there is no thread, and whoever logs also writes.
     """
 
     def __init__(
@@ -62,57 +82,128 @@ class Log:
     ) -> None:
         self._calls = calls
         self._slow_ns = slow_seconds * 1e9
-        self._stream = stream or sys.stderr  # None where descriptor 2 was closed at the start
+        self._output = _output_to(stream or sys.stderr)
         self._delay = delay
-        self._waiting: deque[Record] = deque()
+        self._waiting: deque[Record | str | threading.Event] = deque()
+        self._dropped = 0
+        self._dropping = threading.Lock()
         self._writing = threading.Lock()
-        self._wake = threading.Event()
-        self._awake = not delay
+        self._wake, self._hurry = threading.Event(), threading.Event()
+        self._awake = False
         if delay:
             threading.Thread(target=self._write_later, name="npucall-log", daemon=True).start()
 
     def event(self, event: str, **facts: str | float) -> None:
         """Something that happened to the server."""
-        self._write(_text({"time": _time(time.time_ns()), "event": event, **facts}))
+        bounded = {
+            name: middle_cut(fact, MAX_TRACEBACK_CHARACTERS) if isinstance(fact, str) else fact
+            for name, fact in facts.items()
+        }
+        line = _text({"time": _time(time.time_ns()), "event": event, **bounded})
+        self._add(line, _MOST_WAITING + _ROOM_FOR_EVENTS)
 
     def call(self, record: Record) -> None:
         """A call that was answered."""
-        failed = record.reason != "OK"
         slow = self._calls == "slow" and record.total_ns >= self._slow_ns
-        if not (failed or slow or self._calls == "all"):
+        if self._calls == "all" or slow or record.reason != "OK":
+            record.time_ns = time.time_ns()
+            self._add(record, _MOST_WAITING)
+
+    def flush(self, seconds: float = _FLUSH_SECONDS) -> bool:
+        """Has everything written that waits; whether that was possible within these seconds."""
+        if not self._delay:
+            return True
+        written = threading.Event()
+        self._waiting.append(written)
+        self._hurry.set()
+        self._wake.set()
+        return written.wait(seconds)
+
+    def _add(self, line: Record | str, most: int) -> None:
+        if len(self._waiting) >= most:
+            self._drop(1)
             return
-        record.time_ns = time.time_ns()
-        if failed or not self._delay or len(self._waiting) >= _MOST_WAITING:
-            self._write(_line(record))
-            return
-        self._waiting.append(record)
-        if not self._awake:
+        self._waiting.append(line)
+        if not self._delay:
+            self._write()
+        elif not self._awake:
             self._awake = True
             self._wake.set()
 
-    def flush(self) -> None:
-        """Hands everything to the system."""
-        self._write()
+    def _drop(self, lines: int) -> None:
+        with self._dropping:
+            self._dropped += lines
 
     def _write_later(self) -> None:
+        """The thread that writes."""
         while True:
             self._wake.wait()
             self._wake.clear()
-            time.sleep(self._delay)
+            self._hurry.wait(self._delay)
+            self._hurry.clear()
             self._awake = False  # before it looks: who comes later wakes it again
             self._write()
 
-    def _write(self, *lines: str) -> None:
-        """Writes what waits, and then these."""
+    def _write(self) -> None:
+        """Writes what waits; whoever else writes by then comes behind it."""
         with self._writing:
-            waiting = [_line(self._waiting.popleft()) for _ in range(len(self._waiting))]
-            if self._stream is None:
-                return
+            waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            lines = [_formatted(each) for each in waiting if not isinstance(each, threading.Event)]
+            with self._dropping:
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                lines.append(_dropped_line(dropped))
             try:
-                self._stream.write("".join(f"{line}\n" for line in (*waiting, *lines)))
-                self._stream.flush()
-            except (OSError, ValueError):
-                pass  # whoever read the log is gone; the calls are still worth answering
+                self._output("".join(f"{line}\n" for line in lines))
+            except (OSError, ValueError):  # whoever read the log is gone, or the disk is full
+                self._drop(len(lines) - bool(dropped) + dropped)
+            for each in waiting:
+                if isinstance(each, threading.Event):
+                    each.set()
+
+
+class LibraryLines(logging.Handler):
+    """Takes what libraries say by Python's ``logging``, which else waits for standard error."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.event("warning", logger=record.name, message=self.format(record))
+
+
+def _output_to(stream: TextIO | None) -> Callable[[str], object]:
+    """What writes text to a stream.
+
+    To a file's descriptor itself: a thread that waits in a write of Python's buffer holds its lock,
+    which the end of the process would wait for. ``stream`` is None where descriptor 2 was closed
+    at the start.
+    """
+    if stream is None:
+        return lambda _: None
+    try:
+        descriptor = stream.fileno()
+    except (io.UnsupportedOperation, ValueError):  # in memory, or closed
+        return stream.write
+    return lambda text: _write_all(descriptor, text.encode())
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # somebody who shares the pipe made it so
+            time.sleep(_BLOCKED_SECONDS)
+
+
+def _formatted(line: Record | str) -> str:
+    return line if isinstance(line, str) else _line(line)
+
+
+def _dropped_line(lines: int) -> str:
+    return _text({"time": _time(time.time_ns()), "event": "log lines dropped", "lines": lines})
 
 
 def _line(record: Record) -> str:

@@ -105,9 +105,9 @@ def test_where_blocks_are_cut_does_not_show(
     """
     helpers = Helpers(2)
     for call, storages in calls(title):
-        evaluate.recipe_of.cache_clear()
+        call.followed.clear()
         whole = answer_of(call, storages)
-        evaluate.recipe_of.cache_clear()
+        call.followed.clear()
         with monkeypatch.context() as patched:
             patched.setattr(Work, "block", edges)
             patched.setattr(blocks, "_WORTH_IT", 1)

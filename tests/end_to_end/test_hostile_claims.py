@@ -194,4 +194,5 @@ def test_claims_cost_no_memory(server: ServerProcess, channel: grpc.Channel) -> 
 
 
 def test_the_server_says_of_none_of_them_that_it_is_a_bug(server: ServerProcess) -> None:
+    assert server.stop() == 0
     assert '"traceback"' not in server.log.read_text()

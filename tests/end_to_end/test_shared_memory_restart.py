@@ -33,7 +33,7 @@ SIGNS = np.sign(NUMBERS)
 
 @contextmanager
 def server(folder: Path, listen: str = "127.0.0.1:0") -> Iterator[ServerProcess]:
-    flags = (f"--shared-memory={folder}/socket", "--shared-memory-limit=64MiB")
+    flags = (f"--shared-memory={folder}/socket", "--shared-memory-limit=128MiB")
     with running_server(*flags, listen=listen) as server:
         yield server
 

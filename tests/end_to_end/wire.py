@@ -28,18 +28,18 @@ PATIENCE = 30.0
 LANES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
 """Turns of a CPU server on this machine: one a core."""
 
-ENDLESS = (4096, 4096, 65536)
-"""2**40 elements: about 20 minutes. A server takes it with a memory limit of ENDLESS_LIMIT."""
+ENDLESS = (4096, 4096, 32768)
+"""2**39 elements: about ten minutes. A server takes it with a memory limit of ENDLESS_LIMIT."""
 
 ENDLESS_LIMIT = "--memory-limit=16TiB"
 
 _POLL_SECONDS = 0.005
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, within: float = PATIENCE) -> None:
     """Waits for something that another thread or process does."""
     never = threading.Event()
-    for _ in range(int(PATIENCE / _POLL_SECONDS)):
+    for _ in range(int(within / _POLL_SECONDS)):
         if condition():
             return
         never.wait(_POLL_SECONDS)
@@ -77,10 +77,13 @@ def reason_of(error: Any) -> str:
     """What ErrorInfo says, read with google.rpc's classes; gRPC's own code where there is none."""
     trailers = dict(error.trailing_metadata() or ())
     status = Status.FromString(trailers.get("grpc-status-details-bin", b""))
+    return reason_in(status) or str(error.code().name)
+
+
+def reason_in(status: Status) -> str:
+    """What ErrorInfo says in a status; empty where there is none."""
     info = ErrorInfo()
-    if not any(detail.Unpack(info) for detail in status.details):
-        return str(error.code().name)
-    return str(info.reason)
+    return str(info.reason) if any(detail.Unpack(info) for detail in status.details) else ""
 
 
 def server_info(channel: grpc.Channel) -> pb.GetServerInfoResponse:

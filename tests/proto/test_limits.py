@@ -18,6 +18,9 @@ STATED = {
     "MAX_CALL_BYTES": "without data. Small: at most {}",
     "MAX_RANK": "each 0 or more, at most {} entries",
     "MAX_FIELDS": "A request with more than {} fields",
+    "MAX_NESTED_FIELDS": "or {} at any depth",
+    "MAX_DEPTH": "or more than {} levels",
+    "MAX_OVERHEAD_BYTES": "or more than {} besides the data of its storages",
     "ALIGNMENT": "for `data` at a multiple of {}.",
     "MAX_CHUNK_BYTES": "more than {} give MESSAGE_MALFORMED",
     "CHUNK_BYTES": "then {} are a good length",
@@ -29,7 +32,8 @@ STATED = {
 }
 """Each limit that a caller has to know, and where the proto says it."""
 OUR_OWN = {
-    "MAX_TENSOR_BYTES", "CACHED_CALL_BYTES", "CACHED_CALLS", "MAX_MESSAGE_BYTES",
+    "MAX_TENSOR_BYTES", "CACHED_CALL_BYTES", "CACHED_CALLS", "CACHED_CALL_VALUES",
+    "MAX_MESSAGE_BYTES", "MAX_NAME_BYTES", "MAX_TRACEBACK_CHARACTERS",
     "MAX_ANSWER_BYTES", "FRAME_BYTES", "MAX_STORAGE_INDEX", "MAX_REGIONS",
     "MAX_SIDE_ANSWER_BYTES", "MAX_TRAILER_BYTES",
 }  # fmt: skip

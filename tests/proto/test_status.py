@@ -22,12 +22,13 @@ from npucall.errors import (
     DeviceError,
     DrainingError,
     InternalError,
+    MessageError,
     NpucallError,
     ServerUnreachableError,
     ShapeError,
     TooLargeError,
 )
-from npucall.wire.status import cut, from_status, to_status
+from npucall.wire.status import from_status, to_status
 
 SOFT_LIMIT = 8192  # bytes of trailers, above which gRPC may drop them
 
@@ -112,11 +113,9 @@ def test_the_text_of_the_driver_is_cut_between_characters_to_2_kib(character: st
     assert text == "E" + character * (2047 // len(character.encode()))
 
 
-@given(st.text(), st.integers(0, 60))
-def test_a_text_is_cut_to_the_longest_beginning_that_fits(text: str, limit: int) -> None:
-    beginnings = [text[:length] for length in range(len(text) + 1)]
-    fitting = [start for start in beginnings if len(start.encode()) <= limit]
-    assert cut(text, limit) == fitting[-1]
+def test_the_sentence_of_an_error_is_one_that_a_terminal_may_show() -> None:
+    error = sent(MessageError("name: expected x, found \x1b[2J\u202e\n"))
+    assert str(error) == r"name: expected x, found \x1b[2J\u202e\n"
 
 
 @pytest.mark.parametrize("character", ["a", "%", "中"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npucall.declare.parameters import Input, Output, Scalar
+from npucall.declare.prepare import once_a_call
 from npucall.dtypes import FLOAT
 from npucall.errors import (
     ArgumentMissingError,
@@ -55,6 +56,27 @@ def test_a_call_without_rules_is_prepared_for_any_product() -> None:
         assert call.outputs == {"out": TRIPLE}
         assert (call.kernel_dtype, call.done, call.warnings) == (None, False, ())
         assert call.facts.dtype == np.float32
+
+
+def test_a_call_is_kept_unless_it_would_take_much_memory() -> None:
+    calls = PreparedCalls(CATALOGUE, A2, "")
+    few, many = (
+        encode("aclnnCat", "", {"tensors": (PAIR,) * n, "dim": 0, "out": TRIPLE}, ("tensors",))
+        for n in (255, 256)  # and the output
+    )
+    assert max(len(few), len(many)) < 8192
+    assert calls.of(few) is calls.of(few)
+    assert calls.of(many) is not calls.of(many)
+    assert len(calls.of(many).inputs) == 256
+
+
+def test_what_follows_from_a_call_is_found_once_and_goes_with_the_call() -> None:
+    asked = []
+    warnings_of = once_a_call(lambda call: asked.append(call) or call.warnings)  # type: ignore[func-returns-value]
+    first, second = add("selfRef", "other"), add("selfRef", "other")
+    for call in first, first, second:
+        assert warnings_of(call) == call.warnings
+    assert asked == [first, second]
 
 
 def test_nothing_but_the_device_says_whether_shapes_and_dtypes_fit() -> None:

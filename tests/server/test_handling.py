@@ -12,10 +12,13 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from npucall.errors import NpucallError, QueueFullError, ShapeError
+from npucall.errors import NpucallError, OperatorUnknownError, QueueFullError, ShapeError
 from npucall.wire.replies import ServerIdentity
 from npucall_server.handling import Handling
 from npucall_server.log import Log, Record
+from npucall_server.peers import Peers
+
+from .scripted import PATIENCE, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +56,9 @@ class Context:
     def add_callback(self, _: object) -> bool:
         return True
 
+    def cancel(self) -> None:
+        raise AssertionError("nothing here is waited for")
+
     def set_trailing_metadata(self, trailers: tuple[tuple[str, bytes], ...]) -> None:
         self.trailers = dict(trailers)
 
@@ -81,14 +87,13 @@ class Handled:
     ) -> None:
         stream = io.StringIO()
         self.context = Context(*metadata)
-        service = Handling(IDENTITY, Log(stream=stream)).service(
-            "npucall.v1.OperatorService", {"Execute": lambda _, record, __: method(record)}
-        )
-        details: Any = type("Details", (), {"method": "/npucall.v1.OperatorService/Execute"})
-        handler: Any = service.service(details)
+        log = Log(stream=stream)
+        handling = Handling(IDENTITY, log, Peers(log, PATIENCE))
+        methods = {"Execute": lambda _, record, __: method(record)}
+        handler: Any = handling.unary(methods, ledger())["Execute"]
         self.response: bytes | None = None
         with suppress(Aborted):
-            self.response = handler.unary_unary(b"request", self.context)
+            self.response = handler.stream_unary(iter([b"request"]), self.context)
         (line,) = stream.getvalue().splitlines()
         self.log: dict[str, Any] = json.loads(line)
 
@@ -110,6 +115,21 @@ def answer(record: Record) -> bytes:
     record.operator = "aclnnKlDivBackward"
     record.run_ns = 7
     return b"response"
+
+
+def test_what_a_caller_wrote_is_cut_before_it_is_kept_or_logged() -> None:
+    name = "é" * 10_000
+    error = OperatorUnknownError(f"found {name}", operator=name, driver_message="e" * 10_000)
+    log = Handled(fail(error), ("npucall-request-id", "r" * 10_000)).log
+    assert log["operator"] == "é" * 128  # 256 bytes
+    assert len(log["message"].encode()) == 256
+    assert (len(log["driver_message"]), len(log["request_id"])) == (2048, 128)
+
+
+def test_a_traceback_has_beginning_and_end_in_the_log_whatever_its_length() -> None:
+    trace = Handled(fail(ValueError("x" * 100_000))).log["traceback"]
+    assert trace.startswith("Traceback")
+    assert len(trace) < 17_000
 
 
 def test_an_answer_goes_through_and_is_logged() -> None:

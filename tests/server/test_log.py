@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import logging
+import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -13,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npucall_server import log as log_module
-from npucall_server.log import Log, Record
+from npucall_server.log import LibraryLines, Log, Record
 
 from .scripted import until
 
@@ -72,36 +76,101 @@ def test_a_line_that_comes_after_a_while_is_written_too() -> None:
         until(lambda number=number: len(lines(stream)) == number, "it is written")  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("then", ["event", "failure", "flush"])
-def test_nothing_overtakes_a_line_that_waits(then: str) -> None:
+def test_calls_failures_and_events_are_written_in_the_order_in_which_they_happened() -> None:
     stream, log = deferred(delay=3600)
     log.call(Record("Execute", "first", "peer"))
+    log.event("draining")
+    log.call(Record("Execute", "second", "peer", reason="DEADLINE"))
     assert lines(stream) == []
-    if then == "event":
-        log.event("draining")
-    elif then == "failure":
-        log.call(Record("Execute", "second", "peer", reason="DEADLINE"))
-    else:
-        log.flush()
-    first, *others = lines(stream)
-    assert first["request_id"] == "first"
-    assert len(others) == (then != "flush")
+    assert log.flush()
+    first, event, second = lines(stream)
+    assert (first["request_id"], event["event"]) == ("first", "draining")
+    assert second["request_id"] == "second"
 
 
 def test_the_time_of_a_line_is_that_of_the_call_not_of_the_writing() -> None:
     stream, log = deferred(delay=3600)
     log.call(Record("Execute", "first", "peer"))
     between = datetime.now(UTC)
-    log.flush()
+    assert log.flush()
     assert datetime.fromisoformat(lines(stream)[0]["time"]) <= between
 
 
-def test_no_more_than_a_few_thousand_lines_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_much_to_wait_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "_MOST_WAITING", 2)
+    monkeypatch.setattr(log_module, "_ROOM_FOR_EVENTS", 1)
     stream, log = deferred(delay=3600)
     for name in "a", "b", "c", "d":
-        log.call(Record("Execute", name, "peer"))
-    assert [line["request_id"] for line in lines(stream)] == ["a", "b", "c"]
+        log.call(Record("Execute", name, "peer", reason="DEADLINE" if name == "d" else "OK"))
+    log.event("draining")  # which has room of its own
+    log.event("stopped")
+    assert log.flush()
+    a, b, event, dropped = lines(stream)
+    assert (a["request_id"], b["request_id"], event["event"]) == ("a", "b", "draining")
+    assert (dropped["event"], dropped["lines"]) == ("log lines dropped", 3)
+    log.call(Record("Execute", "e", "peer"))
+    assert log.flush()
+    assert lines(stream)[4]["request_id"] == "e"  # and said once
+
+
+def test_a_pipe_that_is_read_late_has_every_line_or_its_count() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        log = Log(stream=stream, delay=0.001)
+        for number in range(3 * log_module._MOST_WAITING):
+            log.call(Record("Execute", f"id-{number}", "peer"))
+        assert not log.flush(0.01)  # the pipe is full
+        text = b""
+        with os.fdopen(reader, "rb", buffering=0) as pipe:
+            while b"last" not in text:
+                text += pipe.read(2**20)
+                log.event("last")
+    found = [json.loads(line) for line in text.split(b"\n")[:-1]]
+    calls = [line["request_id"] for line in found if line["event"] == "call"]
+    dropped = sum(line["lines"] for line in found if line["event"] == "log lines dropped")
+    assert dropped > 0
+    assert len(calls) + dropped >= 3 * log_module._MOST_WAITING  # events may be among the dropped
+    assert calls == sorted(calls, key=lambda name: int(name[3:]))
+
+
+def test_what_could_not_be_written_is_counted_once_it_can_be() -> None:
+    stream = Failing()
+    log = Log(stream=stream)
+    for _ in range(3):
+        log.event("serving")
+    stream.full = False
+    log.event("draining")
+    event, dropped = lines(stream)
+    assert (event["event"], dropped["lines"]) == ("draining", 3)
+
+
+class Failing(io.StringIO):
+    """A file on a disk that is full for some time."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "full")
+        return super().write(text)
+
+
+def test_what_libraries_say_is_an_event_of_the_log() -> None:
+    stream = io.StringIO()
+    logger = logging.Logger("grpc")  # noqa: LOG001  # one of its own
+    logger.addHandler(LibraryLines(Log(stream=stream)))
+    logger.info("fine")
+    logger.warning("odd: %s", "x")
+    (line,) = lines(stream)
+    assert (line["event"], line["logger"], line["message"]) == ("warning", "grpc", "odd: x")
+
+
+def test_a_line_is_ascii_so_that_no_terminal_obeys_it() -> None:
+    stream = io.StringIO()
+    name = "a\x1b[2J\x7f\x9b\u202e\u2066\u200f\ue000é"
+    Log(stream=stream).call(Record("Execute", name, name, name, name, reason="X", message=name))
+    assert re.fullmatch(r"[ -~]*\n", stream.getvalue())
+    assert lines(stream)[0]["operator"] == name
 
 
 def deferred(delay: float = 0.001) -> tuple[io.StringIO, Log]:

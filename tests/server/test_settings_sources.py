@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ByteSize
 from pydantic_settings import CliApp
 
-from npucall_server import settings as module
-from npucall_server.settings import ServerSettings, half_of_memory
+from npucall_server import memory_settings as module
+from npucall_server.memory_settings import half_of_memory
+from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,6 +106,10 @@ OTHERS: dict[str, Any] = {
     "shared_memory_users": (1000, 1001),
     "max_streams": 3,
     "stream_window": 5,
+    "max_connections": 9,
+    "computation_limit": 8,
+    "peer_timeout": 1.5,
+    "idle_timeout": 2.5,
     "chunk_bytes": "256KiB",
     "lanes": 5,
     "device_timeout": 0.25,

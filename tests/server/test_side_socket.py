@@ -16,11 +16,12 @@ from tests.shared import Memory, Refused, Side
 
 from npucall.regions import RegionPart
 from npucall_server.log import Log
+from npucall_server.shared import regions as regions_module
 from npucall_server.shared import side_socket
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 
-from .scripted import until
+from .scripted import ledger, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +35,8 @@ SOMEBODY = US + 1
 class Served(SideSocket):
     """A side socket, its regions and its log."""
 
-    def __init__(self, path: Path, limit: int = 1 << 20, users: tuple[int, ...] = ()) -> None:
-        self.path, self.regions, self.text = path, Regions(limit), io.StringIO()
+    def __init__(self, path: Path, limit: int = 1 << 21, users: tuple[int, ...] = ()) -> None:
+        self.path, self.regions, self.text = path, Regions(limit, ledger()), io.StringIO()
         super().__init__(path, users, self.regions, Log(stream=self.text))
 
     def events(self) -> list[dict[str, Any]]:
@@ -47,7 +48,7 @@ class Served(SideSocket):
 
 
 @contextmanager
-def serving(path: Path, limit: int = 1 << 20, users: tuple[int, ...] = ()) -> Iterator[Served]:
+def serving(path: Path, limit: int = 1 << 21, users: tuple[int, ...] = ()) -> Iterator[Served]:
     """At its end nothing may be left."""
     before = descriptors()
     served = Served(path, limit, users)
@@ -152,6 +153,42 @@ def test_while_others_hold_too_much_a_client_is_asked_to_come_back(served: Serve
         assert reason(side) == "QUEUE_FULL"
 
 
+def test_one_process_has_at_most_half_of_the_memory_and_leaves_the_rest_to_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Memory(served.path, 1 << 20), Side(served.path) as side:
+        side.ask(1)
+        assert reason(side) == "QUEUE_FULL"
+        as_user(monkeypatch, US)  # as process 4711
+        with Memory(served.path, 1 << 20):
+            assert served.regions.bytes_taken == 1 << 21
+        monkeypatch.undo()
+    assert served.serves()
+
+
+def test_one_process_has_at_most_half_of_the_regions(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regions_module, "MAX_REGIONS", 4)
+    with Memory(served.path, 1), Memory(served.path, 1), Side(served.path) as side:
+        side.ask(1)
+        assert reason(side) == "QUEUE_FULL"
+        as_user(monkeypatch, US)
+        with Memory(served.path, 1) as memory:
+            assert memory.bytes[0] == 0
+
+
+def test_of_several_users_one_has_at_most_half(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(path, users=(SOMEBODY,)) as served:
+        with Memory(path, 1 << 20), Side(path) as side:
+            as_user(monkeypatch, US)  # another process of theirs
+            side.ask(1)
+            assert reason(side) == "QUEUE_FULL"
+            as_user(monkeypatch, SOMEBODY)
+            assert served.serves()
+        monkeypatch.undo()
+
+
 def test_a_second_packet_ends_the_region(served: Served) -> None:
     with Memory(served.path, 100) as memory:
         memory.ask(100)
@@ -230,7 +267,7 @@ def test_a_bug_ends_one_connection_and_is_logged(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken, Side(served.path) as side:
-        broken.setattr(served.regions, "create", lambda _: 1 / 0)
+        broken.setattr(served.regions, "create", lambda *_: 1 / 0)
         side.ask(1)
         assert side.is_closed()
     (event,) = served.events()
@@ -253,7 +290,37 @@ def test_another_user_is_closed_without_a_word_and_noted(
         assert side.is_closed()
     (event,) = served.events()
     del event["time"]
-    assert event == {"event": "shared memory refused", "user": SOMEBODY, "process": 4711}
+    assert event == {
+        "event": "shared memory refused", "user": SOMEBODY, "process": 4711, "others_before": 0
+    }  # fmt: skip
+
+
+def test_of_many_refused_connections_one_a_minute_is_noted_and_the_others_are_counted(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_user(monkeypatch, SOMEBODY)
+    for _ in range(50):
+        with Side(served.path) as side:
+            assert side.is_closed()
+    assert len(served.events()) == 1
+    until(lambda: served._unsaid == 49, "the last is counted")
+    served._silent_until = 0  # a minute later
+    with Side(served.path) as side:
+        assert side.is_closed()
+    assert [event["others_before"] for event in served.events()] == [0, 49]
+
+
+def test_refused_connections_take_little_of_a_core(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is followed by a pause, so that only so many of them are looked at."""
+    pauses = []
+    monkeypatch.setattr(served._stopping, "wait", pauses.append)
+    as_user(monkeypatch, SOMEBODY)
+    for _ in range(20):
+        with Side(served.path) as side:
+            assert side.is_closed()
+    until(lambda: pauses == [0.001] * 20, "there was a pause for each")
 
 
 @pytest.mark.parametrize("user", [US, SOMEBODY, 2**32 - 2])

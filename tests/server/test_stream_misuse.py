@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from npucall.errors import MessageError
 from npucall_server.services.streams.ids import Ids
 
 from .scripted import until, waiting
@@ -78,7 +79,7 @@ MISUSES: dict[str, Act] = {
 
 @pytest.mark.parametrize("act", MISUSES.values(), ids=MISUSES)
 def test_a_misuse_ends_the_stream(act: Act) -> None:
-    with serving() as served, stream(served) as peer:
+    with serving(max_message_bytes="32MiB") as served, stream(served) as peer:
         act(peer)
         assert peer.end_of_stream() == "MESSAGE_MALFORMED"
 
@@ -140,6 +141,16 @@ def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
             if call_id:
                 assert peer.receive().call_id == call_id
         assert peer.end_of_stream() == "MESSAGE_MALFORMED"
+
+
+def test_gaps_of_any_ids_take_16_bytes_each() -> None:
+    ids = Ids()
+    for call_id in range(0, 65_536 * 2, 2):
+        ids.add(2**64 - 1 - call_id)
+    with pytest.raises(MessageError, match="most follow each other"):
+        ids.add(0)
+    kept = sum(each.itemsize * len(each) for each in (ids._firsts, ids._lasts))
+    assert kept == 65_536 * 16
 
 
 def receiving(peer: Peer) -> None:

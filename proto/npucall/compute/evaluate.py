@@ -9,7 +9,7 @@ the edges of sums depend on shapes alone, and they are taken in the order of blo
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,10 +22,9 @@ from npucall.compute.operands import Operand, Reading
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
 from npucall.declare.cuts import BLOCK, cut
-from npucall.declare.prepare import Prepared, prepare
+from npucall.declare.prepare import Prepared, once_a_call, prepare
 from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
 from npucall.errors import NpucallError
-from npucall.limits import CACHED_CALLS
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
@@ -202,7 +201,7 @@ class _Recipe(NamedTuple):
     cuts: Sequence[Index] = ()
 
 
-@lru_cache(CACHED_CALLS)
+@once_a_call
 def recipe_of(call: Prepared) -> _Recipe:
     """What follows from a call, found once."""
     outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from npucall.errors import (
 from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.call import Call
     from npucall.declare.catalogue import Catalogue
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.products import Product
     from npucall.tensors import Buffer
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,10 @@ class Prepared:
     warnings: tuple[tuple[str, str], ...]
     done: bool
     """The rules ended the call: nothing is computed, the outputs are zeros."""
+    followed: dict[Callable[..., object], object] = field(
+        init=False, default_factory=dict, repr=False
+    )
+    """What ``once_a_call`` found out; gone with the call, so that no other cache keeps calls."""
 
     @cached_property
     def absent(self) -> Mapping[str, None]:
@@ -135,6 +142,18 @@ class Prepared:
                     f"{name}: expected {expected} bytes of storage, found {len(found)}",
                     parameter=name,
                 )
+
+
+def once_a_call(find: Callable[[Prepared], T]) -> Callable[[Prepared], T]:
+    """A function of a call that is asked once for each, and whose answer is kept with it."""
+
+    @wraps(find)
+    def found(call: Prepared) -> T:
+        if find not in call.followed:
+            call.followed[find] = find(call)
+        return cast("T", call.followed[find])
+
+    return found
 
 
 def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:

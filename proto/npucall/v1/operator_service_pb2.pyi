@@ -97,8 +97,11 @@ class ExecuteRequest(google.protobuf.message.Message):
     def storage(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[npucall.v1.tensor_pb2.Storage]:
         """The bytes: one storage for each argument of `call` with `stored`, in the order of arguments,
         and for a list of tensors one for each of them, in their order; another number gives
-        INVALID_ARGUMENT, reason TENSOR_LAYOUT. A request with more than 4,096 fields, unknown ones
-        counted, gives MESSAGE_MALFORMED.
+        INVALID_ARGUMENT, reason TENSOR_LAYOUT. A request with more than 4,096 fields, or 32,768 at any
+        depth, or more than 100 levels, or more than 256 KiB besides the data of its storages gives
+        MESSAGE_MALFORMED; unknown fields count, and so does padding. The same holds for frames of
+        streams, and for requests of methods that have no storages. A call has at most 4,096 fields at
+        any depth.
         """
 
     @property

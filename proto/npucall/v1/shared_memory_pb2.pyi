@@ -58,9 +58,10 @@ class SharedMemoryResponse(google.protobuf.message.Message):
     """The memory's id, 16 random bytes, for `Region.id`. A file descriptor comes along."""
     error: builtins.bytes
     """There is none: a serialised `google.rpc.Status`, as in `grpc-status-details-bin`. Reasons:
-    TOO_LARGE where it is more than the setting `shared_memory_limit` will ever allow; QUEUE_FULL
-    while others hold too much, or too many; DEVICE_MEMORY where the host has no memory for it now;
-    MESSAGE_MALFORMED for a packet that cannot be read.
+    TOO_LARGE where it is more than half of the setting `shared_memory_limit`, which is what one
+    process may have, and one of several users; QUEUE_FULL where it or others hold too much, or
+    too many; DEVICE_MEMORY where the host has no memory for it now; MESSAGE_MALFORMED for a packet
+    that cannot be read.
     """
     def __init__(
         self,

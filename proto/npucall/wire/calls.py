@@ -21,10 +21,17 @@ from npucall.errors import (
     NpucallError,
     TensorLayoutError,
 )
-from npucall.limits import CACHED_CALL_BYTES, CACHED_CALLS, MAX_CALL_BYTES
+from npucall.limits import (
+    CACHED_CALL_BYTES,
+    CACHED_CALL_VALUES,
+    CACHED_CALLS,
+    MAX_CALL_BYTES,
+    MAX_FIELDS,
+)
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.protobuf import Malformed, data_bytes_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,23 +43,47 @@ if TYPE_CHECKING:
 
 
 class PreparedCalls:
-    """Calls that passed their rules on one product, kept by their bytes. Failures are not kept."""
+    """Calls that passed their rules on one product, kept by their bytes. Failures are not kept.
+
+    Neither are calls that take much memory: of more than ``CACHED_CALL_BYTES``, or with more than
+    ``CACHED_CALL_VALUES`` tensors and members of lists.
+    """
 
     def __init__(self, catalogue: Catalogue, product: Product, default_variant: str) -> None:
         self._catalogue, self._product = catalogue, product
         self._default_variant = default_variant
-        self._cached = lru_cache(CACHED_CALLS)(self._prepare)
+        self._cached = lru_cache(CACHED_CALLS)(self._prepare_to_keep)
 
     def of(self, call: bytes) -> Prepared:
         """The prepared call of a serialised ``npucall.v1.Call``.
 
         Raises what ``decode`` and ``prepare`` raise.
         """
-        return self._cached(call) if len(call) <= CACHED_CALL_BYTES else self._prepare(call)
+        if len(call) > CACHED_CALL_BYTES:
+            return self._prepare(call)
+        try:
+            return self._cached(call)
+        except _TooMuchToKeep as much:
+            return much.call
+
+    def _prepare_to_keep(self, call: bytes) -> Prepared:
+        prepared = self._prepare(call)
+        members = (len(value) for value in prepared.values.values() if isinstance(value, tuple))
+        if len(prepared.inputs) + len(prepared.outputs) + sum(members) > CACHED_CALL_VALUES:
+            raise _TooMuchToKeep(prepared)
+        return prepared
 
     def _prepare(self, call: bytes) -> Prepared:
         decoded = decode(call, self._catalogue, self._default_variant)
         return prepare(decoded, self._product, self._catalogue)
+
+
+class _TooMuchToKeep(Exception):  # noqa: N818  # no error: what a cache raises it does not keep
+    """A call that is prepared, and not kept."""
+
+    def __init__(self, call: Prepared) -> None:
+        super().__init__()
+        self.call = call
 
 
 def encode(
@@ -84,7 +115,11 @@ def decode(data: bytes, catalogue: Catalogue, default_variant: str = "") -> Call
     if len(data) > MAX_CALL_BYTES:
         raise MessageError(f"call: expected at most {MAX_CALL_BYTES} bytes, found {len(data)}")
     try:
+        if len(data) > 2 * MAX_FIELDS:  # fewer bytes cannot have more
+            data_bytes_in(data, pb.Call.DESCRIPTOR, MAX_FIELDS)
         message = pb.Call.FromString(data)
+    except Malformed as fault:
+        raise MessageError(f"call: expected a serialised npucall.v1.Call, found {fault}") from fault
     except DecodeError as error:
         raise MessageError("call: expected a serialised npucall.v1.Call") from error
     operator = catalogue.runnable(message.operator, message.variant, default_variant)

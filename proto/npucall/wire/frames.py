@@ -13,9 +13,25 @@ from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
 from npucall.exchange import Begin, Cancel, Chunk, End, Error, ReplyFrame
-from npucall.limits import ALIGNMENT, MAX_CHUNK_BYTES, MAX_STORAGE_INDEX
+from npucall.limits import (
+    ALIGNMENT,
+    MAX_CHUNK_BYTES,
+    MAX_NESTED_FIELDS,
+    MAX_REQUEST_ID_CHARACTERS,
+    MAX_STORAGE_INDEX,
+)
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.protobuf import Malformed, bytes_at, header, number, number_at, tag_at, varint
+from npucall.wire.messages import check_overhead
+from npucall.wire.protobuf import (
+    Malformed,
+    bytes_at,
+    data_bytes_in,
+    header,
+    number,
+    number_at,
+    tag_at,
+    varint,
+)
 
 if TYPE_CHECKING:
     from npucall.exchange import RequestFrame, ResponseFrame
@@ -133,7 +149,9 @@ def _begin(message: bytes, position: int) -> Begin:
     start, position = bytes_at(message, position, end, _BEGIN_REQUEST_ID)
     if position != end:
         raise Malformed("another spelling")
-    return Begin(request, bool(chunked), timeout_ns, str(message[start:position], "utf-8"))
+    check_overhead("begin", end - len(request))
+    name = str(message[start:position], "utf-8")
+    return Begin(request, bool(chunked), timeout_ns, name[:MAX_REQUEST_ID_CHARACTERS])
 
 
 def _chunk(message: bytes, position: int) -> Chunk:
@@ -144,6 +162,7 @@ def _chunk(message: bytes, position: int) -> Chunk:
     start, position = bytes_at(message, position, end, _CHUNK_DATA)
     if position != end or storage > MAX_STORAGE_INDEX:
         raise Malformed("another spelling")
+    check_overhead("chunk", start)
     return _checked(Chunk(storage, offset, memoryview(message)[start:position]))
 
 
@@ -156,12 +175,20 @@ def _checked(chunk: Chunk) -> Chunk:
 
 
 def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
+    try:
+        data = data_bytes_in(message, pb.ExecuteStreamRequest.DESCRIPTOR, MAX_NESTED_FIELDS)
+    except Malformed as fault:
+        raise MessageError(
+            f"frame: expected a serialised ExecuteStreamRequest, found {fault}"
+        ) from fault
+    check_overhead("frame", len(message) - data)
     parsed = _parsed(pb.ExecuteStreamRequest, message)
     kind = parsed.WhichOneof("frame")
     if kind == "begin":
         begin = parsed.begin
         request = begin.request.SerializeToString()
-        return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, begin.request_id)
+        name = begin.request_id[:MAX_REQUEST_ID_CHARACTERS]
+        return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, name)
     if kind == "chunk":
         return parsed.call_id, _chunk_of_class(parsed.chunk)
     if kind is None:

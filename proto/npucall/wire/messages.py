@@ -15,11 +15,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
-from npucall.limits import ALIGNMENT, MAX_CALL_BYTES, MAX_FIELDS, MAX_MESSAGE_BYTES
+from npucall.limits import (
+    ALIGNMENT,
+    MAX_CALL_BYTES,
+    MAX_FIELDS,
+    MAX_MESSAGE_BYTES,
+    MAX_NESTED_FIELDS,
+    MAX_OVERHEAD_BYTES,
+)
 from npucall.regions import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire.protobuf import Malformed, bytes_at, content_at, header, number, skim
+from npucall.wire.protobuf import (
+    DATA,
+    Malformed,
+    bytes_at,
+    content_at,
+    data_bytes_in,
+    header,
+    number,
+    skim,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +46,7 @@ if TYPE_CHECKING:
 # Numbers of fields, and the tags `number << 3 | 2` of those that are read by position.
 _CALL, _REQUEST_STORAGE, _OUTPUT_PLACES = 1, 2, 3
 _REPLY, _TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
-_PADDING, _REGION, _DATA = 1, 2, 15
+_PADDING, _REGION = 1, 2
 _PLACE_OUTPUT, _PLACE_REGION, _REGION_ID = 1, 2, 1
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG, _DATA_TAG = 0x0A, 0x12, 0x1A, 0x7A
 _NOWHERE: Mapping[str, RegionPart] = MappingProxyType({})
@@ -79,9 +95,27 @@ def split_request(message: bytes) -> Request:
     """Finds call and storages in an ``ExecuteRequest``; the storages are views of it.
 
     Raises MessageError where the protobuf class would refuse the message, where a storage has no
-    place, where an output has two, and for more than ``MAX_FIELDS``.
+    place, where an output has two, for more than ``MAX_FIELDS``, ``MAX_NESTED_FIELDS`` or
+    ``MAX_DEPTH``, and for more than ``MAX_OVERHEAD_BYTES`` besides data.
     """
     _check_length(message, "ExecuteRequest")
+    request = _split_request(message)
+    if len(message) > MAX_OVERHEAD_BYTES:
+        data = (len(each) for each in request.storage if not isinstance(each, RegionPart))
+        check_overhead("ExecuteRequest", len(message) - sum(data))
+    return request
+
+
+def check_overhead(name: str, size: int) -> None:
+    """Raises MessageError where a message has too many bytes besides data."""
+    if size > MAX_OVERHEAD_BYTES:
+        raise MessageError(
+            f"{name}: expected at most {MAX_OVERHEAD_BYTES} bytes besides the data of storages, "
+            f"found {size}"
+        )
+
+
+def _split_request(message: bytes) -> Request:
     end = len(message)
     try:
         start, position = bytes_at(message, 0, end, _FIRST_TAG)
@@ -136,7 +170,7 @@ def _join(
 @lru_cache(1024)
 def _storage_header(field: int, length: int, position: int) -> bytes:
     """Everything of a storage before its data, padded so that the data is aligned."""
-    data_header = header(_DATA, length)
+    data_header = header(DATA, length)
     padding = 0
     while True:
         inner = b"%b%b%b" % (header(_PADDING, padding), bytes(padding), data_header)
@@ -190,10 +224,12 @@ def _request_of_class(message: bytes) -> Request:
     try:
         for field, length in skim(message):
             call_bytes += length if field == _CALL else 0
+        data_bytes = data_bytes_in(message, pb.ExecuteRequest.DESCRIPTOR, MAX_NESTED_FIELDS)
     except Malformed as fault:
         raise _refusal("ExecuteRequest", fault) from None
     if call_bytes > 2 * MAX_CALL_BYTES:  # its parts may be longer than the call that they make
         raise MessageError(f"call: expected at most {MAX_CALL_BYTES} bytes, found {call_bytes}")
+    check_overhead("ExecuteRequest", len(message) - data_bytes)
     parsed = _parsed(pb.ExecuteRequest, message)
     return Request(
         parsed.call.SerializeToString(),

@@ -8,9 +8,9 @@ none; then the protobuf class decides.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from npucall.limits import MAX_FIELDS
+from npucall.limits import MAX_DEPTH, MAX_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _VARINT, _FIXED64, _LENGTH, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4, _START_GROUP: 0, _END_GROUP: 0}
 _MAX_TAG = 2**32 - 1
+DATA = 15
+"""The number of the field ``data``, in storages and chunks."""
 # Most bytes of a number on the wire: of 64 bits, or of 32 for a tag or a length.
 _NUMBER_BYTES, _SHORT_NUMBER_BYTES = 10, 5
 
@@ -118,6 +120,43 @@ def skim(message: bytes) -> Iterator[tuple[int, int]]:
         yield tag >> 3, position - start
     if position < end:
         raise Malformed(f"more than {MAX_FIELDS} fields")
+
+
+def data_bytes_in(message: bytes, kind: Any, most: int) -> int:
+    """How many bytes the ``data`` fields of a message have, at any depth.
+
+    ``kind``: its descriptor. Raises Malformed for more than ``most`` fields, all that the class
+    would look into counted, and where groups and messages lie too deep: before the class takes time
+    and memory for them.
+    """
+    counted = data = position = 0
+    inside: list[tuple[int, int, Any]] = [(len(message), 0, kind)]
+    """What is open: its end, its number if it is a group, its descriptor if it is known."""
+    while inside:
+        end, group, kind = inside[-1]
+        if position >= end and not group:
+            inside.pop()
+            continue
+        tag, position = tag_at(message, position, end)
+        number, wire_type = tag >> 3, tag & 7
+        counted += 1
+        if counted > most or len(inside) > MAX_DEPTH + 1:
+            raise Malformed(f"more than {most} fields or {MAX_DEPTH} levels")
+        if wire_type == _START_GROUP:
+            inside.append((end, number, None))
+        elif wire_type == _END_GROUP:
+            if number != group:
+                raise Malformed("the end of a group that is not open")
+            inside.pop()
+        else:
+            start, position = position, _behind(message, position, end, wire_type)
+            known = kind and wire_type == _LENGTH and kind.fields_by_number.get(number)
+            if known and known.message_type:
+                inside.append((position, 0, known.message_type))
+                position = varint(message, start, end)[1]
+            elif known and number == DATA:
+                data += position - varint(message, start, end)[1]
+    return data
 
 
 def _behind(message: bytes, position: int, end: int, wire_type: int) -> int:

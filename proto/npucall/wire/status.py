@@ -21,6 +21,7 @@ from npucall.errors import (
     TooLargeError,
 )
 from npucall.limits import MAX_TEXT_BYTES, MAX_TRAILER_BYTES
+from npucall.texts import cut, shown
 
 TRAILER = "grpc-status-details-bin"
 REQUEST_ID = "npucall-request-id"
@@ -33,7 +34,8 @@ _CODES = {code.value[0]: code for code in StatusCode}
 def to_status(error: NpucallError) -> Status:
     """The error as ``google.rpc.Status``: code, sentence, and details for programs.
 
-    Texts are cut, so that the trailers stay below gRPC's limit whatever was said or quoted.
+    Texts are cut, so that the trailers stay below gRPC's limit whatever was said or quoted, and the
+    sentence is one that any terminal may show.
     """
     limit = MAX_TEXT_BYTES
     while _trailer_bytes(status := _to_status(error, limit)) > MAX_TRAILER_BYTES and limit:
@@ -42,7 +44,7 @@ def to_status(error: NpucallError) -> Status:
 
 
 def _to_status(error: NpucallError, limit: int) -> Status:
-    message = cut(str(error), limit)
+    message = cut(shown(str(error)), limit)
     status = Status(code=error.code.value[0], message=message)
     info = ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=_metadata(error, limit))
     status.details.add().Pack(info)
@@ -86,17 +88,20 @@ def from_status(code: StatusCode, message: str, trailer: bytes | None) -> Npucal
     return error
 
 
+def is_ours(trailer: bytes | None) -> bool:
+    """Whether a npucall server wrote the trailer; else gRPC itself answered, or a proxy."""
+    status, info = Status(), ErrorInfo()
+    with suppress(DecodeError):
+        status.ParseFromString(trailer or b"")
+    return any(detail.Unpack(info) and info.domain == _DOMAIN for detail in status.details)
+
+
 def from_bytes(data: bytes) -> NpucallError:
     """The error in a serialised ``google.rpc.Status``, as streams carry it."""
     status = Status()
     with suppress(DecodeError):
         status.ParseFromString(data)
     return from_status(_CODES.get(status.code, StatusCode.UNKNOWN), status.message, data)
-
-
-def cut(text: str, limit: int) -> str:
-    """The beginning of a text that fits into ``limit`` bytes of UTF-8, cut between characters."""
-    return text.encode()[:limit].decode(errors="ignore")
 
 
 def _trailer_bytes(status: Status) -> int:

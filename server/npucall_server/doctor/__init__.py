@@ -19,7 +19,7 @@ from npucall_server.doctor.finding import Finding, Section, Verdict
 from npucall_server.doctor.host import check_custom_packages, check_driver, check_nodes
 from npucall_server.doctor.prototypes import check_prototypes
 from npucall_server.exits import ExitCode
-from npucall_server.settings import ascend_environment, ascend_paths
+from npucall_server.npu_settings import ascend_environment, ascend_paths
 
 _DESCRIPTION = (
     "Looks for what keeps an NPU from working: environment, device nodes, driver, libraries, "

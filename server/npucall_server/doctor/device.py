@@ -23,7 +23,7 @@ from npucall_server.doctor.versions import check_versions
 
 if TYPE_CHECKING:
     from npucall_server.devices.base import DeviceFacts
-    from npucall_server.settings import AscendPaths
+    from npucall_server.npu_settings import AscendPaths
 
 _GIB = 1 << 30
 _LITTLE = 2 * _GIB

@@ -14,7 +14,7 @@ from npucall_server.devices.cann.operators import CUSTOM_LIBRARY, load_priority
 from npucall_server.doctor.finding import Finding, fault, ok, warning
 
 if TYPE_CHECKING:
-    from npucall_server.settings import AscendPaths
+    from npucall_server.npu_settings import AscendPaths
 
 _SHARED_NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _GROUP = "HwHiAiUser"

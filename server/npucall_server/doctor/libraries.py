@@ -13,7 +13,7 @@ from npucall_server.doctor.finding import Finding, fault, ok, warning
 
 if TYPE_CHECKING:
     from npucall_server.devices.cann.runtime import Libraries
-    from npucall_server.settings import AscendPaths
+    from npucall_server.npu_settings import AscendPaths
 
 _OURS = re.compile(r"(?:^|\s)(/\S*/lib(?:ascendcl|acl_rt|nnopbase)\.so\S*)$", re.MULTILINE)
 _LACKING = re.compile(r": (lib\S+): cannot open shared object file")

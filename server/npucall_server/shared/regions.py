@@ -7,7 +7,7 @@ import mmap
 import os
 import secrets
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from npucall.errors import (
     OutOfMemoryError,
@@ -19,44 +19,60 @@ from npucall.errors import (
 from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from npucall.regions import RegionPart
+    from npucall_server.ledger import Ledger
 
 _RETRY_SECONDS = 1.0
 
 
 class Regions:
-    """All memory that the server shares, at most ``limit`` bytes.
+    """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
+
+    Each holder has at most half of that, and of the number of regions: who takes all he can get
+    leaves something to others.
 
     A region can be viewed until it is forgotten. It stays mapped, and counts, until the last view
     has gone too: nothing is ever unmapped below a call that runs. One thread creates and forgets,
     any may view.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, memory: Ledger) -> None:
         self._limit = limit
+        self._memory = memory
         self._viewable: dict[bytes, memoryview] = {}
         self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()
+        self._holders: dict[bytes, Collection[str]] = {}
 
     @property
     def bytes_taken(self) -> int:
         """Bytes of all that is mapped, in whole pages."""
-        return sum(_in_pages(len(mapping)) for mapping in self._mapped.values())
+        return _pages_of(self._mapped.values())
 
-    def create(self, size: int) -> tuple[bytes, int]:
+    def create(self, size: int, holders: Collection[str] = ()) -> tuple[bytes, int]:
         """Makes a region of zeros; its id, and a descriptor of it that the caller has to close.
 
+        ``holders``: whose it is, as errors name them ("one process"), each with a number behind it.
         Raises TooLargeError, QueueFullError and OutOfMemoryError.
         """
         self._check_room(_in_pages(size))
+        for holder in holders:
+            self._check_share(_in_pages(size), holder)
+        room = self._memory.take("shared memory", _in_pages(size))
         try:
             descriptor, mapping = _sealed(size)
         except (OSError, OverflowError) as error:
+            room.give_back()
             raise OutOfMemoryError(
                 f"shared memory: expected {size} bytes of the host, found none: {error}"
             ) from error
+        finalize(mapping, room.give_back)
         name = secrets.token_bytes(REGION_ID_BYTES)
         self._mapped[name] = mapping
         self._viewable[name] = memoryview(mapping)
+        self._holders = {each: self._holders[each] for each in self._mapped if each != name}
+        self._holders[name] = holders
         return name, descriptor
 
     def forget(self, name: bytes) -> None:
@@ -110,6 +126,28 @@ class Regions:
                 limit=str(MAX_REGIONS),
             )
 
+    def _check_share(self, size: int, holder: str) -> None:
+        share = self._limit // 2
+        kind = holder.rstrip("0123456789 ")
+        held = [mapped for name, mapped in self._mapped.items() if holder in self._holders[name]]
+        if size > share:
+            raise TooLargeError(
+                f"shared memory: expected at most {share} bytes for {kind}, half of the setting "
+                f"shared_memory_limit, found {size}",
+                limit=str(share),
+                setting="shared_memory_limit",
+            )
+        taken = _pages_of(held)
+        if taken + size > share or len(held) >= MAX_REGIONS // 2:
+            raise QueueFullError(
+                f"shared memory: expected at most {share} bytes in {MAX_REGIONS // 2} regions for "
+                f"{kind}, half of the setting shared_memory_limit, found {taken} in {len(held)} "
+                f"and {size} more; give some back, or repeat the call later",
+                retry_after=_RETRY_SECONDS,
+                limit=str(share),
+                setting="shared_memory_limit",
+            )
+
 
 def _sealed(size: int) -> tuple[int, mmap.mmap]:
     """A memory file that nobody can truncate any more, and its mapping.
@@ -127,6 +165,10 @@ def _sealed(size: int) -> tuple[int, mmap.mmap]:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _pages_of(mappings: Iterable[mmap.mmap]) -> int:
+    return sum(_in_pages(len(mapping)) for mapping in mappings)
 
 
 def _in_pages(size: int) -> int:

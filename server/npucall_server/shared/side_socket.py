@@ -22,7 +22,7 @@ from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import to_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from npucall_server.log import Log
     from npucall_server.shared.regions import Regions
@@ -33,6 +33,10 @@ MOST_CONNECTIONS = 2 * MAX_REGIONS
 """At a time; further ones are closed."""
 _LONGEST_PACKET = 4096
 _PAUSE_SECONDS = 0.1
+_REFUSED_SECONDS = 0.001
+"""For which nobody is let in when somebody was refused: who tries again and again costs little."""
+_SAID_SECONDS = 60.0
+"""In which one refused connection gets a line in the log."""
 _PROBE_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("iII")
 """C's ``struct ucred``: process, user, group."""
@@ -51,6 +55,7 @@ class SideSocket:
         self._listener = _listening(path, 0o666 if self._users - {os.geteuid()} else 0o600)
         self._inode = path.stat().st_ino
         self._holdings: set[_Holding] = set()
+        self._silent_until, self._unsaid = -math.inf, 0
         self._stopping = threading.Event()
         self._wake, woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -102,15 +107,28 @@ class SideSocket:
             self._stopping.wait(_PAUSE_SECONDS)
             return
         process, user, _ = _CREDENTIALS.unpack(_credentials(connection))
-        if user not in self._users:
-            self._log.event("shared memory refused", user=user, process=process)
+        if user not in self._users or len(self._holdings) >= MOST_CONNECTIONS:
             connection.close()
-        elif len(self._holdings) >= MOST_CONNECTIONS:
-            connection.close()
-        else:
-            connection.settimeout(0)
-            self._selector.register(connection, selectors.EVENT_READ)
-            self._holdings.add(_Holding(connection))
+            if user not in self._users:
+                self._note_refused(user, process)
+            self._stopping.wait(_REFUSED_SECONDS)
+            return
+        connection.settimeout(0)
+        self._selector.register(connection, selectors.EVENT_READ)
+        # Of several users each has at most half, and each process of theirs.
+        holders = [f"one process {process}"]
+        holders += [f"one user {user}"] if len(self._users) > 1 else []
+        self._holdings.add(_Holding(connection, holders))
+
+    def _note_refused(self, user: int, process: int) -> None:
+        now = time.monotonic()
+        if now < self._silent_until:
+            self._unsaid += 1
+            return
+        self._log.event(
+            "shared memory refused", user=user, process=process, others_before=self._unsaid
+        )
+        self._silent_until, self._unsaid = now + _SAID_SECONDS, 0
 
     def _hear(self, holding: _Holding) -> None:
         """What the client sent, or that it went away."""
@@ -130,7 +148,7 @@ class SideSocket:
     def _give(self, holding: _Holding) -> None:
         # Without room for them the kernel throws descriptors away that come along (unix(7)).
         packet = holding.connection.recv(_LONGEST_PACKET + 1)
-        holding.memory, descriptor = self._regions.create(_bytes_wanted(packet))
+        holding.memory, descriptor = self._regions.create(_bytes_wanted(packet), holding.holders)
         try:
             answer = pb.SharedMemoryResponse(id=holding.memory).SerializeToString()
             socket.send_fds(holding.connection, [answer], [descriptor])
@@ -155,8 +173,9 @@ class SideSocket:
 class _Holding:
     """A connection: until it has said what it wants, and then for as long as it holds memory."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, holders: Collection[str]) -> None:
         self.connection = connection
+        self.holders = holders
         self.expires = time.monotonic() + REQUEST_SECONDS
         self.memory: bytes | None = None
 

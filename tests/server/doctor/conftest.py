@@ -9,7 +9,7 @@ from tests.npu import need_compiler
 from tests.simulator.build import build
 from tests.simulator.control import Simulator
 
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 from .hosts import Host, make_host
 

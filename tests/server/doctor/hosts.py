@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall_server.doctor.finding import Finding, Verdict
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from .hosts import faults, todo, warnings
 if TYPE_CHECKING:
     from tests.simulator.control import Simulator
 
-    from npucall_server.settings import AscendPaths
+    from npucall_server.npu_settings import AscendPaths
 
 GIB = 1 << 30
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulator.control import Simulator
     from tests.simulator.tree import Generation
 
-    from npucall_server.settings import AscendPaths
+    from npucall_server.npu_settings import AscendPaths
 
 MISSING = "cannot open shared object file: No such file or directory"
 

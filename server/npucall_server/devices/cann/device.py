@@ -16,7 +16,7 @@ from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lanes import Lanes
-from npucall_server.settings import ascend_paths, tell_cann
+from npucall_server.npu_settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.base import DeviceFacts, Ran, Turn
-    from npucall_server.settings import AscendPaths, ServerSettings
+    from npucall_server.npu_settings import AscendPaths
+    from npucall_server.settings import ServerSettings
 
 
 def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevice:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from npucall.compute.evaluate import NO_TARGETS
+from npucall.declare.prepare import once_a_call
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran
 from npucall_server.devices.cann import functions as c
@@ -74,7 +74,6 @@ class Lane:
         """Why the device will not work again in this process."""
         self._owner: str | None = None
         """Whose call ran last; None if that is not known, or it failed."""
-        self._memory_map = lru_cache(limits.kept_calls)(_memory_map_of)
         device.bind()
         with Cleanup() as opening:
             self._stream = self._create_stream()
@@ -101,7 +100,7 @@ class Lane:
     def plan(self, call: Prepared) -> int:
         """Bytes of workspace that a call needs: its first phase alone."""
         function = self._function(call)
-        addresses = dict.fromkeys(self._memory_map(call).starts, _PLACEHOLDER)
+        addresses = dict.fromkeys(_memory_map_of(call).starts, _PLACEHOLDER)
         with self._unbroken(), Descriptors(self._base, call, addresses) as descriptors:
             return workspace_of(function, descriptors.arguments, self._base)
 
@@ -136,7 +135,7 @@ class Lane:
         targets: Mapping[str, Buffer],
     ) -> Ran:
         function, transfer = self._function(call), self._transfer
-        memory_map = self._memory_map(call)
+        memory_map = _memory_map_of(call)
         mark, between = self._stopwatch.mark, self._stopwatch.between
         outputs = {
             name: np.frombuffer(targets[name], np.uint8)
@@ -226,5 +225,6 @@ class Lane:
             self.empty()
 
 
+@once_a_call
 def _memory_map_of(call: Prepared) -> MemoryMap:
     return memory_map_of(call, piece_bytes)

@@ -44,7 +44,7 @@ UNVERIFIED = (
     Claim(
         "ACLNN_CACHE_LIMIT counts if Python sets it before the libraries are opened",
         "setenv of the own process is what getenv of a library opened later sees.",
-        ("settings.py: tell_cann",),
+        ("npu_settings.py: tell_cann",),
         "Serve with --phase-one-cache 1 and alternate two calls: `plan_ns` of the log stays that "
         "of a first call.",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 
 from npucall.errors import MessageError
@@ -9,26 +10,25 @@ from npucall.limits import MAX_ID_GAPS
 
 
 class Ids:
-    """The ids that a stream has used. Those that follow each other take no memory."""
+    """The ids that a stream has used. A gap among them takes 16 bytes."""
 
     def __init__(self, most_gaps: int = MAX_ID_GAPS) -> None:
         self._most_runs = most_gaps
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._firsts, self._lasts = array("Q"), array("Q")
 
     def __contains__(self, call_id: int) -> bool:
-        run = bisect_right(self._starts, call_id) - 1
-        return run >= 0 and call_id < self._ends[run]
+        run = bisect_right(self._firsts, call_id) - 1
+        return run >= 0 and call_id <= self._lasts[run]
 
     def add(self, call_id: int) -> None:
         """Uses an id. Raises MessageError where it was used before."""
-        run = bisect_right(self._starts, call_id) - 1
-        if run >= 0 and call_id < self._ends[run]:
+        run = bisect_right(self._firsts, call_id) - 1
+        if run >= 0 and call_id <= self._lasts[run]:
             raise MessageError(f"call_id: expected one not used before, found {call_id}")
-        if run >= 0 and call_id == self._ends[run]:
-            self._ends[run] += 1
-        elif len(self._starts) < self._most_runs:
-            self._starts.insert(run + 1, call_id)
-            self._ends.insert(run + 1, call_id + 1)
+        if run >= 0 and call_id == self._lasts[run] + 1:
+            self._lasts[run] += 1
+        elif len(self._firsts) < self._most_runs:
+            self._firsts.insert(run + 1, call_id)
+            self._lasts.insert(run + 1, call_id)
         else:
             raise MessageError("call_id: expected ids of which most follow each other")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.simulator.control import Simulator
 
     from npucall_server.devices.base import Ran
-    from npucall_server.settings import AscendPaths
+    from npucall_server.npu_settings import AscendPaths
 
     from .asked import Asked
 

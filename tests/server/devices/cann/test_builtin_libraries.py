@@ -14,7 +14,7 @@ import pytest
 from npucall.declare.declaration import prototype_only
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall_server.devices.cann.operators import OpApi
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 from .compiled import PHASES, compiled, library
 
@@ -24,7 +24,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from npucall_server.devices.cann.operators import OpApi
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 libraries = OpApi(AscendPaths(Path(sys.argv[1]) if sys.argv[1] else None, None, ()), RuntimeError)
 found = [libraries.find(name) for name in sys.argv[2:]]

@@ -15,7 +15,7 @@ from npucall.errors import (
 from npucall.operators import CATALOGUE
 from npucall_server.devices.cann.host import HostCatalogue, header_folders
 from npucall_server.devices.cann.operators import OpApi
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 if TYPE_CHECKING:
     from tests.simulator.control import Simulator

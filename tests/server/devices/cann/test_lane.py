@@ -10,7 +10,7 @@ from npucall.declare.declaration import prototype_only
 from npucall.errors import OperatorUnavailableError
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.operators import OpApi
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 from .situations import add, l1, without_elements
 

@@ -18,7 +18,7 @@ from npucall_server.devices.cann.library import (
     open_library,
 )
 from npucall_server.devices.cann.runtime import open_libraries
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 from .compiled import compiled, library
 

@@ -21,7 +21,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from npucall.errors import NpucallError
-from npucall_server.settings import ascend_paths
+from npucall_server.npu_settings import ascend_paths
 from tests.server.devices.cann.faults import failure
 from tests.server.devices.cann.opened import Opened
 from tests.server.devices.cann.situations import SITUATIONS

@@ -11,7 +11,7 @@ import pytest
 
 from npucall.declare.declaration import prototype_only
 from npucall_server.devices.cann.operators import CUSTOM_LIBRARY, OpApi, load_priority
-from npucall_server.settings import AscendPaths
+from npucall_server.npu_settings import AscendPaths
 
 from .compiled import PHASES, compiled, library
 

@@ -1,0 +1,29 @@
+"""The ready file: written whole, by nobody's leave, and into nobody's file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+def write(path: Path, text: str) -> None:
+    """Puts a file at a path, in place of whatever is there, at once with all of its content.
+
+    A file or link that somebody put there before, or where the draft is made, is neither written to
+    nor followed. Raises OSError.
+    """
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    descriptor = os.open(draft, _NEW_FILE, 0o644)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

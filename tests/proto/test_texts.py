@@ -1,0 +1,39 @@
+"""npucall.texts: what somebody else wrote is cut and escaped."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall.texts import cut, middle_cut, shown
+
+
+@given(st.text(), st.integers(0, 60))
+def test_a_text_is_cut_to_the_longest_beginning_that_fits(text: str, limit: int) -> None:
+    beginnings = [text[:length] for length in range(len(text) + 1)]
+    fitting = [start for start in beginnings if len(start.encode()) <= limit]
+    assert cut(text, limit) == fitting[-1]
+
+
+def test_half_of_a_character_does_not_keep_a_text_from_being_cut() -> None:
+    assert cut("\ud800" * 9, 5) == "?????"
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("plain é 数", "plain é 数"),
+        ("a\x1b[2Jb\r\n", r"a\x1b[2Jb\r\n"),
+        ("\u202eevil\u2066\u200f", r"\u202eevil\u2066\u200f"),  # turns the direction of text
+        ("\x00\x7f\x9b\u2028", r"\x00\x7f\x9b\u2028"),
+        ("\ud800\U000e0001", r"\ud800\U000e0001"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(text: str, escaped: str) -> None:
+    assert shown(text) == escaped
+
+
+def test_of_a_long_text_beginning_and_end_are_left() -> None:
+    assert middle_cut("a" * 500 + "b" * 500, 10) == "aaaaa\n...\nbbbbb"
+    assert middle_cut("short", 10) == "short"
