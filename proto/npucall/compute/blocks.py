@@ -133,7 +133,10 @@ class Work(ABC):
         """Adds what a block answered; called in the order of the blocks, once at a time."""
 
     def finish(  # noqa: B027  # most have nothing left
-        self, targets: Sequence[AnyArray], outputs: Sequence[AnyArray]
+        self,
+        targets: Sequence[AnyArray],
+        outputs: Sequence[AnyArray],
+        pause: Callable[[], None],
     ) -> None:
         """Makes the outputs of targets that are not the outputs, when all blocks are done."""
 
@@ -253,10 +256,16 @@ class _SummedWork(_ElementwiseWork):
         (sums,) = targets
         sums[within(self._extents, index)] += part
 
-    def finish(self, targets: Sequence[AnyArray], outputs: Sequence[AnyArray]) -> None:
+    def finish(
+        self,
+        targets: Sequence[AnyArray],
+        outputs: Sequence[AnyArray],
+        pause: Callable[[], None],
+    ) -> None:
         (sums,), (output,) = targets, outputs
         sums = sums.reshape(output.shape)
         for index in cut(output.shape, self.block):
+            pause()
             store(output[... if index == () else index], sums[index], self.kernel)
 
 
@@ -316,7 +325,7 @@ class _LongRowsWork(_RowsWork):
         self, sum_of: Callable[..., AnyArray], inputs: Sequence[AnyArray], index: Index
     ) -> AnyArray:
         summed = sum_of(*self._blocks(inputs, index).values())
-        return summed.sum(-1, np.float64, keepdims=True)
+        return summed.sum(-1, keepdims=True)
 
     def _write(
         self,

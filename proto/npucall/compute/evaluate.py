@@ -232,7 +232,7 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
         _compute_each(work, compute_block, targets, indices, turn, helpers)
     if targets is not outputs:
         with turn(), np.errstate(all="ignore"):
-            work.finish(targets, outputs)
+            work.finish(targets, outputs, turn.pause)
 
 
 def _compute_each(  # noqa: PLR0913  # all that a pass has
