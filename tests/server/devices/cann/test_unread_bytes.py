@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from npucall import buffers
+
 from .asked import Asked, declared, installed, like
 from .situations import add, add_scalars, l1, numbers, unread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .opened import Opened
 
@@ -98,6 +100,23 @@ def test_what_a_call_without_elements_leaves_is_zeros(device: Opened) -> None:
     assert device.answers(asked) == [b"", bytes(12)]
 
 
+@pytest.fixture
+def _as_in_production() -> Iterator[None]:
+    buffers.poison(False)
+    yield
+    buffers.poison()
+
+
+def test_in_the_debug_mode_the_pattern_comes_back_where_a_kernel_wrote_nothing(
+    device: Opened,
+) -> None:
+    device.simulator.set_kernels("none")
+    for _ in range(2):
+        (answer,) = device.answers(l1(device.device))
+        assert answer == bytes([buffers.PATTERN]) * len(answer)
+
+
+@pytest.mark.usefixtures("_as_in_production")
 def test_without_clearing_the_secret_would_come_back(device: Opened) -> None:
     """What the other tests rest on: memory is used again as it is."""
     device.simulator.set_kernels("none")
