@@ -203,7 +203,7 @@ def _server_row(name: str, field: FieldInfo) -> tuple[str, ...]:
         f"`NPUCALL_{name.upper()}`",
         "" if name in NOT_IN_A_FILE else f"`{name}`",
         _type_of(field),
-        "see meaning" if field.default_factory else _default(field.default),
+        _default(field.default) if "Default:" not in (field.description or "") else "see meaning",
         field.description or "",
     )
 
@@ -215,7 +215,8 @@ def _type_of(field: FieldInfo) -> str:
     if get_origin(kind) is tuple:
         return "integers, a comma between them; in TOML and environment `[1, 2]`"
     words = {str: "text", int: "integer", float: "number", bool: "true or false"}
-    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path | None: "path"}
+    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path: "path"}
+    words |= {kind | None: word for kind, word in words.items()}
     return ", ".join((words[kind], *_bounds(field)))
 
 

@@ -246,8 +246,8 @@ class Client:
         Raises SharedMemoryError where the server shares none, or not with this process; what the
         server refuses it for, such as TooLargeError and QueueFullError; DeadlineError.
         """
-        settings = self._settings
-        return self._open().shared(nbytes, settings.shared_memory_socket, settings.connect_timeout)
+        socket, timeout = self._settings.shared_memory_socket, self._binding.options.timeout
+        return self._open().shared(nbytes, socket, timeout)
 
     def options(  # noqa: PLR0913  # one an option
         self,

@@ -29,7 +29,8 @@ class ClientSettings:
     connect_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 10.0
     """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
     stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
-    """Bytes of a call's arrays from which they travel in chunks. NPUCALL_STREAM_FROM."""
+    """Bytes of a call's arrays from which they travel in chunks; fewer, where no message of the
+    server holds so many (its max_message_bytes). NPUCALL_STREAM_FROM."""
     keep_memory: Annotated[int, Field(ge=0)] = 0
     """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; Linux
     with glibc only. NPUCALL_KEEP_MEMORY."""

@@ -44,6 +44,9 @@ class Repeat(Enum):
     HERE = "here"
     """This server, or the one that takes its place, answers it soon: the client repeats it, after a
     pause, as long as its timeout allows. Another server may answer it at once."""
+    FEW_TIMES = "here, a few times"
+    """As here, but eight times at most: this very call may be what ended the server or broke its
+    device, and shall not do so for as long as its timeout lasts."""
     LATER = "after RetryInfo's delay"
     """This server may answer it then: the caller is told, and decides. Another server may answer it
     at once."""
@@ -223,7 +226,7 @@ class DeviceLostError(DeviceError):
     """Another call broke the device; the server restarts. Repeat the call."""
 
     code, reason = StatusCode.UNAVAILABLE, "DEVICE_LOST"
-    repeat = Repeat.HERE
+    repeat = Repeat.FEW_TIMES
 
 
 class InternalError(NpucallError):
@@ -237,6 +240,13 @@ class ServerUnreachableError(NpucallError):
 
     code, reason = StatusCode.UNAVAILABLE, "SERVER_UNREACHABLE"
     repeat = Repeat.HERE
+
+
+class ConnectionLostError(ServerUnreachableError):
+    """Made by the client: the connection broke while the call was under way. Repeat the call."""
+
+    reason = "CONNECTION_LOST"
+    repeat = Repeat.FEW_TIMES
 
 
 def _family(base: type[NpucallError]) -> list[type[NpucallError]]:

@@ -6,26 +6,27 @@ import os
 import secrets
 import socket
 import threading
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
-import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
-
 from npucall.errors import DeviceLostError
+from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
-from npucall_server import addresses, ready_file
+from npucall_server import addresses, grpc_server, process_limits, ready_file
+from npucall_server.budget import Budget
+from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
-from npucall_server.health import Health
 from npucall_server.idle import IdleMemory
-from npucall_server.services import operators
+from npucall_server.peers import Peers
+from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
-from npucall_server.threads import Threads
+from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,11 +36,8 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
     from npucall_server.settings import ServerSettings
 
-# Threads besides those of calls that wait or run, so that refusals, health and info are answered
-# when the queue is full: gRPC's own thread pool is a queue without bound or refusal.
-_SPARE_THREADS = 8
-_HEALTHY = ("", operators.NAME)
-"""The services whose health is told; the empty name is the server."""
+_OTHER_DESCRIPTORS = 64 + 4 * MAX_REGIONS
+_LOOK_SECONDS = 1.0
 _IDLE_SECONDS = 5.0
 """Kept memory is given back when this time has passed twice without a call."""
 _LAST_ANSWERS_SECONDS = 2.0
@@ -68,12 +66,21 @@ class Server:
         limits = Limits(settings.queue_length, settings.memory_limit, settings.call_timeout)
         self._executor = Executor(device, limits)
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
-        self._health = Health(_HEALTHY)
-        regions = Regions(settings.shared_memory_limit)
+        self._budget = budget = Budget.of(settings, _connections_possible())
+        self._peers = Peers(log, settings.peer_timeout)
+        regions = Regions(settings.shared_memory_limit, self._executor.memory)
         executions = Executions(self._executor, identity, regions)
-        self._operators = operators.OperatorService(executions, settings, identity)
-        self._streams = StreamService(executions, settings)
-        self._grpc = self._build(device, identity)
+        calls = OperatorService(executions, settings, budget, identity)
+        self._streams = StreamService(executions, settings, budget)
+        handling = Handling(identity, log, self._peers)
+        services = grpc_server.Services(handling, budget, self._is_well)
+        self._health = services.health
+        self._grpc = grpc_server.server(settings, budget, device.lanes)
+        self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
+        if settings.has_reflection:
+            services.add_reflection(self._grpc)
+        idle = IdleConnections(budget.max_connections, partial(self._callers, services), log)
+        self._watch = Watch(_LOOK_SECONDS, log, self._peers.look, idle.look)
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
         self.address = self._bind()
@@ -83,10 +90,16 @@ class Server:
     def start(self) -> None:
         """Serves from here on; then writes the ready file."""
         self._grpc.start()
-        for name in _HEALTHY:
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._health.set(serving=True)
         device, settings = self._executor.device, self._settings
-        self._log.event("serving", address=self.address, device=device.name, soc=device.soc)
+        self._log.event(
+            "serving",
+            address=self.address,
+            device=device.name,
+            soc=device.soc,
+            memory_limit=settings.memory_limit,
+            **asdict(self._budget),
+        )
         if settings.insecure_bind:
             self._log.event(
                 "warning",
@@ -102,7 +115,7 @@ class Server:
         Answers whether all were finished within ``drain_timeout``; the others are cut.
         """
         self._log.event("draining", calls=self._executor.calls_in_flight)
-        self._health.enter_graceful_shutdown()
+        self._health.set(serving=False)
         self._executor.drain()
         self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
@@ -113,6 +126,7 @@ class Server:
             self._settings.ready_file.unlink(missing_ok=True)
         if self._idle is not None:
             self._idle.stop()
+        self._watch.stop()
         self._log.event("stopped", finished=finished)
         return finished
 
@@ -129,7 +143,7 @@ class Server:
 
     def _end(self, error: NpucallError) -> None:
         self._log.event("device lost", message=str(error), **error.details)
-        self._health.enter_graceful_shutdown()
+        self._health.set(serving=False)
         # What hangs is cut too: not every call has a thread that could still answer.
         self._grpc.stop(_LAST_ANSWERS_SECONDS).wait(_LAST_ANSWERS_SECONDS + 1.0)
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
@@ -140,25 +154,13 @@ class Server:
         self._log.flush()
         os._exit(ExitCode.DEVICE_LOST)
 
-    def _build(self, device: Device, identity: ServerIdentity) -> grpc.Server:
-        settings = self._settings
-        workers = settings.queue_length + device.lanes + settings.max_streams + _SPARE_THREADS
-        server = grpc.server(
-            Threads(workers, "npucall-call"),  # type: ignore[arg-type]  # any executor will do
-            options=[
-                ("grpc.max_receive_message_length", int(settings.max_message_bytes)),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),  # a second server on the address must fail
-            ],
-        )
-        handling = Handling(identity, self._log)
-        methods, streams = self._operators.methods(), self._streams.methods()
-        server.add_generic_rpc_handlers((handling.service(operators.NAME, methods, streams),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        if settings.reflection:
-            names = (operators.NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, server)
-        return server
+    def _callers(self, services: grpc_server.Services) -> set[str]:
+        """Peers with a call, wherever it is."""
+        return self._executor.callers() | self._streams.places.owners | services.callers()
+
+    def _is_well(self) -> bool:
+        """Whether turns on the device end, if any are taken."""
+        return not self._executor.is_stuck(self._settings.device_timeout)
 
     def _bind(self) -> str:
         listen = self._settings.listen
@@ -187,6 +189,12 @@ class Server:
             raise BindError(
                 f"shared_memory: expected a path for a socket, {path}: {error}"
             ) from error
+
+
+def _connections_possible() -> int:
+    """How many this process may have open, beside the descriptors that it needs itself."""
+    most = process_limits.descriptors()
+    return max(most - _OTHER_DESCRIPTORS, most // 2)
 
 
 def _device_lost() -> NpucallError:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from npucall.errors import NpucallError
 from npucall.wire.status import REQUEST_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import grpc
 
@@ -41,11 +43,14 @@ class Caller(Protocol):
     def add_callback(self, callback: Callable[[], None]) -> bool:
         """Calls back when it no longer waits; False if that is already so."""
 
+    def cancel(self) -> None:
+        """Ends the call, or the stream, without an answer."""
+
 
 class UnaryCaller:
     """The caller of a method with one request, or of a stream as a whole."""
 
-    __slots__ = ("add_callback", "is_active", "metadata", "peer", "time_remaining")
+    __slots__ = ("add_callback", "cancel", "is_active", "metadata", "peer", "time_remaining")
 
     def __init__(self, context: grpc.ServicerContext) -> None:
         self.peer = context.peer()
@@ -53,6 +58,7 @@ class UnaryCaller:
         self.time_remaining = context.time_remaining
         self.is_active = context.is_active
         self.add_callback = context.add_callback
+        self.cancel: Callable[[], None] = context.cancel
 
     @property
     def request_id(self) -> str:
@@ -96,3 +102,12 @@ class StreamCaller:
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback()
+
+
+@contextmanager
+def refusals_told(context: grpc.ServicerContext) -> Iterator[None]:
+    """Has a method that is not npucall's own answer with the status of an error."""
+    try:
+        yield
+    except NpucallError as error:
+        context.abort(error.code, str(error))

@@ -10,7 +10,6 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from npucall.buffers import fresh
-from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
 from npucall.errors import MessageError, TooLargeError
 from npucall.exchange import Receiving, into
@@ -22,7 +21,7 @@ from npucall_server.arrivals import Arrivals
 from npucall_server.shared.places import PlacedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.regions import Place
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Request
     from npucall.wire.replies import ServerIdentity
     from npucall_server.callers import Caller
-    from npucall_server.executor import Completed, Executor
+    from npucall_server.executor import Admission, Completed, Executor
     from npucall_server.log import Record
     from npucall_server.shared.regions import Regions
 
@@ -77,7 +76,8 @@ class Execution:
         self._placed: PlacedCall | None = None
         self._arrivals: Arrivals | None = None
         self._completed: Completed | None = None
-        self._admitted = False
+        self._admission: Admission | None = None
+        self._answer_in_one = False
 
     def __enter__(self) -> Self:
         return self
@@ -108,28 +108,32 @@ class Execution:
         workspace_bytes = self._common.executor.plan(self.call, self.caller)
         return self._common.encoded_reply(self.call), self._timings(), workspace_bytes
 
-    def check_answer(self, *, streams: bool) -> None:
-        """Raises TooLargeError for outputs that no message holds; ``streams`` then send them."""
-        size = self.call.replied_bytes
-        if self._placed is not None:
-            size -= sum(map(len, self._placed.targets.values()))
-        if size <= MAX_ANSWER_BYTES:
+    def answer_in_one(self, *, streams: bool) -> None:
+        """The answer is to be one message, which is made beside the outputs.
+
+        Raises TooLargeError for outputs that no message holds; ``streams`` then send them.
+        """
+        self._answer_in_one = True
+        executor, size = self._common.executor, self._replied_bytes
+        limit = min(MAX_ANSWER_BYTES, executor.limits.memory_limit // 2)
+        if size <= limit:
             return
-        self._common.executor.check_size(self.call)  # what a stream would refuse too
-        limit = str(MAX_ANSWER_BYTES)
+        executor.check_size(self.call)  # what a stream would refuse too
         found = f"expected at most {limit} bytes of outputs in one message, found {size}"
         if not streams:
-            raise TooLargeError(f"response: {found}", limit=limit)
+            raise TooLargeError(f"response: {found}", limit=str(limit))
         raise TooLargeError(
             f"response: {found}; ExecuteStream sends them in chunks",
-            limit=limit,
+            limit=str(limit),
             method="ExecuteStream",
         )
 
-    def admit(self) -> None:
-        """Makes room for the call. Raises TooLargeError, QueueFullError, DrainingError."""
-        self._common.executor.admit(self.call)
-        self._admitted = True
+    def admit(self, end: Callable[[], object] | None = None) -> None:
+        """Makes room for the call. Raises TooLargeError, QueueFullError, DrainingError.
+
+        ``end``: what ends it, until it runs, where others ask for the room.
+        """
+        self._admission = self._common.executor.admit(self.call, self.caller, self._room, end)
 
     def expect(self, name: str) -> Receiving:
         """Takes the storages in chunks: as they are computed, or into memory made for them.
@@ -153,19 +157,23 @@ class Execution:
 
     def end_of_bytes(self) -> None:
         """All storages have come."""
+        if self._admission is not None:
+            self._admission.must_go_on()
         if self._arrivals is not None:
             self._arrivals.end()
 
     def run(self) -> None:
         """Runs the call in this thread, once the device has a turn. Raises what ends it."""
-        executor = self._common.executor
+        executor, admission = self._common.executor, self._admission
+        assert admission is not None  # noqa: S101  # it has been admitted
         if self._arrivals is not None:
             self._completed = executor.run_pieces(self.call, self._arrivals, self.caller)
         elif self._placed is not None:
             storages, targets = self._placed.storages(), self._placed.targets
-            self._completed = executor.run(self.call, storages, self.caller, targets)
+            self._completed = executor.run(self.call, storages, self.caller, admission, targets)
         else:
-            self._completed = executor.run(self.call, self._storages, self.caller, NO_TARGETS)
+            self._completed = executor.run(self.call, self._storages, self.caller, admission)
+        admission.has_run()
 
     def reply(self) -> Answer:
         """The answer to a call that ran; asked once, since it takes the outputs along."""
@@ -186,11 +194,39 @@ class Execution:
         if self._arrivals is not None:
             self._arrivals.stop()
 
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """What ends it from now on where others ask for its room."""
+        if self._admission is not None:
+            self._admission.may_end_by(end)
+
     def dismiss(self) -> None:
-        """Gives the room of the call back."""
-        if self._admitted:
-            self._admitted = False
-            self._common.executor.dismiss(self.call)
+        """Gives the room of the call back; a second time does nothing."""
+        if self._admission is not None:
+            self._admission.dismiss()
+
+    def dismiss_once_read(self) -> None:
+        """Gives the room back when the caller has read the answer, or has gone."""
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            admission.may_end_by(self.caller.cancel)
+            if not self.caller.add_callback(admission.dismiss):
+                admission.dismiss()
+
+    @property
+    def _replied_bytes(self) -> int:
+        """Of the outputs that go with the reply."""
+        placed = self._placed.target_bytes if self._placed is not None else 0
+        return self.call.replied_bytes - placed
+
+    @property
+    def _room(self) -> int:
+        """Bytes that the call takes, at first for inputs and outputs, then for the answer.
+
+        One that goes in one message is made beside the outputs. What lies in regions counts there.
+        """
+        placed = self._placed.region_bytes if self._placed is not None else 0
+        size = self.call.bytes_in_flight - placed
+        return max(size, 2 * self._replied_bytes) if self._answer_in_one else size
 
     def _decode(self, message: bytes) -> tuple[Request, int]:
         """The request, and when it was read; from then on its call is known."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
 from npucall_server.devices.base import Phases
+from npucall_server.ledger import Ledger
 from npucall_server.turns import Turn, Turns
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall_server.callers import Caller
     from npucall_server.devices.base import Device, Pieces, Ran
+    from npucall_server.ledger import Entry
 
 _DRAIN_RETRY_SECONDS = 1.0
 _RETRY_BOUNDS = (0.05, 5.0)
@@ -39,15 +41,44 @@ class Completed(NamedTuple):
     phases: Phases
 
 
+class Admission:
+    """What an admitted call holds: a place until it has run, memory until it is dismissed."""
+
+    __slots__ = ("_executor", "_memory", "_place")
+
+    def __init__(self, executor: Executor, place: Entry, memory: Entry) -> None:
+        self._executor, self._place, self._memory = executor, place, memory
+
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """``end`` ends the call for others who ask for what it holds."""
+        self._place.yields = self._memory.yields = end
+
+    def must_go_on(self) -> None:
+        """It is not ended for others any more."""
+        self._place.yields = self._memory.yields = None
+
+    def has_run(self) -> None:
+        """It does not wait for the device any more."""
+        self._place.give_back()
+
+    def dismiss(self) -> None:
+        """Gives everything back; a second time does nothing."""
+        self._place.give_back()
+        self._memory.give_back()
+        self._executor.forget(self)
+
+
 class Executor:
     """Admits calls and runs them on a device, within limits."""
 
     def __init__(self, device: Device, limits: Limits) -> None:
         self.device = device
         self.limits = limits
-        self.calls_in_flight = 0
-        self.bytes_in_flight = 0
+        self.memory = Ledger(limits.memory_limit, self._memory_full)
+        """Bytes: of calls until they are dismissed, and of what else is kept for callers."""
         self.calls_admitted = 0
+        self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
+        self._admitted: set[Admission] = set()
         self._turns = Turns(device.lanes)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -65,25 +96,53 @@ class Executor:
                 setting="memory_limit",
             )
 
-    def admit(self, call: Prepared) -> None:
-        """Makes room for a call, before its bytes come; ``dismiss`` gives the room back.
+    @property
+    def calls_in_flight(self) -> int:
+        """Calls that are admitted and not dismissed."""
+        return len(self._admitted)
 
-        Raises TooLargeError, QueueFullError, DrainingError, DeviceLostError.
+    @property
+    def bytes_in_flight(self) -> int:
+        """What callers hold of the memory."""
+        return self.memory.used
+
+    def admit(
+        self,
+        call: Prepared,
+        caller: Caller,
+        size: int | None = None,
+        end: Callable[[], object] | None = None,
+    ) -> Admission:
+        """Makes room for a call, before its bytes come.
+
+        ``size``: bytes that it holds, where its way takes others than its storages need. ``end``:
+        see ``Admission.may_end_by``. Raises TooLargeError, QueueFullError, DrainingError,
+        DeviceLostError.
         """
         self.check_size(call)
-        size = call.bytes_in_flight
+        if self._refusal is not None:
+            raise self._refusal()
+        size = call.bytes_in_flight if size is None else size
+        place = self._places.take(caller.peer, 1, end)
+        try:
+            memory = self.memory.take(caller.peer, size, end)
+        except BaseException:
+            place.give_back()
+            raise
+        admission = Admission(self, place, memory)
         with self._lock:
-            self._check_room(size)
-            self.calls_in_flight += 1
-            self.calls_admitted += 1
-            self.bytes_in_flight += size
+            if self._refusal is None:
+                self._admitted.add(admission)
+                self.calls_admitted += 1
+                return admission
+        admission.dismiss()  # it drains since a moment ago
+        raise self._refusal()
 
-    def dismiss(self, call: Prepared) -> None:
-        """Gives the room of an admitted call back."""
+    def forget(self, admission: Admission) -> None:
+        """Called by an admission when its call is dismissed."""
         with self._lock:
-            self.calls_in_flight -= 1
-            self.bytes_in_flight -= call.bytes_in_flight
-            if not self.calls_in_flight:
+            self._admitted.discard(admission)
+            if not self._admitted:
                 self._idle.notify_all()
 
     def run(
@@ -91,14 +150,18 @@ class Executor:
         call: Prepared,
         storages: Mapping[str, Buffer],
         caller: Caller,
+        admission: Admission,
         targets: Mapping[str, Buffer] = NO_TARGETS,
     ) -> Completed:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
+        Until then it may end for others' sake.
         ``targets`` are memory for outputs, by name. Raises DeadlineError, CancelledError, and what
         the device raises.
         """
-        turn = Turn(self._turns, caller, self.limits.call_timeout)
+        timeout = self.limits.call_timeout
+        turn = Turn(self._turns, caller, timeout, begins=admission.must_go_on)
+        admission.may_end_by(turn.give_way)
         start = time.perf_counter_ns()
         ran = self.device.run(call, storages, turn, targets)
         spent = time.perf_counter_ns() - start
@@ -108,7 +171,7 @@ class Executor:
         """``run`` for a call that the device computes piecewise, as its bytes come."""
         run = self.device.piecewise(call)
         assert run is not None  # noqa: S101  # whoever has pieces has asked
-        turn = Turn(self._turns, caller, self.limits.call_timeout)
+        turn = Turn(self._turns, caller, self.limits.call_timeout, pieces)
         start = time.perf_counter_ns()
         ran = run(pieces, turn)
         spent = time.perf_counter_ns() - start
@@ -122,6 +185,14 @@ class Executor:
         self.check_size(call)
         return self.device.plan(call, Turn(self._turns, caller, self.limits.call_timeout))
 
+    def callers(self) -> set[str]:
+        """Peers with a call, or with an answer that they have not read."""
+        return self._places.owners | self.memory.owners
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether turns on the device are taken and none has ended for so long."""
+        return self._turns.is_stuck(seconds)
+
     def drain(self) -> None:
         """From now on new calls raise DrainingError; those admitted go on."""
         self._refusal = going_down
@@ -134,19 +205,17 @@ class Executor:
     def wait_idle(self, seconds: float) -> bool:
         """Waits until no call is left; False if that took too long."""
         with self._idle:
-            return self._idle.wait_for(lambda: not self.calls_in_flight, seconds)
+            return self._idle.wait_for(lambda: not self._admitted, seconds)
 
     def _result(self, ran: Ran, ran_ns: int, queue_ns: int) -> Completed:
         self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
         return Completed(ran.outputs, queue_ns, ran.phases or Phases(0, 0, ran_ns, 0))
 
-    def _check_room(self, size: int) -> None:
-        if self._refusal is not None:
-            raise self._refusal()
-        if self.calls_in_flight >= self.limits.queue_length + self.device.lanes:
-            raise self._full("queue_length", self.limits.queue_length, "calls wait")
-        if self.bytes_in_flight + size > self.limits.memory_limit:
-            raise self._full("memory_limit", self.limits.memory_limit, "bytes are in flight")
+    def _queue_full(self) -> QueueFullError:
+        return self._full("queue_length", self.limits.queue_length, "calls wait")
+
+    def _memory_full(self) -> QueueFullError:
+        return self._full("memory_limit", self.limits.memory_limit, "bytes are in flight")
 
     def _full(self, setting: str, limit: int, what: str) -> QueueFullError:
         """The refusal; its delay is what the calls now here usually take."""

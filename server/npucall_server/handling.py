@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 import traceback
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import grpc
 
-from npucall.errors import InternalError, NpucallError, OutOfMemoryError
+from npucall.errors import InternalError, NpucallError, OutOfMemoryError, QueueFullError
 from npucall.limits import (
     MAX_NAME_BYTES,
     MAX_REQUEST_ID_CHARACTERS,
@@ -20,14 +19,27 @@ from npucall.limits import (
 from npucall.texts import cut, middle_cut
 from npucall.wire import status
 from npucall_server.callers import UnaryCaller
+from npucall_server.ledger import Ledger
 from npucall_server.log import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import ThreadPoolExecutor
 
     from npucall.wire.replies import ServerIdentity
     from npucall_server.callers import Caller
     from npucall_server.log import Log
+    from npucall_server.peers import Peers
+
+    RpcMethodHandler: TypeAlias = grpc.RpcMethodHandler[bytes, bytes]
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+MESSAGES_QUEUE = 64
+"""Calls whose message has no room yet and may wait for it."""
+_MESSAGE_ROOM_SECONDS = 10.0
+_RETRY_SECONDS = 1.0
 
 
 class Method(Protocol):
@@ -47,44 +59,62 @@ class StreamMethod(Protocol):
 
 
 class Handling:
-    """Turns methods into gRPC handlers."""
+    """Turns methods into gRPC handlers, whose peers have to make progress.
 
-    def __init__(self, identity: ServerIdentity, log: Log) -> None:
+    A method with one request is registered as one with a stream of them: only then gRPC hands the
+    call over before its message has come, and receives the message when it is asked to. Ordinary
+    clients notice nothing.
+    """
+
+    def __init__(self, identity: ServerIdentity, log: Log, peers: Peers) -> None:
+        self.peers = peers
         self._identity = identity
         self._log = log
         self._numbers = itertools.count(1)
 
-    def service(
+    def unary(
         self,
-        name: str,
         methods: Mapping[str, Method],
-        streams: Mapping[str, StreamMethod] = MappingProxyType({}),
-    ) -> grpc.GenericRpcHandler[bytes, bytes]:
-        """The gRPC service of that name, whose methods take and give bytes."""
-        handlers = {key: self._handler(key, method) for key, method in methods.items()}
-        handlers |= {key: self._stream_handler(key, method) for key, method in streams.items()}
-        return grpc.method_handlers_generic_handler(name, handlers)
+        room: Ledger,
+        threads: ThreadPoolExecutor | None = None,
+    ) -> dict[str, RpcMethodHandler]:
+        """Handlers of methods with one request, of bytes and to bytes.
 
-    def _handler(self, name: str, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
-        def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
+        ``room`` is for messages on their way in; ``threads`` for calls, else the server's.
+        """
+        return {key: self._unary(key, each, room, threads) for key, each in methods.items()}
+
+    def streams(self, methods: Mapping[str, StreamMethod]) -> dict[str, RpcMethodHandler]:
+        """Handlers of methods of streams."""
+        return {key: self._stream(key, method) for key, method in methods.items()}
+
+    def _unary(
+        self, name: str, method: Method, room: Ledger, threads: ThreadPoolExecutor | None
+    ) -> RpcMethodHandler:
+        def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             start = time.perf_counter_ns()
             caller = UnaryCaller(context)
-            record = self.record(name, caller, len(request))
+            record = self.record(name, caller, 0)
             try:
-                response = method(request, record, caller)
+                request = [self.peers.message(messages, caller, room)]
+                start = time.perf_counter_ns()
+                record.request_bytes = len(request[0])
+                response = method(request.pop(), record, caller)  # whose own it is from here on
                 record.response_bytes = len(response)
+            except grpc.RpcError:
+                record.reason, record.message = "CANCELLED", "request: its message did not come"
+                raise
             except Exception as error:  # noqa: BLE001  # the one place where a bug becomes an answer
                 _abort(self.failure(error, record), context)
             finally:
                 record.total_ns = time.perf_counter_ns() - start
                 self.log(record)
+            self.peers.read_answer(caller)
             return response
 
-        return grpc.unary_unary_rpc_method_handler(handle)
+        return grpc.stream_unary_rpc_method_handler(on(threads, handle) if threads else handle)
 
-    def _stream_handler(
-        self, name: str, method: StreamMethod
-    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+    def _stream(self, name: str, method: StreamMethod) -> RpcMethodHandler:
         def handle(frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
             try:
@@ -128,6 +158,33 @@ class Handling:
         error.details.setdefault("soc", self._identity.soc)
         error.details.setdefault("request_id", record.request_id)
         return error
+
+
+def room_for_messages(count: int) -> Ledger:
+    """Room for as many messages on their way in."""
+    return Ledger(
+        count,
+        lambda: QueueFullError(
+            f"server: expected room for one more request, found that as many as it takes at a time "
+            f"are on their way in, {count} (a share of the setting memory_limit); repeat the call "
+            "later",
+            retry_after=_RETRY_SECONDS,
+            limit=str(count),
+            setting="memory_limit",
+        ),
+        queue=MESSAGES_QUEUE,
+        patience=_MESSAGE_ROOM_SECONDS,
+    )
+
+
+def on(threads: ThreadPoolExecutor, behavior: Callable[[A, grpc.ServicerContext], R]) -> Any:
+    """A method that gRPC runs on threads of its own."""
+
+    def run(argument: A, context: grpc.ServicerContext) -> R:
+        return behavior(argument, context)
+
+    run.experimental_thread_pool = threads  # type: ignore[attr-defined]  # gRPC looks for it
+    return run
 
 
 def _abort(error: NpucallError, context: grpc.ServicerContext) -> NoReturn:

@@ -62,9 +62,10 @@ class MemorySettings(BaseModel):
     memory_limit: ByteSize = Field(
         default_factory=_share,
         gt=0,
-        description="Bytes of requests and responses that may wait or run at a time, and the most "
-        "that one tensor may hold; for example 8GiB. Default: half of the memory that the "
-        "control group has, or the machine for each of its servers.",
+        description="Bytes that calls may hold at a time, from admission until their answers have "
+        "been read, and the most that one tensor may hold; for example 8GiB. The process takes "
+        "less than 1.5 times as much and 256 MiB, whatever callers send. Default: half of the "
+        "memory that the control group has, or the machine for each of its servers.",
     )
     keep_memory: ByteSize = Field(
         ByteSize(2**30),
@@ -78,12 +79,6 @@ class MemorySettings(BaseModel):
         description="For tests: fill new memory with a pattern, so that bytes which nobody wrote "
         "show in answers.",
     )
-    max_message_bytes: ByteSize = Field(
-        ByteSize(2**31 - 1),
-        gt=0,
-        le=2**31 - 1,
-        description="Largest request in bytes, for example 64MiB; gRPC's own limit is 2 GiB.",
-    )
     shared_memory: Path | None = Field(
         None,
         description="Path of a Unix socket to make, that hands out memory to processes of the same "
@@ -92,9 +87,9 @@ class MemorySettings(BaseModel):
     shared_memory_limit: ByteSize = Field(
         default_factory=_half_a_share,
         gt=0,
-        description="Bytes of shared memory that may be in use at a time, for example 8GiB. What a "
-        "call has in it counts towards --memory-limit all the same. Default: half of "
-        "what is the default there. One process has at most half of it.",
+        description="Bytes of shared memory that may be in use at a time, for example 8GiB. They "
+        "count towards --memory-limit. Default: half of what is the default there. One process has "
+        "at most half of it.",
     )
     shared_memory_users: tuple[_UserId, ...] = Field(
         (),

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ByteSize, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,10 +21,10 @@ from pydantic_settings import (
 )
 
 from npucall.errors import ArgumentError
-from npucall.limits import CHUNK_BYTES
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server import addresses, device_kinds
+from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
 
@@ -93,29 +93,13 @@ class _ServingSettings(BaseModel):
     queue_length: int = Field(
         64, ge=0, le=1000, description="Calls that may wait for the device; more are refused."
     )
-    max_streams: int = Field(
-        64, ge=0, le=1000, description="Streams that may be open; more are refused."
-    )
-    stream_window: int = Field(
-        32,
-        ge=1,
-        le=1000,
-        description="Calls of one stream that may be without a complete answer; more are not read.",
-    )
-    chunk_bytes: ByteSize = Field(
-        ByteSize(CHUNK_BYTES),
-        ge=64 * 2**10,
-        le=3 * 2**20,  # and the rest of its frame: gRPC's clients receive 4 MiB unless told more
-        description="Most bytes of one chunk of a large call, for example 256KiB; answers come in "
-        "such chunks, and clients are asked to send no longer ones. Long chunks make large calls "
-        "faster and cost less CPU time; short ones keep small calls beside them quick.",
-    )
     call_timeout: float = Field(
         300.0,
         gt=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Seconds after which the server ends a call, whatever its deadline is.",
+        description="Seconds after which the server ends a call, whatever its deadline is; those "
+        "in which its bytes travel do not count.",
     )
     drain_timeout: float = Field(
         30.0,
@@ -134,14 +118,11 @@ class _ServingSettings(BaseModel):
         le=_LONGEST_SECONDS,
         description="Seconds from which a call counts as slow.",
     )
-    reflection: bool = Field(
-        default=True,
-        description="Let clients such as grpcurl ask for the services' descriptions; each that "
-        "keeps asking holds a thread.",
-    )
 
 
-class ServerSettings(NpuSettings, MemorySettings, _ServingSettings, BaseSettings):
+class ServerSettings(
+    NpuSettings, ConnectionSettings, MemorySettings, _ServingSettings, BaseSettings
+):
     """Serves operators of Ascend NPUs over gRPC, from one device.
 
     Every setting is a flag, an environment variable NPUCALL_<NAME>, or a line of the TOML file that
@@ -189,6 +170,11 @@ class ServerSettings(NpuSettings, MemorySettings, _ServingSettings, BaseSettings
                 "connects to a socket; found another system"
             )
         return self
+
+    @property
+    def has_reflection(self) -> bool:
+        """Whether clients may ask for the services' descriptions."""
+        return addresses.is_loopback(self.listen) if self.reflection is None else self.reflection
 
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-from npucall.errors import CancelledError, DeadlineError
+from npucall.errors import CancelledError, DeadlineError, QueueFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
     from npucall_server.callers import Caller
+    from npucall_server.devices.base import Pieces
+
+
+_RETRY_SECONDS = 1.0
 
 
 class Turns:
@@ -23,7 +27,9 @@ class Turns:
 
     def __init__(self, count: int) -> None:
         self.refusal: Callable[[], NpucallError] | None = None
-        self._free = count
+        self._count = self._free = count
+        self._moved = time.monotonic()
+        """When the first turn was taken, or the last one given back."""
         self._lock = threading.Lock()
         self._waiting: deque[Turn] = deque()
 
@@ -33,22 +39,27 @@ class Turns:
             if self.refusal is not None:
                 raise self.refusal()
             if self._free:
-                self._free -= 1
+                self._take()
                 return True
             self._waiting.append(turn)
             return False
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether turns are taken, and none has been given back for so long."""
+        return self._free < self._count and time.monotonic() - self._moved > seconds
 
     def take_spare(self) -> bool:
         """Gives a turn if one is free, which it is only while nobody waits for it."""
         with self._lock:
             if self.refusal is not None or not self._free:
                 return False
-            self._free -= 1
+            self._take()
             return True
 
     def give_back(self) -> None:
         """Hands the turn to the next one who waits."""
         with self._lock:
+            self._moved = time.monotonic()
             if self._waiting and self.refusal is None:
                 self._waiting.popleft().grant()
             else:
@@ -69,18 +80,36 @@ class Turns:
                 return
         self.give_back()
 
+    def _take(self) -> None:
+        if self._free == self._count:
+            self._moved = time.monotonic()
+        self._free -= 1
+
 
 class Turn:
-    """The turns of one call, one after the other: ``with turn(): ...``."""
+    """The turns of one call, one after the other: ``with turn(): ...``.
 
-    def __init__(self, turns: Turns, caller: Caller, call_timeout: float) -> None:
-        remaining = caller.time_remaining()
-        self._own_limit = remaining is None or call_timeout < remaining
-        self._seconds = call_timeout if self._own_limit or remaining is None else remaining
-        self._end = time.monotonic() + self._seconds
+    ``call_timeout`` bounds its time on the server but for that in which it waited for ``pieces``.
+    ``begins`` hears that the first turn has come.
+    """
+
+    def __init__(
+        self,
+        turns: Turns,
+        caller: Caller,
+        call_timeout: float,
+        pieces: Pieces | None = None,
+        begins: Callable[[], object] = bool,
+    ) -> None:
+        self._begun = time.monotonic()
+        self._remaining = caller.time_remaining()
+        self._call_timeout = call_timeout
+        self._pieces = pieces
+        self._begins: Callable[[], object] | None = begins
+        self._gives_way = False
         self._turns = turns
         self._caller = caller
-        self._wake: threading.Event  # set once it has to wait: most calls never do
+        self._wake: threading.Event | None = None  # made once it has to wait: most never do
         self._granted = False
         self._told = False
         self.waited_ns = 0
@@ -90,11 +119,13 @@ class Turn:
 
     def __enter__(self) -> None:
         self.check()
-        if self._turns.take_spare():
-            return
-        self._wake = threading.Event()
-        if not self._turns.take(self):
-            self._wait()
+        if not self._turns.take_spare():
+            self._wake = threading.Event()
+            if not self._turns.take(self):
+                self._wait(self._wake)
+        if self._begins is not None:
+            self._begins()
+            self._begins = None
 
     def __exit__(
         self,
@@ -111,13 +142,19 @@ class Turn:
     def grant(self) -> None:
         """Called by ``Turns`` when the turn has come."""
         self._granted = True
-        self._wake.set()
+        self.wake()
+
+    def give_way(self) -> None:
+        """Ends the call for others who ask for its place, unless its first turn has come."""
+        self._gives_way = True
+        self.wake()
 
     def wake(self) -> None:
         """Looks again whether it is still worth waiting."""
-        self._wake.set()
+        if self._wake is not None:
+            self._wake.set()
 
-    def _wait(self) -> None:
+    def _wait(self, woken: threading.Event) -> None:
         start = time.perf_counter_ns()
         if not self._told:
             self._told = True
@@ -125,8 +162,8 @@ class Turn:
         try:
             while not self._granted:
                 self.check()
-                self._wake.wait(self._end - time.monotonic())
-                self._wake.clear()
+                woken.wait(self._seconds - (time.monotonic() - self._begun))
+                woken.clear()
         except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
             self._turns.give_up(self)
             raise
@@ -141,19 +178,40 @@ class Turn:
         """
         if self._turns.refusal is not None:
             raise self._turns.refusal()
-        if time.monotonic() >= self._end:
+        if time.monotonic() - self._begun >= self._seconds:
             raise self._late()
         if not self._caller.is_active():
             raise CancelledError("call: cancelled by the caller, or the caller went away")
+        if self._gives_way and self._begins is not None:
+            raise gave_way()
+
+    @property
+    def _seconds(self) -> float:
+        """After which the call ends."""
+        own = self._call_timeout
+        if self._pieces is not None:
+            own += self._pieces.waited_ns / 1e9
+        return own if self._remaining is None else min(own, self._remaining)
 
     def _late(self) -> DeadlineError:
-        if self._own_limit:
+        remaining = self._remaining
+        if remaining is None or remaining > self._seconds:
+            limit = f"{self._call_timeout:g}"
             return DeadlineError(
-                f"call: expected less than {self._seconds:g} s, the server's call_timeout",
-                limit=f"{self._seconds:g}",
+                f"call: expected less than {limit} s, the server's call_timeout",
+                limit=limit,
                 setting="call_timeout",
             )
-        return DeadlineError(f"call: its deadline ended after {self._seconds:.3g} s on the server")
+        return DeadlineError(f"call: its deadline ended after {remaining:.3g} s on the server")
+
+
+def gave_way() -> QueueFullError:
+    """What a call raises that was ended for the sake of others."""
+    return QueueFullError(
+        "call: expected to go on, found that others ask for room and its connection holds more "
+        "than half of it; repeat the call later",
+        retry_after=_RETRY_SECONDS,
+    )
 
 
 class _Spare:

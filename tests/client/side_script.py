@@ -119,6 +119,8 @@ class SharingScript(StreamScript):
         super().__init__()
         self.memory = memory
         self.socket = memory.path
+        self.instances: list[str] = []
+        """Which server it says it is, the next times that it is asked."""
         self.requests: list[pb.ExecuteRequest] = []
         self.forgets = False
         """Whether it knows none of the memory, as after a restart."""
@@ -127,9 +129,9 @@ class SharingScript(StreamScript):
         self.behaviours = [self._calls] * 9
 
     def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
-        return pb.GetServerInfoResponse(
-            limits=self.limits, shared_memory_socket=self.socket
-        ).SerializeToString()
+        info = pb.GetServerInfoResponse(limits=self.limits, shared_memory_socket=self.socket)
+        info.server.instance = self.instances.pop(0) if self.instances else "last"
+        return info.SerializeToString()
 
     def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         self.unary += 1

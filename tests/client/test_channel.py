@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import numpy as np
 import pytest
+from google.rpc.status_pb2 import Status
 
 import npucall_client
 from npucall.errors import (
     CancelledError,
+    ConnectionLostError,
     DeadlineError,
     DeviceLostError,
+    DrainingError,
     InternalError,
     NpucallError,
     QueueFullError,
@@ -214,22 +217,46 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_the_server_
     assert len(script.requests) == 3
 
 
-def test_a_call_is_repeated_four_times_at_most(
+def test_a_call_that_may_itself_have_ended_the_server_is_repeated_eight_times_at_most(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
     script.answer = fail(DeviceLostError("restarting"))
     with pytest.raises(DeviceLostError, match="restarting") as caught:
         run(scripted)
     assert isinstance(caught.value.__cause__, grpc.RpcError)
-    assert len(script.requests) == 5
+    assert len(script.requests) == 1 + 8
+    script.answer = refuse(grpc.StatusCode.UNAVAILABLE, "a proxy finds no server")
+    with pytest.raises(ConnectionLostError, match="it broke: a proxy finds no server"):
+        run(scripted)
+    assert len(script.requests) == 2 * (1 + 8)
+
+
+def test_a_call_that_a_server_goes_on_refusing_is_repeated_until_its_timeout_ends(
+    script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may take longer to drain than a few attempts take."""
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
+
+    def draining(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if len(script.requests) < 50:
+            return fail(DrainingError("going down"))(request, context)
+        return reply_of(ONES)
+
+    script.answer = draining
+    np.testing.assert_array_equal(run(scripted), ONES)
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0, 0.0, 1000.0))
+    script.answer = fail(DrainingError("going down"))
+    with pytest.raises(DrainingError, match="going down"):
+        run(scripted.options(timeout=900.0))
+    assert len(script.requests) == 50 + 3
 
 
 def test_a_call_that_the_server_ended_without_a_word_is_repeated(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So gRPC answers calls that a server had not begun when it went down."""
-    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0, 0.0, 0.0, 1000.0))
 
     def undispatched(request: bytes, context: grpc.ServicerContext) -> bytes:
         if len(script.requests) < 3:
@@ -240,8 +267,50 @@ def test_a_call_that_the_server_ended_without_a_word_is_repeated(
     np.testing.assert_array_equal(run(scripted), ONES)
     script.answer = refuse(grpc.StatusCode.CANCELLED)
     with pytest.raises(ServerUnreachableError, match="ended the call without one"):
-        run(scripted)
-    assert len(script.requests) == 3 + 5
+        run(scripted.options(timeout=900.0))
+    assert len(script.requests) == 3 + 4
+
+
+def test_a_details_trailer_that_no_npucall_server_wrote_says_nothing(
+    script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
+
+    def of_a_proxy(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if len(script.requests) > 1:
+            return reply_of(ONES)
+        context.set_trailing_metadata(((TRAILER, Status(code=1).SerializeToString()),))
+        return refuse(grpc.StatusCode.CANCELLED)(request, context)
+
+    script.answer = of_a_proxy
+    np.testing.assert_array_equal(run(scripted), ONES)
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+    ],
+)
+def test_a_call_that_a_peer_has_reset_is_repeated(
+    script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch, code: grpc.StatusCode
+) -> None:
+    """So gRPC says it of HTTP/2's INTERNAL_ERROR, ENHANCE_YOUR_CALM, REFUSED_STREAM, CANCEL."""
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
+    text = "Stream removed (RST_STREAM (Received RST_STREAM with error code 11))"
+
+    def reset(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if len(script.requests) < 3:
+            return refuse(code, text)(request, context)
+        return reply_of(ONES)
+
+    script.answer = reset
+    np.testing.assert_array_equal(run(scripted), ONES)
+    assert len(script.requests) == 3
 
 
 def test_a_call_that_the_server_says_was_cancelled_is_not_repeated(

@@ -8,16 +8,22 @@ import time
 import pytest
 
 from npucall.errors import BY_REASON, NpucallError, Repeat
-from npucall_client.remote.retry import PAUSES, Attempts, repeated
+from npucall_client.remote.retry import FEW_TIMES, PAUSES, Attempts, repeated
 
-HERE = {"DRAINING", "DEVICE_LOST", "SERVER_UNREACHABLE"}
+HERE = {"DRAINING", "SERVER_UNREACHABLE"}
+A_FEW_TIMES = {"CONNECTION_LOST", "DEVICE_LOST"}
 LATER = {"QUEUE_FULL"}
 ELSEWHERE = {"DEVICE_MEMORY", "OPERATOR_UNAVAILABLE", "VARIANT_UNAVAILABLE"}
 
 
 @pytest.mark.parametrize("reason", BY_REASON)
 def test_every_error_says_whether_its_call_is_repeated(reason: str) -> None:
-    groups = {Repeat.HERE: HERE, Repeat.LATER: LATER, Repeat.ELSEWHERE: ELSEWHERE}
+    groups = {
+        Repeat.HERE: HERE,
+        Repeat.FEW_TIMES: A_FEW_TIMES,
+        Repeat.LATER: LATER,
+        Repeat.ELSEWHERE: ELSEWHERE,
+    }
     expected = next((each for each, reasons in groups.items() if reason in reasons), Repeat.NEVER)
     assert BY_REASON[reason].repeat is expected
 
@@ -26,15 +32,31 @@ def error_that(repeat: Repeat) -> NpucallError:
     return next(kind for kind in BY_REASON.values() if kind.repeat is repeat)("as it says")
 
 
-@pytest.mark.parametrize("repeat", [each for each in Repeat if each is not Repeat.HERE])
+@pytest.mark.parametrize("repeat", [Repeat.NEVER, Repeat.LATER, Repeat.ELSEWHERE])
 def test_what_is_not_repeated_here_is_told_at_once(repeat: Repeat) -> None:
     assert Attempts().pause_after(error_that(repeat)) is None
 
 
-def test_the_pauses_grow_and_end() -> None:
+def test_the_pauses_grow_and_then_stay_as_long_as_time_is_left() -> None:
     attempts, error = Attempts(), error_that(Repeat.HERE)
-    assert [attempts.pause_after(error) for _ in range(5)] == [*PAUSES, None]
+    assert [attempts.pause_after(error) for _ in range(100)] == [*PAUSES, *[PAUSES[-1]] * 96]
     assert list(PAUSES) == sorted(PAUSES)
+
+
+def test_a_call_that_may_itself_have_ended_the_server_is_repeated_eight_times() -> None:
+    attempts, few = Attempts(), error_that(Repeat.FEW_TIMES)
+    assert FEW_TIMES == 8
+    pauses = [attempts.pause_after(few) for _ in range(9)]
+    assert pauses == [*PAUSES, *[PAUSES[-1]] * 4, None]
+    assert attempts.pause_after(error_that(Repeat.HERE)) == PAUSES[-1]
+
+
+def test_what_a_server_refused_for_a_while_leaves_all_of_the_few_attempts() -> None:
+    attempts = Attempts()
+    for _ in range(20):
+        attempts.pause_after(error_that(Repeat.HERE))
+    pauses = [attempts.pause_after(error_that(Repeat.FEW_TIMES)) for _ in range(9)]
+    assert pauses == [*[PAUSES[-1]] * 8, None]
 
 
 def test_there_is_no_attempt_behind_the_end() -> None:

@@ -215,11 +215,11 @@ def test_a_server_that_goes_down_is_asked_again(script: StreamScript) -> None:
 
 
 @pytest.mark.usefixtures("_no_pauses")
-def test_a_stream_that_always_breaks_is_begun_five_times(script: StreamScript) -> None:
-    script.behaviours = [broken(UNAVAILABLE)] * 6
+def test_a_stream_that_always_breaks_is_begun_nine_times(script: StreamScript) -> None:
+    script.behaviours = [broken(UNAVAILABLE)] * 10
     with connected(script) as client, pytest.raises(ServerUnreachableError):
         run(client, LARGE)
-    assert script.streams == 5
+    assert script.streams == 9
 
 
 @pytest.mark.usefixtures("_no_pauses")

@@ -23,8 +23,7 @@ class CuttingProxy:
     """Listens on a port of its own. ``cuts`` are used up by connections, in order."""
 
     def __init__(self, server: str) -> None:
-        host, _, port = server.rpartition(":")
-        self._server = (host, int(port))
+        self.lead_to(server)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.target = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.cuts: list[Cut] = []
@@ -33,6 +32,11 @@ class CuttingProxy:
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, server: str) -> None:
+        """Where connections lead that come from now on."""
+        host, _, port = server.rpartition(":")
+        self._server = (host, int(port))
 
     def close(self) -> None:
         with suppress(OSError):

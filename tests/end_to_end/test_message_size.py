@@ -52,7 +52,7 @@ def test_a_call_over_the_limit_of_a_message_travels_in_chunks(
 
 def test_a_call_over_the_memory_limit_is_not_sent() -> None:
     with (
-        running_server(f"--memory-limit={LIMIT}") as server,
+        running_server(f"--memory-limit={LIMIT}", "--max-message-bytes=8MiB") as server,
         npucall_client.connect(server.target) as client,
     ):
         message = r"the server's memory_limit, found 20972\d\d; the largest tensor is self with"
@@ -80,6 +80,26 @@ def test_grpc_itself_refuses_what_is_sent_all_the_same(server: ServerProcess) ->
 def test_a_call_near_the_limit_travels_one_way_or_the_other(client: Client, missing: int) -> None:
     array = np.ones((LIMIT - missing) // 4, np.float32)
     assert client.run(l1_loss_backward, ONE, array, ONE).shape == array.shape
+
+
+def test_calls_of_any_size_pass_a_server_that_takes_short_messages_alone() -> None:
+    """A frame of a stream is a message too, and a call and its request id stand in the first."""
+    limit, request_id = 64 * 2**10, "x" * 128
+    with (
+        running_server(f"--max-message-bytes={limit}") as server,
+        npucall_client.connect(server.target) as anonymous,
+    ):
+        client = anonymous.options(request_id=request_id)
+        with client.pipeline() as pipeline:
+            for size in (*range(limit - 1024, limit + 1024, 64), LIMIT):
+                array = np.full(size // 4, 2, np.float32)
+                arguments = (l1_loss_backward, ONE, array, ONE, 2)
+                for out in client.run(*arguments), pipeline.submit(*arguments).result():
+                    assert (out.size, np.unique(out).tolist()) == (array.size, [1.0])
+            column, row = np.ones((1024, 1), np.float32), np.zeros((1, 1024), np.float32)
+            arguments = (l1_loss_backward, ONE, column, row, 2)
+            for out in client.run(*arguments), pipeline.submit(*arguments).result():
+                assert (out.nbytes, np.unique(out).tolist()) == (4 * 2**20, [1.0])
 
 
 def test_a_reply_may_be_larger_than_any_request(client: Client) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.more import every_third
+from tests.server.scripted import ledger
 
 from npucall.compute.helpers import Unlimited
 from npucall.operators import CATALOGUE
@@ -74,7 +75,7 @@ class Shared:
     """Memory of a client's, into which tensors go one behind the other."""
 
     def __init__(self, size: int, alignment: int) -> None:
-        self.regions = Regions(1 << 30)
+        self.regions = Regions(1 << 30, ledger())
         self.id, descriptor = self.regions.create(size)
         os.close(descriptor)
         self._alignment, self._end = alignment, 1 if alignment == 1 else 0

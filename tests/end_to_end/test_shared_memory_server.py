@@ -90,6 +90,13 @@ class L1:
         return self._memory.bytes[3 * self.size : 4 * self.size]
 
 
+LONG = "--max-message-bytes=8MiB"
+
+
+def sent_bytes(size: int) -> tensor_pb2.Storage:
+    return tensor_pb2.Storage(data=bytes(size))
+
+
 def execute(channel: grpc.Channel, request: pb.ExecuteRequest) -> pb.ExecuteResponse:
     answer = wire.ask(channel, "Execute", request.SerializeToString())
     return pb.ExecuteResponse.FromString(answer)
@@ -252,16 +259,20 @@ def test_a_call_in_chunks_has_no_places(channel: grpc.Channel, side: Path) -> No
 
 
 def test_bytes_in_shared_memory_count_towards_the_memory_limit(tmp_path: Path) -> None:
+    """Once: a call takes no more of it for what it has in the memory."""
     side = tmp_path / "side.sock"
-    flags = (f"--shared-memory={side}", "--memory-limit=1MiB", "--shared-memory-limit=8MiB")
+    flags = (f"--shared-memory={side}", "--memory-limit=4MiB", "--shared-memory-limit=4MiB", LONG)
     with (
         running_server(*flags) as server,
         wire.bare_channel(server.target) as channel,
-        Memory(side, 4 * MIB) as memory,
+        Memory(side, 3 * MIB) as memory,
     ):
-        small, large = L1(memory, MIB // 16), L1(memory, MIB // 16 + 1)
-        assert refusal(channel, large.request(large.place)) == "TOO_LARGE"
-        assert refusal(channel, small.request(small.place)) == "OK"
+        placed = L1(memory, MIB // 8)
+        assert refusal(channel, placed.request(placed.place)) == "OK"
+        sent = pb.ExecuteRequest(call=l1(MIB // 8), storage=[sent_bytes(MIB // 2)] * 3)
+        assert refusal(channel, sent) == "QUEUE_FULL"
+        with pytest.raises(Refused, match="QUEUE_FULL"):
+            Memory(side, 2 * MIB)
 
 
 def long_call(memory: Memory) -> pb.ExecuteRequest:

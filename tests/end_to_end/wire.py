@@ -36,10 +36,10 @@ ENDLESS_LIMIT = "--memory-limit=16TiB"
 _POLL_SECONDS = 0.005
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, within: float = PATIENCE) -> None:
     """Waits for something that another thread or process does."""
     never = threading.Event()
-    for _ in range(int(PATIENCE / _POLL_SECONDS)):
+    for _ in range(int(within / _POLL_SECONDS)):
         if condition():
             return
         never.wait(_POLL_SECONDS)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.dtypes import FLOAT
+from npucall.errors import QueueFullError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall_server.devices.base import Ran
 from npucall_server.executor import Executor, Limits
+from npucall_server.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -143,6 +145,11 @@ def waiting(subject: Executor) -> int:
     return len(subject._turns._waiting)
 
 
+def ledger(limit: int = 1 << 40) -> Ledger:
+    """Of bytes, for who needs one."""
+    return Ledger(limit, lambda: QueueFullError("full"))
+
+
 def is_at_rest(subject: Executor) -> bool:
     """Whether no call is left, every byte is counted back and every turn is free."""
     turns = subject._turns
@@ -154,8 +161,8 @@ def execute(
     subject: Executor, call: Prepared, storages: Mapping[str, Buffer], caller: ScriptedCaller
 ) -> Completed:
     """A call from its admission to its end."""
-    subject.admit(call)
+    admission = subject.admit(call, caller)
     try:
-        return subject.run(call, storages, caller)
+        return subject.run(call, storages, caller, admission)
     finally:
-        subject.dismiss(call)
+        admission.dismiss()

@@ -9,7 +9,6 @@ import io
 import json
 import queue
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +19,18 @@ from google.rpc.status_pb2 import Status
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.replies import ServerIdentity
+from npucall_server import grpc_server
+from npucall_server.budget import Budget
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.handling import Handling
 from npucall_server.log import Log
+from npucall_server.peers import Peers
 from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
+from npucall_server.watch import Watch
 
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, until
 
@@ -51,18 +54,19 @@ class Served:
     def __init__(self, device: ScriptedDevice, **settings: Any) -> None:
         given = ServerSettings(**settings)
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
+        budget = Budget.of(given, descriptors=64)
         self.executor = Executor(device, limits)
-        self.regions = Regions(given.shared_memory_limit)
+        self.regions = Regions(given.shared_memory_limit, self.executor.memory)
         executions = Executions(self.executor, IDENTITY, self.regions)
-        operators = OperatorService(executions, given, IDENTITY)
-        self.streams = StreamService(executions, given)
+        operators = OperatorService(executions, given, budget, IDENTITY)
+        self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
-        handling = Handling(IDENTITY, Log(stream=self._log))
-        self.grpc = grpc.server(
-            ThreadPoolExecutor(16, "workers"), options=[("grpc.max_receive_message_length", -1)]
-        )
-        handler = handling.service(NAME, operators.methods(), self.streams.methods())
-        self.grpc.add_generic_rpc_handlers((handler,))
+        log = Log(stream=self._log)
+        peers = Peers(log, given.peer_timeout)
+        self.watch = Watch(0.02, log, peers.look)
+        services = grpc_server.Services(Handling(IDENTITY, log, peers), budget, lambda: True)
+        self.grpc = grpc_server.server(given, budget, device.lanes)
+        self.grpc.add_generic_rpc_handlers(services.handlers(operators, self.streams))
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
         self.grpc.start()
 
@@ -88,6 +92,7 @@ def serving(device: ScriptedDevice | None = None, **settings: Any) -> Iterator[S
         until(served.is_at_rest, "the server is at rest")
     finally:
         served.grpc.stop(0).wait()
+        served.watch.stop()
         served.streams._threads.shutdown()
 
 

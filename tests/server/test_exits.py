@@ -124,7 +124,7 @@ def test_a_bug_at_the_start_ends_with_1_and_is_logged(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(app.Server, "_build", broken)
+    monkeypatch.setattr(app.Server, "_bind", broken)
     assert __main__.serve(["--listen=127.0.0.1:0"]) == 1
     assert '"event": "bug"' in capsys.readouterr().err
 

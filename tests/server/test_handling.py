@@ -16,6 +16,9 @@ from npucall.errors import NpucallError, OperatorUnknownError, QueueFullError, S
 from npucall.wire.replies import ServerIdentity
 from npucall_server.handling import Handling
 from npucall_server.log import Log, Record
+from npucall_server.peers import Peers
+
+from .scripted import PATIENCE, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +56,9 @@ class Context:
     def add_callback(self, _: object) -> bool:
         return True
 
+    def cancel(self) -> None:
+        raise AssertionError("nothing here is waited for")
+
     def set_trailing_metadata(self, trailers: tuple[tuple[str, bytes], ...]) -> None:
         self.trailers = dict(trailers)
 
@@ -81,14 +87,13 @@ class Handled:
     ) -> None:
         stream = io.StringIO()
         self.context = Context(*metadata)
-        service = Handling(IDENTITY, Log(stream=stream)).service(
-            "npucall.v1.OperatorService", {"Execute": lambda _, record, __: method(record)}
-        )
-        details: Any = type("Details", (), {"method": "/npucall.v1.OperatorService/Execute"})
-        handler: Any = service.service(details)
+        log = Log(stream=stream)
+        handling = Handling(IDENTITY, log, Peers(log, PATIENCE))
+        methods = {"Execute": lambda _, record, __: method(record)}
+        handler: Any = handling.unary(methods, ledger())["Execute"]
         self.response: bytes | None = None
         with suppress(Aborted):
-            self.response = handler.unary_unary(b"request", self.context)
+            self.response = handler.stream_unary(iter([b"request"]), self.context)
         (line,) = stream.getvalue().splitlines()
         self.log: dict[str, Any] = json.loads(line)
 

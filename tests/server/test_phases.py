@@ -15,6 +15,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import encode
 from npucall.wire.messages import join_request
 from npucall.wire.replies import ServerIdentity
+from npucall_server.budget import Budget
 from npucall_server.devices.base import Phases
 from npucall_server.execution import Executions
 from npucall_server.log import Log, Record
@@ -22,7 +23,7 @@ from npucall_server.services.operators import OperatorService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
 
-from .scripted import ScriptedCaller, ScriptedDevice, execute, executor, prepared
+from .scripted import ScriptedCaller, ScriptedDevice, execute, executor, ledger, prepared
 
 PHASES = Phases(copy_in_ns=11, plan_ns=12, run_ns=13, copy_out_ns=14)
 ONE = np.ones(1, np.float32).tobytes()
@@ -32,8 +33,9 @@ def answered(device: ScriptedDevice) -> tuple[pb.Timings, Record]:
     """The timings of a response, and the record of its call."""
     device.result = ONE
     identity = ServerIdentity("0123456789ab", device.name, device.soc)
-    executions = Executions(executor(device), identity, Regions(1))
-    service = OperatorService(executions, ServerSettings(), identity)
+    executions = Executions(executor(device), identity, Regions(1, ledger()))
+    settings = ServerSettings()
+    service = OperatorService(executions, settings, Budget.of(settings, 64), identity)
     inputs = ("grad_output", "self", "target")
     call = encode("aclnnL1LossBackward", "", dict.fromkeys(inputs, TensorSpec(FLOAT, (1,))), inputs)
     record, caller = Record("Execute", "id", "peer"), ScriptedCaller()
@@ -54,7 +56,7 @@ def test_an_executor_passes_the_phases_of_a_device_on() -> None:
 
 
 def test_on_a_device_without_phases_all_but_the_queue_is_run() -> None:
-    phases = executor(ScriptedDevice()).run(prepared(), {}, ScriptedCaller()).phases
+    phases = execute(executor(ScriptedDevice()), prepared(), {}, ScriptedCaller()).phases
     assert phases.run_ns > 0
     assert phases._replace(run_ns=0) == Phases(0, 0, 0, 0)
 

@@ -23,7 +23,7 @@ from .streams import INPUTS, Served, serving, stream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.declare.prepare import Prepared
+    from npucall_server.executor import Admission
     from npucall_server.services.streams.call import StreamCall
 
     from .streams import Peer
@@ -336,10 +336,11 @@ def test_a_call_is_not_late_before_it_has_its_room(monkeypatch: pytest.MonkeyPat
     with serving_cpu() as served, stream(served) as peer:
         admit = served.executor.admit
 
-        def watched(call: Prepared) -> None:
-            admit(call)
+        def watched(*arguments: Any) -> Admission:
+            admission = admit(*arguments)
             (open_stream,) = served.streams._streams
             late.extend(open_stream._late()[0])
+            return admission
 
         monkeypatch.setattr(served.executor, "admit", watched)
         peer.begin_chunked(1, elements=ELEMENTS, timeout_ns=1)

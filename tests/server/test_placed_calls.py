@@ -31,6 +31,8 @@ from npucall_server.devices.cpu import CpuDevice
 from npucall_server.shared.places import PlacedCall
 from npucall_server.shared.regions import Regions
 
+from .scripted import ledger
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 FREE: Any = Unlimited()
@@ -49,7 +51,7 @@ class Shared:
     """A region of ``size`` bytes."""
 
     def __init__(self, size: int = SIZE) -> None:
-        self.regions = Regions(1 << 30)
+        self.regions = Regions(1 << 30, ledger())
         self.id, self.descriptor = self.regions.create(size)
         weakref.finalize(self, os.close, self.descriptor)
         self.bytes = np.frombuffer(

@@ -25,6 +25,8 @@ from npucall.errors import (
 from npucall.regions import RegionPart
 from npucall_server.shared.regions import Regions
 
+from .scripted import ledger
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,7 +58,7 @@ def descriptors() -> int:
 
 
 def test_server_and_client_see_the_same_bytes() -> None:
-    regions = Regions(PAGE)
+    regions = Regions(PAGE, ledger())
     with created(regions, 100) as (name, descriptor):
         theirs = mmap.mmap(descriptor, 100)
         view = regions.view(RegionPart(name, 10, 4), "self")
@@ -67,20 +69,20 @@ def test_server_and_client_see_the_same_bytes() -> None:
 
 
 def test_a_region_has_as_many_bytes_as_were_asked_for_and_they_are_zeros() -> None:
-    regions = Regions(1 << 20)
+    regions = Regions(1 << 20, ledger())
     with created(regions, PAGE + 5) as (name, descriptor):
         assert os.fstat(descriptor).st_size == PAGE + 5
         assert regions.view(RegionPart(name, 0, PAGE + 5), "self") == bytes(PAGE + 5)
 
 
 def test_its_pages_are_reserved_before_anybody_touches_them() -> None:
-    with created(Regions(1 << 20), 10 * PAGE) as (_, descriptor):
+    with created(Regions(1 << 20, ledger()), 10 * PAGE) as (_, descriptor):
         assert os.fstat(descriptor).st_blocks * 512 == 10 * PAGE
 
 
 @pytest.mark.parametrize("size", [0, 1, 2 * PAGE, 10 * PAGE])
 def test_a_client_cannot_change_its_length(size: int) -> None:
-    with created(Regions(1 << 20), 3 * PAGE) as (_, descriptor):
+    with created(Regions(1 << 20, ledger()), 3 * PAGE) as (_, descriptor):
         with pytest.raises(OSError, match="not permitted") as caught:
             os.ftruncate(descriptor, size)
         assert caught.value.errno == errno.EPERM
@@ -88,7 +90,7 @@ def test_a_client_cannot_change_its_length(size: int) -> None:
 
 def test_a_client_cannot_seal_it_further() -> None:
     with (
-        created(Regions(PAGE), PAGE) as (_, descriptor),
+        created(Regions(PAGE, ledger()), PAGE) as (_, descriptor),
         pytest.raises(OSError, match="not permitted") as caught,
     ):
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
@@ -96,7 +98,7 @@ def test_a_client_cannot_seal_it_further() -> None:
 
 
 def test_pages_that_a_client_gives_back_are_zeros_for_the_server() -> None:
-    regions = Regions(1 << 20)
+    regions = Regions(1 << 20, ledger())
     with created(regions, 4 * PAGE) as (name, descriptor):
         view = regions.view(RegionPart(name, 0, 4 * PAGE), "self")
         view[:] = b"\x01" * (4 * PAGE)
@@ -107,7 +109,7 @@ def test_pages_that_a_client_gives_back_are_zeros_for_the_server() -> None:
 
 
 def test_ids_are_16_bytes_and_each_is_another() -> None:
-    regions = Regions(1 << 20)
+    regions = Regions(1 << 20, ledger())
     names = {make(regions, 1) for _ in range(50)}
     assert {len(name) for name in names} == {16}
     assert len(names) == 50
@@ -121,7 +123,7 @@ def test_ids_are_16_bytes_and_each_is_another() -> None:
 def test_a_view_has_the_bytes_of_its_part_or_is_refused(
     size: int, offset: int, length: int
 ) -> None:
-    regions = Regions(1 << 20)
+    regions = Regions(1 << 20, ledger())
     with created(regions, size) as (name, descriptor):
         model = os.urandom(size)
         os.pwrite(descriptor, model, 0)
@@ -137,12 +139,12 @@ def test_a_view_has_the_bytes_of_its_part_or_is_refused(
 @pytest.mark.parametrize("name", [b"", b"x", b"x" * 16, b"x" * 1000])
 def test_an_unknown_id_is_refused_with_what_to_do(name: bytes) -> None:
     with pytest.raises(SharedMemoryError, match="send the bytes") as caught:
-        Regions(PAGE).view(RegionPart(name, 0, 0), "self")
+        Regions(PAGE, ledger()).view(RegionPart(name, 0, 0), "self")
     assert caught.value.parameter == "self"
 
 
 def test_a_region_that_is_forgotten_is_not_viewed_any_more() -> None:
-    regions = Regions(PAGE)
+    regions = Regions(PAGE, ledger())
     name = make(regions, 8)
     regions.forget(name)
     with pytest.raises(SharedMemoryError):
@@ -151,7 +153,7 @@ def test_a_region_that_is_forgotten_is_not_viewed_any_more() -> None:
 
 def test_a_view_outlives_its_region_and_the_mapping_goes_with_it() -> None:
     before = mappings(), descriptors()
-    regions = Regions(PAGE)
+    regions = Regions(PAGE, ledger())
     name = make(regions, 8)
     view = regions.view(RegionPart(name, 2, 4), "self")
     regions.forget(name)
@@ -163,7 +165,7 @@ def test_a_view_outlives_its_region_and_the_mapping_goes_with_it() -> None:
 
 
 def test_bytes_count_in_whole_pages_until_the_last_view_has_gone() -> None:
-    regions = Regions(2 * PAGE)
+    regions = Regions(2 * PAGE, ledger())
     name = make(regions, PAGE + 1)
     view = regions.view(RegionPart(name, 0, 0), "self")
     assert regions.bytes_taken == 2 * PAGE
@@ -180,12 +182,12 @@ def test_bytes_count_in_whole_pages_until_the_last_view_has_gone() -> None:
 @pytest.mark.parametrize("size", [PAGE + 1, 2**63, 2**64 - 1])
 def test_more_than_the_limit_is_too_large_for_ever(size: int) -> None:
     with pytest.raises(TooLargeError) as caught:
-        Regions(PAGE).create(size)
+        Regions(PAGE, ledger()).create(size)
     assert caught.value.details == {"limit": str(PAGE), "setting": "shared_memory_limit"}
 
 
 def test_at_most_256_regions_are_there_at_a_time() -> None:
-    regions = Regions(1 << 30)
+    regions = Regions(1 << 30, ledger())
     names = [make(regions, 1) for _ in range(256)]
     with pytest.raises(QueueFullError, match="256"):
         regions.create(1)
@@ -208,7 +210,7 @@ def test_memory_that_the_host_does_not_have_is_refused_and_leaves_nothing(
     def fail(*arguments: object) -> None:
         raise error
 
-    regions, before = Regions(PAGE), (mappings(), descriptors())
+    regions, before = Regions(PAGE, ledger()), (mappings(), descriptors())
     monkeypatch.setattr(os, function, fail)
     with pytest.raises(OutOfMemoryError, match=str(error.args[-1])):
         regions.create(PAGE)

@@ -21,7 +21,7 @@ from npucall_server.shared import side_socket
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 
-from .scripted import until
+from .scripted import ledger, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Served(SideSocket):
     """A side socket, its regions and its log."""
 
     def __init__(self, path: Path, limit: int = 1 << 21, users: tuple[int, ...] = ()) -> None:
-        self.path, self.regions, self.text = path, Regions(limit), io.StringIO()
+        self.path, self.regions, self.text = path, Regions(limit, ledger()), io.StringIO()
         super().__init__(path, users, self.regions, Log(stream=self.text))
 
     def events(self) -> list[dict[str, Any]]:

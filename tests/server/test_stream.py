@@ -293,11 +293,23 @@ def test_the_deadline_of_the_stream_is_a_deadline_of_its_calls() -> None:
 
 
 def test_the_servers_own_limit_ends_a_call_whose_bytes_do_not_come() -> None:
-    with serving(call_timeout=0.05) as served, stream(served) as peer:
+    with serving(peer_timeout=0.15) as served, stream(served) as peer:
         peer.begin_chunked(1)
         frame = peer.receive()
         info = info_of(frame.error)
-        assert (info.reason, info.metadata["setting"]) == ("DEADLINE", "call_timeout")
+        assert (info.reason, info.metadata["setting"]) == ("DEADLINE", "peer_timeout")
+
+
+def test_bytes_that_come_slowly_end_no_call() -> None:
+    pause = threading.Event()
+    with serving(peer_timeout=1.5, call_timeout=0.1) as served, stream(served) as peer:
+        peer.begin_chunked(1, elements=2)
+        for index in range(3):
+            for offset in range(0, 8, 4):
+                peer.chunk(1, index, offset, bytes(4))
+                pause.wait(0.1)
+        peer.end(1)
+        assert peer.receive().WhichOneof("frame") == "reply"
 
 
 def test_each_call_has_a_log_line() -> None:
@@ -425,7 +437,9 @@ def test_a_server_without_streams_says_so_and_its_clients_open_none() -> None:
     """Large calls and pipelines were refused for ever, by an error that said to come later."""
     large = np.ones(2 * MIB, np.float32)
     with (
-        serving(device_that_answers(large.nbytes), max_streams=0) as served,
+        serving(
+            device_that_answers(large.nbytes), max_streams=0, max_message_bytes="32MiB"
+        ) as served,
         npucall_client.connect(served.target) as client,
     ):
         assert client.server_info().limits.stream_window == 0

@@ -79,7 +79,7 @@ MISUSES: dict[str, Act] = {
 
 @pytest.mark.parametrize("act", MISUSES.values(), ids=MISUSES)
 def test_a_misuse_ends_the_stream(act: Act) -> None:
-    with serving() as served, stream(served) as peer:
+    with serving(max_message_bytes="32MiB") as served, stream(served) as peer:
         act(peer)
         assert peer.end_of_stream() == "MESSAGE_MALFORMED"
 

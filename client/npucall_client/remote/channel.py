@@ -11,6 +11,7 @@ import grpc
 from npucall.errors import (
     DeadlineError,
     NpucallError,
+    ServerUnreachableError,
     SharedMemoryError,
     TooLargeError,
 )
@@ -115,13 +116,36 @@ class ChannelTransport:
 
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of the server's; ``socket``: where, unless it is where the server says."""
-        path = self.server_info(timeout).shared_memory_socket
-        if not path:
-            raise SharedMemoryError(
-                f"shared memory: expected a server that shares some, found none at {self._target}; "
-                "its setting shared_memory (--shared-memory PATH) turns it on"
-            )
-        return self._memories.open(socket or path, nbytes, timeout)
+
+        def attempt(seconds: float) -> SharedMemory:
+            ends = time.monotonic() + seconds
+            info = self.server_info(seconds)
+            path = socket or info.shared_memory_socket
+            if not info.shared_memory_socket:
+                raise SharedMemoryError(
+                    "shared memory: expected a server that shares some, found none at "
+                    f"{self._target}; its setting shared_memory (--shared-memory PATH) turns it on"
+                )
+            try:
+                return self._memories.open(path, nbytes, ends - time.monotonic())
+            except SharedMemoryError as error:
+                self._check_same_server(info, error, ends - time.monotonic())
+                raise
+
+        return repeated(attempt, timeout, self.pause)
+
+    def _check_same_server(
+        self, before: pb.GetServerInfoResponse, error: NpucallError, seconds: float
+    ) -> None:
+        """Raises what is repeated where a server went while its side socket was asked.
+
+        A socket that is gone, refuses or closes says no more than that; who lives on meant it.
+        """
+        now = self.server_info(max(0.0, seconds))
+        if now.server.instance != before.server.instance:
+            raise ServerUnreachableError(
+                f"shared memory: expected the server that was asked, found another one: {error}"
+            ) from error
 
     def place(self, call: BoundCall) -> None:
         """Has what lies in shared memory stay there."""

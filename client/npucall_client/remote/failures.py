@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from npucall.errors import CancelledError, DeadlineError, NpucallError, ServerUnreachableError
-from npucall.wire.status import TRAILER, from_status
+from npucall.errors import (
+    CancelledError,
+    ConnectionLostError,
+    DeadlineError,
+    NpucallError,
+    ServerUnreachableError,
+)
+from npucall.wire.status import TRAILER, from_status, is_ours
 
 if TYPE_CHECKING:
     from grpc import StatusCode
+
+
+_RESET = "RST_STREAM"
+"""What gRPC says where one call was cut and not its connection, by a peer that has enough of it:
+then its code is that of the HTTP/2 error, such as INTERNAL or RESOURCE_EXHAUSTED."""
 
 
 class Sender(NamedTuple):
@@ -31,15 +42,23 @@ def failure(
     # Not dict(trailers): asyncio's have keys() that are pairs.
     details = next((value for key, value in trailers or () if key == TRAILER), None)
     known = from_status(code, message or "", details)
-    if details is not None:
+    if is_ours(details):
         return known
     if isinstance(known, DeadlineError):
         return lateness(sender, timeout)
-    if isinstance(known, CancelledError) and not sender.is_closed:
-        # So gRPC answers what a server that goes down had not begun; nobody here asked for it.
+    if sender.is_closed:
+        return known
+    if isinstance(known, CancelledError):
+        # So gRPC answers what a server that goes down, or that somebody floods with calls, had not
+        # begun; nobody here asked for it.
         return ServerUnreachableError(
             f"call: expected an answer of the server at {sender.target}, found that it ended the "
             "call without one, as a server that goes down does"
+        )
+    if isinstance(known, ServerUnreachableError) or _RESET in (message or ""):
+        return ConnectionLostError(
+            f"call: expected an answer of the server at {sender.target}, found that the connection "
+            f"to it broke: {message}"
         )
     return known
 

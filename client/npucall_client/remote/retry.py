@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAUSES = (0.1, 0.3, 0.9, 2.7)
-"""Seconds before each further attempt."""
+"""Seconds before each further attempt; the last one counts for all that follow."""
+FEW_TIMES = 8
+"""Further attempts at most, behind errors that say so (``Repeat.FEW_TIMES``)."""
 
 
 class Attempts:
@@ -27,22 +29,32 @@ class Attempts:
     def __init__(self, ends: float = math.inf) -> None:
         self._ends = ends
         self._failures = 0
+        self._few = 0
+        """Of the failures, those behind which there are few attempts."""
 
     def may_follow(self, error: NpucallError) -> bool:
         """Whether there is another attempt behind one that failed so.
 
         Not where the pause is too long: better told now what is wrong than late later.
         """
-        if error.repeat is not Repeat.HERE or self._failures >= len(PAUSES):
+        if error.repeat is Repeat.FEW_TIMES:
+            if self._few >= FEW_TIMES:
+                return False
+        elif error.repeat is not Repeat.HERE:
             return False
-        return time.monotonic() + PAUSES[self._failures] < self._ends
+        return time.monotonic() + self._pause() < self._ends
 
     def pause_after(self, error: NpucallError) -> float | None:
         """Seconds until the next attempt, which is counted; None where there is none."""
         if not self.may_follow(error):
             return None
+        pause = self._pause()
         self._failures += 1
-        return PAUSES[self._failures - 1]
+        self._few += error.repeat is Repeat.FEW_TIMES
+        return pause
+
+    def _pause(self) -> float:
+        return PAUSES[min(self._failures, len(PAUSES) - 1)]
 
 
 def repeated(attempt: Callable[[float], T], timeout: float, wait: Callable[[float], object]) -> T:

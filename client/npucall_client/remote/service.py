@@ -10,6 +10,13 @@ OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # A peer that stops without a word is found in 30 s, while calls are under way. The server has
+    # to allow a ping every 20 s (grpc.http2.min_ping_interval_without_data_ms).
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # what counts in newer versions instead of that
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.max_pings_without_data", 0),  # any number; else two, then one a minute
 ]
 STREAM_OPTIONS = [
     *OPTIONS,

@@ -11,7 +11,6 @@ from npucall.errors import (
     CancelledError,
     DeadlineError,
     NpucallError,
-    Repeat,
     ServerUnreachableError,
     SharedMemoryError,
 )
@@ -180,11 +179,7 @@ class CallStream:
     def _read_streams(self) -> None:
         while self._wait_for_calls():
             failure = self._read_one_stream()
-            failure = failure or ServerUnreachableError("stream: the server ended it")
-            if failure.repeat is Repeat.HERE:
-                self._repeat(failure)
-            else:
-                self._fail_all(failure)
+            self._repeat(failure or ServerUnreachableError("stream: the server ended it"))
 
     def _wait_for_calls(self) -> bool:
         """Waits for something to send; False once nothing more will come."""
@@ -258,7 +253,10 @@ class CallStream:
             self._end(opened)
 
     def _repeat(self, failure: NpucallError) -> None:
-        """Sends the unanswered calls once more, after the longest pause that one of them needs."""
+        """Sends the unanswered calls once more, after the longest pause that one of them needs.
+
+        Those behind which there is no attempt end.
+        """
         with self._lock:
             calls = list(self._open.values())
         pauses = [self._pause_of(call, failure) for call in calls]
@@ -278,14 +276,6 @@ class CallStream:
         if pause is None:
             self._finish(call, failure)
         return pause or 0.0
-
-    def _fail_all(self, failure: NpucallError) -> None:
-        with self._lock:
-            calls = list(self._open.values())
-            self._unsent.clear()
-            self._cancelled.clear()
-        for call in calls:
-            self._finish(call, failure)
 
     def _frames(self, opened: _OpenStream) -> Iterator[bytes]:
         """What is sent, in gRPC's thread."""

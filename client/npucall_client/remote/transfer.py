@@ -20,7 +20,7 @@ from npucall.exchange import (
     after,
     into,
 )
-from npucall.limits import INLINE_BYTES
+from npucall.limits import FRAME_BYTES, INLINE_BYTES
 from npucall.regions import RegionPart
 from npucall.wire.frames import join_begin, join_chunk, join_end
 from npucall.wire.messages import Response, join_request, split_response
@@ -50,8 +50,10 @@ def travelling(call: BoundCall) -> Mapping[str, Buffer]:
 
 
 def is_chunked(call: BoundCall, chunk_bytes: int) -> bool:
-    """Whether the storages of a call have no room in its first frame."""
-    return size_of(call) > min(INLINE_BYTES, chunk_bytes)
+    """Whether the storages of a call have no room in its first frame, no longer than a chunk's."""
+    size = size_of(call)
+    frame = len(call.call) + FRAME_BYTES * (2 + len(call.storage)) + size
+    return size > INLINE_BYTES or (size > 0 and frame > chunk_bytes)
 
 
 def place_nothing_in_chunks(call: BoundCall, chunk_bytes: int) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _MOST_FILES = 8
 """Descriptors for which an answer has room; one is right."""
 
+_LEAST_SECONDS = 1e-3
+"""To wait for an answer: 0 would mean for ever."""
+
 
 class Region:
     """Memory that a server sees too, for as long as the connection that it came on is open."""
@@ -69,6 +72,7 @@ def ask(path: str, nbytes: int, timeout: float) -> Region:
         )
     # As an option of the socket the time counts for a connection that waits to be accepted, too;
     # Python's own timeout would fail there at once.
+    timeout = max(timeout, _LEAST_SECONDS)
     wait = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

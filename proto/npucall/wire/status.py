@@ -88,6 +88,14 @@ def from_status(code: StatusCode, message: str, trailer: bytes | None) -> Npucal
     return error
 
 
+def is_ours(trailer: bytes | None) -> bool:
+    """Whether a npucall server wrote the trailer; else gRPC itself answered, or a proxy."""
+    status, info = Status(), ErrorInfo()
+    with suppress(DecodeError):
+        status.ParseFromString(trailer or b"")
+    return any(detail.Unpack(info) and info.domain == _DOMAIN for detail in status.details)
+
+
 def from_bytes(data: bytes) -> NpucallError:
     """The error in a serialised ``google.rpc.Status``, as streams carry it."""
     status = Status()

@@ -19,6 +19,7 @@ from npucall.wire.replies import encode_identity
 if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall.wire.replies import ServerIdentity
+    from npucall_server.budget import Budget
     from npucall_server.callers import Caller
     from npucall_server.devices.base import DeviceFacts
     from npucall_server.execution import Executions
@@ -35,20 +36,26 @@ class OperatorService:
     """The methods, from bytes to bytes."""
 
     def __init__(
-        self, executions: Executions, settings: ServerSettings, identity: ServerIdentity
+        self,
+        executions: Executions,
+        settings: ServerSettings,
+        budget: Budget,
+        identity: ServerIdentity,
     ) -> None:
         self._executions = executions
         self._executor = executor = executions.executor
         self._device = executor.device
-        self._settings = settings
+        self._settings, self._budget = settings, budget
         self._identity = identity
         self._started = time.monotonic()
 
     def methods(self) -> dict[str, Method]:
-        """The methods by the names that the proto gives them."""
+        """The methods that check or run calls, by the names that the proto gives them."""
+        return {"Execute": self.execute, "Plan": self.plan}
+
+    def listings(self) -> dict[str, Method]:
+        """The others, which are answered however busy the server is."""
         return {
-            "Execute": self.execute,
-            "Plan": self.plan,
             "ListOperators": self.list_operators,
             "GetOperator": self.get_operator,
             "GetServerInfo": self.get_server_info,
@@ -58,10 +65,15 @@ class OperatorService:
         """Runs one call."""
         with self._executions.begin(caller, record) as call:
             call.prepare(request)
-            call.check_answer(streams=self._settings.max_streams > 0)
+            del request  # freed with the storages
+            call.answer_in_one(streams=self._budget.max_streams > 0)
             call.admit()
             call.run()
-            return join_response(*call.reply())
+            answer = call.reply()
+            call.forget_storages()
+            response = join_response(*answer)
+            call.dismiss_once_read()
+            return response
 
     def plan(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one call without its data."""
@@ -93,6 +105,7 @@ class OperatorService:
         """What this server is and allows."""
         _parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
+        budget = self._budget
         facts, path = device.facts(), settings.shared_memory
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
@@ -100,13 +113,13 @@ class OperatorService:
             default_variant=device.default_variant,
             version=version("npucall-server"),
             limits=pb.Limits(
-                max_message_bytes=settings.max_message_bytes,
+                max_message_bytes=budget.max_message_bytes,
                 memory_limit=settings.memory_limit,
                 queue_length=settings.queue_length,
                 call_timeout_seconds=settings.call_timeout,
                 max_rank=MAX_RANK,
-                stream_window=settings.stream_window if settings.max_streams else 0,
-                chunk_bytes=settings.chunk_bytes,
+                stream_window=settings.stream_window if budget.max_streams else 0,
+                chunk_bytes=budget.chunk_bytes,
             ),
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,

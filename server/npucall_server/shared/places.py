@@ -50,6 +50,11 @@ class PlacedCall:
             for name, place in request.output_places.items()
         }
         """Memory for outputs, by name."""
+        self.target_bytes = sum(map(len, self.targets.values()))
+        self.region_bytes = self.target_bytes + sum(
+            len(self._storages[name]) for name in shared.keys() - self._copied
+        )
+        """Of the call that take no other memory than that of their regions."""
         _check_apart(request.output_places, shared)
 
     def storages(self) -> dict[str, Buffer]:

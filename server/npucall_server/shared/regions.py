@@ -7,7 +7,7 @@ import mmap
 import os
 import secrets
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from npucall.errors import (
     OutOfMemoryError,
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from npucall.regions import RegionPart
+    from npucall_server.ledger import Ledger
 
 _RETRY_SECONDS = 1.0
 
 
 class Regions:
-    """All memory that the server shares, at most ``limit`` bytes.
+    """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
 
     Each holder has at most half of that, and of the number of regions: who takes all he can get
     leaves something to others.
@@ -37,8 +38,9 @@ class Regions:
     any may view.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, memory: Ledger) -> None:
         self._limit = limit
+        self._memory = memory
         self._viewable: dict[bytes, memoryview] = {}
         self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()
         self._holders: dict[bytes, Collection[str]] = {}
@@ -57,12 +59,15 @@ class Regions:
         self._check_room(_in_pages(size))
         for holder in holders:
             self._check_share(_in_pages(size), holder)
+        room = self._memory.take("shared memory", _in_pages(size))
         try:
             descriptor, mapping = _sealed(size)
         except (OSError, OverflowError) as error:
+            room.give_back()
             raise OutOfMemoryError(
                 f"shared memory: expected {size} bytes of the host, found none: {error}"
             ) from error
+        finalize(mapping, room.give_back)
         name = secrets.token_bytes(REGION_ID_BYTES)
         self._mapped[name] = mapping
         self._viewable[name] = memoryview(mapping)

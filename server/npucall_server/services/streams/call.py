@@ -33,18 +33,19 @@ class StreamCall:
         """Its storages; there once the call has been admitted, if they come in chunks."""
         self.frames: Iterator[bytes] = iter(())
         """The answer."""
-        self._begun_ns = time.perf_counter_ns()
+        self._begun_ns = self._moved_ns = time.perf_counter_ns()
 
     @property
-    def seconds(self) -> float:
-        """Since its first frame."""
-        return (time.perf_counter_ns() - self._begun_ns) / 1e9
+    def seconds_still(self) -> float:
+        """Since its last frame."""
+        return (time.perf_counter_ns() - self._moved_ns) / 1e9
 
     def receive(self, chunk: Chunk) -> None:
         """Takes the next part of a storage. Raises MessageError where it does not fit."""
         receiving = self.receiving  # the thread of answers may refuse the call this moment
         if receiving is not None:
             receiving.take(chunk)
+            self._moved_ns = time.perf_counter_ns()
             self.execution.record.request_bytes += len(chunk.data)
 
     def check_complete(self) -> None:

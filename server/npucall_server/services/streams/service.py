@@ -6,8 +6,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from npucall.errors import QueueFullError
+from npucall_server.callers import UnaryCaller
 from npucall_server.executor import going_down
-from npucall_server.services.streams.stream import Stream
+from npucall_server.ledger import Ledger
+from npucall_server.services.streams.stream import Stream, StreamLimits
 from npucall_server.threads import Threads
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from npucall_server.budget import Budget
     from npucall_server.execution import Executions
     from npucall_server.handling import Handling, StreamMethod
     from npucall_server.settings import ServerSettings
@@ -25,9 +28,10 @@ _RETRY_SECONDS = 1.0
 class StreamService:
     """Opens streams, whose calls run in threads that all of them share."""
 
-    def __init__(self, executions: Executions, settings: ServerSettings) -> None:
+    def __init__(self, executions: Executions, settings: ServerSettings, budget: Budget) -> None:
         self._executions = executions
-        self._settings = settings
+        self._limits = StreamLimits(settings.stream_window, budget.chunk_bytes)
+        self.places = Ledger(budget.max_streams, lambda: _too_many(budget.max_streams))
         self._streams: set[Stream] = set()
         self._lock = threading.Lock()
         self._draining = False
@@ -43,14 +47,17 @@ class StreamService:
         self, frames: Iterator[bytes], context: grpc.ServicerContext, handling: Handling
     ) -> Iterator[bytes]:
         """One stream, from its opening to its end."""
-        stream = Stream(frames, context, self._executions, handling, self._threads, self._settings)
-        self._open(stream)
+        if self._draining:
+            raise going_down()
+        caller = UnaryCaller(context)
+        place = self.places.take(caller.peer, 1, caller.cancel)
         try:
-            yield from stream.answers()
+            stream = Stream(
+                frames, caller, self._executions, handling, self._threads, self._limits, place
+            )
+            yield from self._answers(stream)
         finally:
-            stream.close()
-            with self._lock:
-                self._streams.discard(stream)
+            place.give_back()
 
     def drain(self) -> None:
         """From now on a stream ends as soon as none of its calls is left."""
@@ -60,17 +67,24 @@ class StreamService:
         for stream in streams:
             stream.drain()
 
-    def _open(self, stream: Stream) -> None:
-        limit = self._settings.max_streams
+    def _answers(self, stream: Stream) -> Iterator[bytes]:
         with self._lock:
             if self._draining:
                 raise going_down()
-            if len(self._streams) >= limit:
-                raise QueueFullError(
-                    f"server: expected a free stream, found that as many are open as max_streams = "
-                    f"{limit} allows; repeat the call later",
-                    retry_after=_RETRY_SECONDS,
-                    limit=str(limit),
-                    setting="max_streams",
-                )
             self._streams.add(stream)
+        try:
+            yield from stream.answers()
+        finally:
+            stream.close()
+            with self._lock:
+                self._streams.discard(stream)
+
+
+def _too_many(limit: int) -> QueueFullError:
+    return QueueFullError(
+        f"server: expected a free stream, found that as many are open as max_streams = {limit} "
+        "allows; repeat the call later",
+        retry_after=_RETRY_SECONDS,
+        limit=str(limit),
+        setting="max_streams",
+    )

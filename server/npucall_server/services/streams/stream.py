@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
@@ -12,22 +14,33 @@ from npucall.errors import CancelledError, DeadlineError, MessageError
 from npucall.exchange import PASSED_OVER, TRANSITIONS, Begin, Chunk, Event, State, after, event_of
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
-from npucall_server.callers import StreamCaller, UnaryCaller
+from npucall_server.callers import StreamCaller
 from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.ids import Ids
+from npucall_server.turns import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.exchange import RequestFrame
+    from npucall_server.callers import UnaryCaller
     from npucall_server.execution import Executions
     from npucall_server.handling import Handling
-    from npucall_server.settings import ServerSettings
+    from npucall_server.ledger import Entry
     from npucall_server.threads import Threads
 
 _BREAK_SECONDS = 1.0
 """A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
+
+
+class StreamLimits(NamedTuple):
+    """What one stream may do."""
+
+    window: int
+    """Calls without a complete answer."""
+    chunk_bytes: int
+    """Of chunks of outputs."""
 
 
 class Stream:
@@ -41,19 +54,22 @@ class Stream:
     def __init__(  # noqa: PLR0913  # all that a stream uses
         self,
         frames: Iterator[bytes],
-        context: grpc.ServicerContext,
+        peer: UnaryCaller,
         executions: Executions,
         handling: Handling,
         threads: Threads,
-        settings: ServerSettings,
+        limits: StreamLimits,
+        place: Entry,
     ) -> None:
         self._frames = frames
-        self._context = context
-        self._peer = UnaryCaller(context)
+        self._peer = peer
         self._executions = executions
         self._handling = handling
         self._threads = threads
-        self._settings = settings
+        self._limits = limits
+        self._place = place
+        """Told since when no call is open."""
+        place.idle_since = time.monotonic()
         self._changed = threading.Condition()
         self._ids = Ids()
         self._open: dict[int, StreamCall] = {}
@@ -70,13 +86,16 @@ class Stream:
         """
         reader = threading.Thread(target=self._read, name="npucall-stream", daemon=True)
         reader.start()
-        if not self._context.add_callback(self.close):
+        peers = self._handling.peers
+        if not self._peer.add_callback(self.close):
             self.close()
         while (call := self._next()) is not None:
             try:
                 for frame in call.frames:
                     call.execution.record.response_bytes += len(frame)
+                    wait = peers.begin(self._peer, "a frame to be read")
                     yield frame
+                    peers.end(wait)
             finally:
                 self._settle(call)
 
@@ -143,15 +162,16 @@ class Stream:
 
     def _begin(self, call_id: int, begin: Begin, size: int) -> None:
         with self._changed:
-            window = self._settings.stream_window
+            window = self._limits.window
             self._changed.wait_for(lambda: self._closed or len(self._open) < window)
             if self._closed:
                 return
             call = self._opened(call_id, begin, size)
             self._open[call_id] = call
+            self._place.idle_since = None
         try:
             call.execution.prepare(begin.request, chunked=begin.chunked)
-            call.execution.admit()
+            call.execution.admit(partial(self._give_way, call) if begin.chunked else None)
             if begin.chunked:
                 self._expect(call)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
@@ -175,9 +195,8 @@ class Stream:
     def _complete(self, call: StreamCall) -> None:
         if not self._advance(call, Event.END, State.RECEIVING):
             return
-        if call.execution.runs_as_bytes_come:
-            call.execution.end_of_bytes()
-        else:
+        call.execution.end_of_bytes()
+        if not call.execution.runs_as_bytes_come:
             self._threads.submit(self._run, call)
 
     def _advance(self, call: StreamCall, event: Event, since: State | None = None) -> bool:
@@ -202,7 +221,7 @@ class Stream:
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             self._refuse(call, error)
             return
-        frames, chunked = answered(call.id, answer, self._settings.chunk_bytes)
+        frames, chunked = answered(call.id, answer, self._limits.chunk_bytes)
         if self._advance(call, Event.REPLY_CHUNKED if chunked else Event.REPLY):
             self._answer(call, frames)
 
@@ -215,6 +234,7 @@ class Stream:
     def _answer(self, call: StreamCall, frames: Iterator[bytes]) -> None:
         """Sends an answer once its turn has come."""
         call.forget_storages()
+        call.execution.may_end_by(self._peer.cancel)
         call.frames = frames
         with self._changed:
             if not self._closed:
@@ -238,8 +258,8 @@ class Stream:
                 if not self._open and self._draining:
                     raise going_down()
                 late, seconds = self._late()
-                if not late:
-                    self._changed.wait(seconds)
+                if not late and not self._changed.wait(seconds) and not self._open:
+                    return None  # it has been idle for long
             for call in late:
                 self._refuse(call, self._lateness(call), State.RECEIVING)
 
@@ -247,6 +267,8 @@ class Stream:
         with self._changed:
             if self._open.pop(call.id, None) is None:
                 return
+            if not self._open:
+                self._place.idle_since = time.monotonic()
             self._changed.notify_all()
         call.settle()
         self._handling.log(call.execution.record)
@@ -254,7 +276,9 @@ class Stream:
     # --- What does not come -----------------------------------------------------------------------
 
     def _late(self) -> tuple[list[StreamCall], float | None]:
-        """Calls whose bytes did not come in time; seconds until the next one."""
+        """Calls whose bytes did not come in time; seconds until the next one, or until the end."""
+        if not self._open:
+            return [], self._handling.peers.timeout
         left = {
             call: self._seconds_left(call)
             for call in self._open.values()
@@ -265,19 +289,29 @@ class Stream:
 
     def _seconds_left(self, call: StreamCall) -> float:
         own = call.caller.time_remaining()
-        allowed = self._settings.call_timeout - call.seconds
+        allowed = self._patience(call) - call.seconds_still
         return allowed if own is None else min(own, allowed)
 
     def _lateness(self, call: StreamCall) -> DeadlineError:
         own = call.caller.time_remaining()
         if own is not None and own <= 0:
             return DeadlineError("call: its deadline ended before all of its bytes had come")
-        limit = f"{self._settings.call_timeout:g}"
+        limit = f"{self._patience(call):g}"
         return DeadlineError(
-            f"call: expected all of its bytes in less than {limit} s, the server's call_timeout",
+            f"call: expected its next bytes in less than {limit} s (setting peer_timeout), found "
+            "none",
             limit=limit,
-            setting="call_timeout",
+            setting="peer_timeout",
         )
+
+    def _patience(self, call: StreamCall) -> float:
+        """Seconds in which the next bytes of a call have to come."""
+        peers, some = self._handling.peers, call.receiving is not None and call.receiving.received
+        return peers.timeout if some else peers.first_timeout
+
+    def _give_way(self, call: StreamCall) -> None:
+        """Ends a call whose bytes still come, for others: its caller has more than half."""
+        self._refuse(call, gave_way(), State.RECEIVING)
 
     def _check_nothing_missing(self) -> None:
         with self._changed:

@@ -1,0 +1,138 @@
+"""The gRPC server: what it lets peers do, its threads, and its services."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from npucall.errors import QueueFullError
+from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
+from npucall_server.callers import UnaryCaller, refusals_told
+from npucall_server.handling import MESSAGES_QUEUE, on, room_for_messages
+from npucall_server.ledger import Ledger
+from npucall_server.services import operators
+from npucall_server.services.health import NAME as HEALTH
+from npucall_server.services.health import Health
+from npucall_server.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall_server.budget import Budget
+    from npucall_server.handling import Handling
+    from npucall_server.services.operators import OperatorService
+    from npucall_server.services.streams.service import StreamService
+    from npucall_server.settings import ServerSettings
+
+_SPARE_THREADS = 8
+_STANDING = 16
+"""Watchers of health and streams of reflection at a time."""
+_KEEPALIVE_SECONDS, _KEEPALIVE_PATIENCE_SECONDS = 20, 10
+_FREQUENT_SECONDS = 5
+"""Between pings of a client; one that pings more often is sent away."""
+_RETRY_SECONDS = 1.0
+_IDENTITY_ALONE = 1
+"""Of the bits for compressions: none."""
+
+
+def options(settings: ServerSettings, budget: Budget) -> list[tuple[str, int]]:
+    """GRPC's options. It ignores those that it does not know, so tests look at what they do."""
+    return [
+        ("grpc.max_receive_message_length", budget.max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),  # a second server on the address must fail
+        ("grpc.max_concurrent_streams", CONNECTION_CALLS),
+        ("grpc.max_allowed_incoming_connections", budget.max_connections),
+        ("grpc.max_connection_idle_ms", int(settings.idle_timeout * 1000)),
+        # A compressed message is refused before anything is unpacked.
+        ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
+        # A peer that has stopped is found in half a minute, and nobody pings all the time.
+        ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_PATIENCE_SECONDS * 1000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", _FREQUENT_SECONDS * 1000),
+    ]
+
+
+def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
+    """A server with its options and its threads, and no service.
+
+    There are threads for calls that wait or run, for streams, and for messages on their way in or
+    without room; so none waits for a thread: gRPC's own queue has no bound and no refusal.
+    """
+    calls = settings.queue_length + lanes + budget.max_streams
+    most = calls + budget.messages + MESSAGES_QUEUE + _SPARE_THREADS
+    threads: Any = Threads(most, "npucall-call")  # any executor will do
+    return grpc.server(threads, options=options(settings, budget))
+
+
+class Services:
+    """The services of a server, and the threads of those that are answered however busy it is."""
+
+    def __init__(self, handling: Handling, budget: Budget, is_well: Callable[[], bool]) -> None:
+        self._handling, self._peers = handling, handling.peers
+        self._call_room = room_for_messages(budget.messages)
+        self._listing_room = room_for_messages(LISTING_MESSAGES)
+        self._standing_room = Ledger(_STANDING, _too_many_standing)
+        self._listing_threads = ThreadPoolExecutor(
+            LISTING_MESSAGES + MESSAGES_QUEUE + _SPARE_THREADS, "npucall-listing"
+        )
+        self._standing_threads = ThreadPoolExecutor(
+            LISTING_MESSAGES + MESSAGES_QUEUE + _STANDING, "npucall-standing"
+        )
+        self.health = Health(
+            [operators.NAME], is_well, handling.peers, self._listing_room, self._standing_room
+        )
+
+    def handlers(
+        self, calls: OperatorService, streams: StreamService
+    ) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
+        """Of npucall's service and of health."""
+        unary, standing = self._handling.unary, self._standing_threads
+        methods = {
+            **unary(calls.methods(), self._call_room),
+            **unary(calls.listings(), self._listing_room, self._listing_threads),
+            **self._handling.streams(streams.methods()),
+        }
+        check, watch = on(self._listing_threads, self.health.check), on(standing, self.health.watch)
+        checks = {
+            "Check": grpc.stream_unary_rpc_method_handler(check),
+            "Watch": grpc.stream_stream_rpc_method_handler(watch),
+        }
+        services = {operators.NAME: methods, HEALTH: checks}
+        return tuple(map(grpc.method_handlers_generic_handler, services, services.values()))
+
+    def callers(self) -> set[str]:
+        """Peers with a call on its way in, or one that stays."""
+        rooms = self._call_room, self._listing_room, self._standing_room
+        return {owner for room in rooms for owner in room.owners}
+
+    def add_reflection(self, server: grpc.Server) -> None:
+        """Has the server describe its services to clients such as grpcurl."""
+        names = (operators.NAME, HEALTH, reflection.SERVICE_NAME)
+        servicer: Any = reflection.ReflectionServicer(names)
+        answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
+
+        def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+            caller = UnaryCaller(context)
+            with refusals_told(context):
+                place = room.take(caller.peer, 1, caller.cancel)
+            try:
+                yield from answers(peers.messages(messages, caller), context)
+            finally:
+                place.give_back()
+
+        servicer.ServerReflectionInfo = on(self._standing_threads, describe)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+
+
+def _too_many_standing() -> QueueFullError:
+    return QueueFullError(
+        f"server: expected less than {_STANDING} watchers of health and streams of reflection, "
+        "found as many; repeat the call later",
+        retry_after=_RETRY_SECONDS,
+        limit=str(_STANDING),
+    )

@@ -1,0 +1,200 @@
+"""What callers share and how much each holds of it: bytes, places, streams, messages.
+
+Nobody holds more than half while others ask: what may be ended of it is, for those who ask.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall.errors import NpucallError
+
+_GIVE_WAY_SECONDS = 1.0
+"""In which what others have been told to give back is there."""
+_IDLE_SECONDS = 1.0
+"""From which on what is not used may be ended for others."""
+
+
+class Entry:
+    """What one call, stream, message or region holds. Whoever took it gives it back."""
+
+    __slots__ = (
+        "_ledger",
+        "amount",
+        "granted",
+        "idle_since",
+        "leaving",
+        "owner",
+        "refused",
+        "yields",
+    )
+
+    def __init__(
+        self, ledger: Ledger, owner: str, amount: int, yields: Callable[[], object] | None
+    ) -> None:
+        self._ledger = ledger
+        self.owner = owner
+        self.amount = amount
+        self.yields = yields
+        """Ends what holds it, for others who ask; None while that cannot be ended."""
+        self.idle_since: float | None = None
+        """Since when it has not been used: then it may be ended for anybody who asks."""
+        self.leaving = False
+        """Whether it has been told to end."""
+        self.granted: threading.Event | None = None
+        """Set when it need not wait any more."""
+        self.refused = False
+
+    def give_back(self) -> None:
+        """Gives all of it back; a second time does nothing."""
+        self._ledger.give_back(self)
+
+
+class Ledger:
+    """An amount of something that callers take parts of, each known by its owner's name.
+
+    ``refusal`` makes the error for who asks in vain. Where others can be told to give way, who asks
+    waits for that a second at most. Besides, ``queue`` of those who ask may wait, for ``patience``
+    seconds each; nobody has the last of these places while others have more of them.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        refusal: Callable[[], NpucallError],
+        *,
+        queue: int = 0,
+        patience: float = _GIVE_WAY_SECONDS,
+    ) -> None:
+        self.limit = limit
+        self.used = 0
+        self._refusal = refusal
+        self._queue, self._patience = queue, patience
+        self._lock = threading.RLock()  # the collector may give a region back in any thread
+        self._owners: dict[str, dict[Entry, None]] = {}
+        self._waiting: list[Entry] = []
+
+    def take(self, owner: str, amount: int, yields: Callable[[], object] | None = None) -> Entry:
+        """Takes a part, at once where there is room. Raises the refusal where none comes."""
+        entry = Entry(self, owner, amount, yields)
+        with self._lock:
+            if not self._waiting and self.used + amount <= self.limit:
+                self._add(entry)
+                return entry
+            ending = self._who_gives_way(entry)
+            entry.granted = threading.Event()
+            self._waiting.append(entry)
+        for each in ending:
+            each()
+        self._wait(entry)
+        return entry
+
+    def give_back(self, entry: Entry) -> None:
+        """Gives a part back, to those who wait; a second time does nothing."""
+        with self._lock:
+            entries = self._owners.get(entry.owner)
+            if entries is None or entry not in entries:
+                return
+            del entries[entry]
+            if not entries:
+                del self._owners[entry.owner]
+            self.used -= entry.amount
+            if self._waiting:
+                self._grant()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for a part."""
+        return bool(self._waiting)
+
+    @property
+    def owners(self) -> set[str]:
+        """Who holds a part, or waits for one."""
+        with self._lock:
+            return {*self._owners, *(entry.owner for entry in self._waiting)}
+
+    def held(self, owner: str) -> int:
+        """What an owner holds."""
+        return sum(entry.amount for entry in tuple(self._owners.get(owner, ())))
+
+    def _add(self, entry: Entry) -> None:
+        self.used += entry.amount
+        entries = self._owners.get(entry.owner)
+        if entries is None:
+            self._owners[entry.owner] = {entry: None}
+        else:
+            entries[entry] = None
+
+    def _grant(self) -> None:
+        """Gives to those who wait what there is, first to who holds least."""
+        while self._waiting:
+            entry = min(self._waiting, key=lambda each: self.held(each.owner))
+            if self.used + entry.amount > self.limit:
+                return
+            self._waiting.remove(entry)
+            self._add(entry)
+            entry.granted.set()  # type: ignore[union-attr]  # it waits
+
+    def _wait(self, entry: Entry) -> None:
+        entry.granted.wait(self._patience)  # type: ignore[union-attr]  # as above
+        with self._lock:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+                entry.refused = True
+        if entry.refused:
+            raise self._refusal()
+
+    def _who_gives_way(self, asking: Entry) -> Sequence[Callable[[], object]]:
+        """What ends so much that it suffices; raises the refusal where nothing can, or need be."""
+        everybody = [entry for entries in tuple(self._owners.values()) for entry in tuple(entries)]
+        leaving = sum(entry.amount for entry in everybody if entry.leaving)
+        mine = self.held(asking.owner)
+        before = [entry for entry in self._waiting if self.held(entry.owner) <= mine]
+        wanted = asking.amount + sum(entry.amount for entry in before)
+        missing = self.used + wanted - leaving - self.limit
+        ending = []
+        for entry in (*filter(_is_idle, everybody), *self._of_who_has_most(asking)):
+            if missing > 0 and entry.yields is not None and not entry.leaving:
+                ending.append(entry)
+                missing -= entry.amount
+        if missing > 0:
+            self._make_room_in_queue(asking.owner)
+            return []
+        for entry in ending:
+            entry.leaving = True
+        return [entry.yields for entry in ending if entry.yields is not None]
+
+    def _make_room_in_queue(self, owner: str) -> None:
+        """Raises the refusal where the queue is full and nobody waits more often than the owner."""
+        if len(self._waiting) < self._queue:
+            return
+        waits = Counter(entry.owner for entry in self._waiting)
+        most, count = max(waits.items(), key=lambda item: item[1], default=("", 0))
+        if count <= waits[owner] + 1:
+            raise self._refusal()
+        last = next(entry for entry in reversed(self._waiting) if entry.owner == most)
+        self._waiting.remove(last)
+        last.refused = True
+        last.granted.set()  # type: ignore[union-attr]  # it waits
+
+    def _of_who_has_most(self, asking: Entry) -> list[Entry]:
+        """The parts of an owner who has more than half, the newest first.
+
+        None where whoever asks is that owner, or would have more than half too.
+        """
+        half = self.limit // 2
+        if self.held(asking.owner) + asking.amount > half:
+            return []
+        greedy = [owner for owner in self._owners if self.held(owner) > half]
+        return [entry for owner in greedy for entry in reversed(self._owners[owner])]
+
+
+def _is_idle(entry: Entry) -> bool:
+    since = entry.idle_since
+    return since is not None and time.monotonic() - since >= _IDLE_SECONDS

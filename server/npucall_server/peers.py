@@ -1,0 +1,135 @@
+"""Waiting for peers: for a call's message, for its answer to be read. Who makes no progress is cut.
+
+Never by total time: a call may take as long as its bytes move.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import MessageError
+from npucall_server.connections import bytes_moved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall_server.callers import UnaryCaller
+    from npucall_server.ledger import Ledger
+    from npucall_server.log import Log
+
+_HURRIED_SECONDS = 2.0
+"""The same, while others wait for the room of a message."""
+_LOOK_SECONDS = 1.0
+_PROGRESS_BYTES = 256
+"""That must move to count: more than the pings of a connection that stands still."""
+
+
+class Wait:
+    """One wait for a peer; ``since`` its last progress."""
+
+    __slots__ = ("caller", "moved", "room", "seconds", "since", "what")
+
+    def __init__(self, caller: UnaryCaller, what: str, seconds: float, room: Ledger | None) -> None:
+        self.caller = caller
+        self.what = what
+        self.seconds = seconds
+        self.room = room
+        self.since = time.monotonic()
+        self.moved: int | None = None
+
+    def has_moved(self, moved: int | None) -> bool:
+        """Whether its connection has, since the last look that saw it move."""
+        if moved is None or (self.moved is not None and moved - self.moved < _PROGRESS_BYTES):
+            return False
+        first, self.moved = self.moved is None, moved
+        return not first
+
+    @property
+    def patience(self) -> float:
+        """Seconds without progress; few where others want the room, and progress can be seen."""
+        hurried = self.room is not None and self.room.is_wanted and self.moved is not None
+        return _HURRIED_SECONDS if hurried else self.seconds
+
+
+class Peers:
+    """All waits for peers. Something has to ``look`` at them every second.
+
+    ``timeout``: seconds without progress, once there has been some. ``first_timeout``: until then.
+    """
+
+    def __init__(
+        self, log: Log, timeout: float, moved: Callable[[], dict[str, int]] = bytes_moved
+    ) -> None:
+        self.timeout = timeout
+        self.first_timeout = timeout / 3
+        self._log = log
+        self._moved = moved
+        self._waits: dict[Wait, None] = {}
+
+    def message(self, messages: Iterator[bytes], caller: UnaryCaller, room: Ledger) -> bytes:
+        """The one message of a call, once there is room for it.
+
+        Raises MessageError where the call has none, the room's refusal where it does not come, and
+        gRPC's error where the call ends.
+        """
+        place = room.take(caller.peer, 1, caller.cancel)
+        wait = self.begin(caller, "its message", room)
+        try:
+            return next(messages)
+        except StopIteration:
+            raise MessageError("request: expected one message, found none") from None
+        finally:
+            self.end(wait)
+            place.give_back()
+
+    def messages(self, messages: Iterator[bytes], caller: UnaryCaller) -> Iterator[bytes]:
+        """The messages of a stream, whose peer has to send some in time."""
+        while True:
+            wait = self.begin(caller, "a message of its stream")
+            try:
+                message = next(messages, None)
+            finally:
+                self.end(wait)
+            if message is None:
+                return
+            yield message
+
+    def read_answer(self, caller: UnaryCaller) -> None:
+        """From now on the peer has to read the answer to its call."""
+        wait = self.begin(caller, "its answer to be read")
+        if not caller.add_callback(lambda: self.end(wait)):
+            self.end(wait)
+
+    def begin(self, caller: UnaryCaller, what: str, room: Ledger | None = None) -> Wait:
+        """From now on the peer has to make progress.
+
+        ``room``: what it holds meanwhile of the room for messages on their way in.
+        """
+        wait = Wait(caller, what, self.timeout if room is None else self.first_timeout, room)
+        self._waits[wait] = None
+        return wait
+
+    def end(self, wait: Wait) -> None:
+        """It has done what was waited for."""
+        self._waits.pop(wait, None)
+
+    def look(self) -> None:
+        """Cuts those that have made no progress for too long."""
+        limit = time.monotonic() - min(_LOOK_SECONDS, self.first_timeout)
+        long = [wait for wait in tuple(self._waits) if wait.since <= limit]
+        if not long:
+            return
+        moved, now = self._moved(), time.monotonic()
+        for wait in long:
+            if wait.has_moved(moved.get(wait.caller.peer)):
+                wait.since = now
+            elif now - wait.since >= wait.patience:
+                self._cut(wait, now - wait.since)
+
+    def _cut(self, wait: Wait, seconds: float) -> None:
+        self.end(wait)
+        self._log.event(
+            "cut", peer=wait.caller.peer, message=f"waited {seconds:.0f} s for {wait.what}"
+        )
+        wait.caller.cancel()

@@ -1,0 +1,107 @@
+"""``grpc.health.v1.Health``, the standard service: whether this server takes calls.
+
+Not the servicer of grpcio-health-checking: that one sends while it holds its lock, so that one
+watcher who does not read would keep every check waiting, and the end of the server.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+from grpc import StatusCode
+from grpc_health.v1 import health_pb2 as pb
+
+from npucall.errors import MessageError
+from npucall_server.callers import UnaryCaller, refusals_told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import grpc
+
+    from npucall_server.ledger import Ledger
+    from npucall_server.peers import Peers
+
+NAME: str = pb.DESCRIPTOR.services_by_name["Health"].full_name
+_LOOK_SECONDS = 1.0
+
+
+class Health:
+    """One status, of the server as a whole and of each of its services.
+
+    ``is_well`` is asked each time: a server that serves and is not well is NOT_SERVING. ``room``
+    is for messages on their way in, ``watchers`` for those who stay.
+    """
+
+    def __init__(
+        self,
+        services: Iterable[str],
+        is_well: Callable[[], bool],
+        peers: Peers,
+        room: Ledger,
+        watchers: Ledger,
+    ) -> None:
+        self._services = {"", *services}
+        self._is_well = is_well
+        self._peers, self._room, self._watchers = peers, room, watchers
+        self._serves = False
+        self._changed = threading.Condition()
+
+    def set(self, *, serving: bool) -> None:
+        """From now on the server takes calls, or takes none."""
+        with self._changed:
+            self._serves = serving
+            self._changed.notify_all()
+
+    def check(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        """The status now; NOT_FOUND for a service that this server does not have."""
+        with refusals_told(context):
+            service = self._service(messages, UnaryCaller(context))
+        if service not in self._services:
+            context.abort(StatusCode.NOT_FOUND, "service: expected one of this server's")
+        return _response(self._status())
+
+    def watch(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """The status now, and each time that it changes."""
+        caller = UnaryCaller(context)
+        with refusals_told(context):
+            service = self._service(messages, caller)
+            place = self._watchers.take(caller.peer, 1, caller.cancel)
+        try:
+            yield from self._changes(caller, known=service in self._services)
+        finally:
+            place.give_back()
+
+    def _changes(self, caller: UnaryCaller, *, known: bool) -> Iterator[bytes]:
+        told = None
+        caller.add_callback(self._wake)
+        while caller.is_active():
+            status = self._status() if known else pb.HealthCheckResponse.SERVICE_UNKNOWN
+            if status != told:
+                wait = self._peers.begin(caller, "a status to be read")
+                yield _response(status)
+                self._peers.end(wait)
+                told = status
+            with self._changed:
+                self._changed.wait(_LOOK_SECONDS)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _status(self) -> pb.HealthCheckResponse.ServingStatus.ValueType:
+        well = self._serves and self._is_well()
+        return pb.HealthCheckResponse.SERVING if well else pb.HealthCheckResponse.NOT_SERVING
+
+    def _service(self, messages: Iterator[bytes], caller: UnaryCaller) -> str:
+        message = self._peers.message(messages, caller, self._room)
+        try:
+            return pb.HealthCheckRequest.FromString(message).service
+        except DecodeError as error:
+            raise MessageError("request: expected a serialised HealthCheckRequest") from error
+
+
+def _response(status: pb.HealthCheckResponse.ServingStatus.ValueType) -> bytes:
+    return pb.HealthCheckResponse(status=status).SerializeToString()

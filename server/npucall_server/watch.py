@@ -1,0 +1,33 @@
+"""A thread that looks after things, again and again."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.log import Log
+
+
+class Watch:
+    """Calls functions every so many seconds; what one raises goes to the log, and it goes on."""
+
+    def __init__(self, seconds: float, log: Log, *looks: Callable[[], object]) -> None:
+        self._seconds, self._log, self._looks = seconds, log, looks
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="npucall-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            for look in self._looks:
+                try:
+                    look()
+                except Exception:  # noqa: BLE001  # the next one shall look all the same
+                    self._log.event("bug", traceback=traceback.format_exc())

@@ -1,0 +1,167 @@
+"""Requests that cost their sender nothing: some hundred bytes that claim much."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from tests.end_to_end.wire import long_call, request_of, tensor
+
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+from npucall.wire import protobuf
+
+FLOAT16, BOOL, INT64 = (
+    tensor_pb2.DATA_TYPE_FLOAT16,
+    tensor_pb2.DATA_TYPE_BOOL,
+    tensor_pb2.DATA_TYPE_INT64,
+)
+L1 = "aclnnL1LossBackward"
+ZERO = b"\0" * 8
+
+
+def small() -> bytes:
+    """A call of one element."""
+    return long_call(1)
+
+
+def busy() -> bytes:
+    """A call of 2^25 elements, which takes a while, and whose answer is one of them."""
+    return long_call(2**25)
+
+
+def one(name: str, *shape: int, **spec: Any) -> pb.Argument:
+    """A tensor all of whose elements are the same one."""
+    return tensor(name, *shape, strides=[0] * len(shape), storage_shape=[1], **spec)
+
+
+def large_answer(size: int) -> bytes:
+    """A call whose answer has so many bytes."""
+    names = ("grad_output", "self", "target")
+    arguments = [one(name, size // 4) if name == "self" else tensor(name) for name in names]
+    return request_of(L1, arguments, *[ZERO[:4]] * 3)
+
+
+def _row(operator: str, names: str, size: int, attribute: pb.Argument) -> bytes:
+    """One row of FLOAT16, of which the answer has ``size`` bytes."""
+    rows = [one(name, size // 2, dtype=FLOAT16) for name in names.split()]
+    return request_of(operator, [*rows, attribute], *[ZERO[:2]] * len(rows))
+
+
+def softmax(size: int) -> bytes:
+    dim = pb.Argument(name="dim", integer=0)
+    return _row("aclnnSoftmaxBackward", "grad_output output", size, dim)
+
+
+def log_softmax(size: int) -> bytes:
+    dim = pb.Argument(name="dim", integer=0)
+    return _row("aclnnLogSoftmaxBackward", "grad_output output", size, dim)
+
+
+def glu(size: int) -> bytes:
+    half = one("grad_out", size // 4, dtype=FLOAT16)
+    whole = one("self", size // 4 * 2, dtype=FLOAT16)
+    dim = pb.Argument(name="dim", integer=0)
+    return request_of("aclnnGluBackward", [half, whole, dim], ZERO[:2], ZERO[:2])
+
+
+def cross_entropy(size: int) -> bytes:
+    arguments = [
+        tensor("grad_loss", dtype=FLOAT16),
+        one("log_prob", 1, size // 2, dtype=FLOAT16),
+        tensor("target", 1, dtype=INT64),
+    ]
+    return request_of("aclnnCrossEntropyLossGrad", arguments, ZERO[:2], ZERO[:2], ZERO)
+
+
+def ctc(*, steps: int = 1, labels: int = 1) -> bytes:
+    """The gradient of one item of so many time steps and labels, all of them the same one."""
+    tensors = [
+        tensor("grad_out", 1),
+        one("log_probs", steps, 1, 2),
+        one("targets", 1, labels, dtype=BOOL),
+        tensor("neg_log_likelihood", 1),
+        one("log_alpha", 1, steps, 2 * labels + 1),
+    ]
+    lengths = [
+        pb.Argument(name=name, integers=pb.IntArray(values=[value]))
+        for name, value in (("input_lengths", steps), ("target_lengths", labels))
+    ]
+    data = (ZERO[:4], ZERO[:4], b"\1", ZERO[:4], ZERO[:4])
+    return request_of("aclnnCtcLossBackward", tensors + lengths, *data)
+
+
+def long_labels(size: int) -> bytes:
+    """CTC whose largest tensor claims ``size`` bytes, four for each of two states a label."""
+    return ctc(labels=size // 8 - 1)
+
+
+WORKING_MEMORY = {
+    "CtcLossBackward": long_labels,
+    "SoftmaxBackward": softmax,
+    "LogSoftmaxBackward": log_softmax,
+    "CrossEntropyLossGrad": cross_entropy,
+    "GluBackward": glu,
+}
+"""By operator: a request whose largest tensor, or answer, has the bytes that it is given."""
+
+
+def padded(size: int) -> list[bytes]:
+    """A call that takes a while, behind an unknown field of so many bytes."""
+    return [protobuf.header(99, size), bytes(size), busy()]
+
+
+def gzip_of_zeros(mebibytes: int) -> bytes:
+    """A thousandth of what it unpacks to."""
+    packer = zlib.compressobj(9, wbits=31)
+    zeros = bytes(2**20)
+    return b"".join([*[packer.compress(zeros) for _ in range(mebibytes)], packer.flush()])
+
+
+def _in(field: int, content: bytes) -> bytes:
+    return protobuf.header(field, len(content)) + content
+
+
+def crowded(size: int) -> dict[str, tuple[str, bytes]]:
+    """By what they are full of: a method, and a request for it of so many bytes, all small fields.
+
+    The classes of protobuf would make of some of them an object of many times their two bytes.
+    """
+    start, number, end = b"\x9b\x06", b"\x18\x00", b"\x9c\x06"  # a group in field 99, 0 in field 3
+    groups, nested = (start + number + end) * (size // 6), (start * 50 + end * 50) * (size // 200)
+    places = b"\x12\x00\x7a\x00" * (size // 4)  # of a storage: in a region, in the message
+    frames = b"\x12\x00\x1a\x00" * (size // 4)  # begin, chunk
+    storages, arguments = b"\x12\x00" * (size // 2), _in(1, b"\x1a\x00" * (size // 2))
+    chunked = b"\x10\x01"  # before the request, which is another spelling than ours
+    return {
+        "groups": ("Execute", groups),
+        "nested groups": ("Execute", nested),
+        "nested groups in a storage": ("Execute", _in(2, nested)),
+        "places in a storage": ("Execute", _in(2, places)),
+        "groups in a small method": ("GetServerInfo", nested),
+        "frames in a frame": ("ExecuteStream", frames),
+        "groups in a frame": ("ExecuteStream", nested),
+        "storages in a begin": ("ExecuteStream", _in(2, chunked + _in(1, storages))),
+        "arguments in a begin": ("ExecuteStream", _in(2, chunked + _in(1, arguments))),
+    }
+
+
+def begin(call_id: int, request: bytes) -> bytes:
+    """The frame that opens a call whose storages are to follow."""
+    call = pb.ExecuteRequest(call=pb.ExecuteRequest.FromString(request).call)
+    opening = pb.Begin(request=call, chunked=True)
+    return pb.ExecuteStreamRequest(call_id=call_id, begin=opening).SerializeToString()
+
+
+def whole(call_id: int, request: bytes) -> bytes:
+    """The frame of a call whose storages stand in it."""
+    opening = pb.Begin(request=pb.ExecuteRequest.FromString(request))
+    return pb.ExecuteStreamRequest(call_id=call_id, begin=opening).SerializeToString()
+
+
+def claims(call_id: int, size: int) -> bytes:
+    """A frame of some hundred bytes that opens a call of ``size`` bytes."""
+    third = size // 16
+    tensors = [tensor(name, third) for name in ("grad_output", "self", "target")]
+    request = pb.ExecuteRequest(call=pb.Call(operator=L1, arguments=tensors))
+    return begin(call_id, request.SerializeToString())

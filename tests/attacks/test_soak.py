@@ -1,0 +1,51 @@
+"""Soak: hostile and honest callers together, for ``SOAK_SECONDS`` (120; 1800 is the full one)."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .attacked import GIB
+from .honest import honest
+from .hostile import hostile
+
+if TYPE_CHECKING:
+    from .attacked import Figure, Start
+
+pytestmark = pytest.mark.long
+
+QUIET_SECONDS = 10.0
+HOSTILE = 3
+IDLE_SECONDS = 60.0
+"""After which all that hostile callers held has been given back."""
+THREADS = 256
+"""More than a server keeps for calls and streams."""
+
+
+def test_honest_callers_lose_nothing_beside_hostile_ones(start: Start, figure: Figure) -> None:
+    seconds = float(os.environ.get("SOAK_SECONDS", "120"))
+    with start("--reflection", limit=GIB) as server, honest(server.target, "large") as callers:
+        time.sleep(QUIET_SECONDS)
+        figure("soak, before it", callers.seen())
+        threads, descriptors = server.threads(), server.descriptors()
+        with hostile(server.target, server.limit, HOSTILE):
+            server.wait(seconds)
+            seen = callers.seen()
+        callers.close()
+        figure(f"soak of {seconds:g} s", f"{seen}; {server.show_peak()}")
+        assert not server.killed
+        idle = server.seconds_until_idle(IDLE_SECONDS)
+        figure(
+            "soak, after it",
+            f"idle after {idle:.0f} s, threads {threads} -> {server.threads()}, "
+            f"descriptors {descriptors} -> {server.descriptors()}",
+        )
+        assert (seen.lost, seen.wrong) == (0, 0)
+        assert server.peak() < server.promise
+        assert idle < IDLE_SECONDS
+        assert server.threads() < threads + THREADS
+        assert server.descriptors() <= descriptors + 8
+        assert '"traceback"' not in server.log.read_text()

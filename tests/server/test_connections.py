@@ -1,0 +1,79 @@
+"""What the kernel counts of connections, under the names that gRPC gives to peers."""
+
+from __future__ import annotations
+
+import io
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+
+import grpc
+import pytest
+
+from npucall_server.connections import IdleConnections, bytes_moved
+from npucall_server.log import Log
+
+from .scripted import PATIENCE, until
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_bytes_that_a_peer_sends_are_counted(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        socket.create_server((host, 0), family=family) as listener,
+        closing(socket.create_connection(listener.getsockname()[:2])) as peer,
+        closing(listener.accept()[0]),
+    ):
+        port = peer.getsockname()[1]
+        name = f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+        before = bytes_moved()[name]
+        peer.sendall(bytes(1000))
+        until(lambda: bytes_moved()[name] == before + 1000, "they are counted")
+
+
+@pytest.mark.parametrize(
+    ("listen", "target"), [("127.0.0.1", "127.0.0.1"), ("[::]", "127.0.0.1"), ("[::1]", "[::1]")]
+)
+def test_grpc_calls_a_peer_by_the_same_name(listen: str, target: str) -> None:
+    names: list[str] = []
+
+    def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
+        names.append(context.peer())
+        return request if context.peer() in bytes_moved() else b"unknown"
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(handle)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", handlers),))
+    port = server.add_insecure_port(f"{listen}:0")
+    server.start()
+    try:
+        with grpc.insecure_channel(f"{target}:{port}") as channel:
+            answer = channel.unary_unary("/test/Echo")(b"known", timeout=PATIENCE)  # type: ignore[call-arg]
+    finally:
+        server.stop(0).wait()
+    assert (answer, len(names)) == (b"known", 1)
+
+
+def test_connections_without_a_call_are_closed_for_others() -> None:
+    """Three quarters of four are in use: of them one has a call, one has moved, one is left."""
+    with ExitStack() as open_:
+        listener = open_.enter_context(socket.create_server(("127.0.0.1", 0)))
+        peers = [
+            open_.enter_context(socket.create_connection(listener.getsockname())) for _ in range(6)
+        ]
+        served = [open_.enter_context(listener.accept()[0]) for _ in peers]
+        names = [f"ipv4:127.0.0.1:{peer.getsockname()[1]}" for peer in peers]
+        both_ends = {f"ipv4:127.0.0.1:{listener.getsockname()[1]}"}
+        log = io.StringIO()
+        subject = IdleConnections(4, lambda: {names[0], *both_ends}, Log(stream=log))
+        subject.look()
+        peers[1].sendall(b"moved")
+        until(lambda: bytes_moved()[names[1]] == 5, "it is counted")
+        subject.look()
+        for each in served:
+            each.settimeout(PATIENCE)
+        assert [each.recv(5) for each in served[1:]] == [b"moved", b"", b"", b"", b""]
+        served[0].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            served[0].recv(1)
+    assert '"connections": 4' in log.getvalue()
