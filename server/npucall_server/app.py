@@ -63,7 +63,10 @@ class Server:
     def __init__(self, settings: ServerSettings, device: Device, log: Log) -> None:
         self._settings = settings
         self._log = log
-        limits = Limits(settings.queue_length, settings.memory_limit, settings.call_timeout)
+        limits = Limits(
+            settings.queue_length, settings.memory_limit, settings.call_timeout,
+            settings.computation_limit,
+        )  # fmt: skip
         self._executor = Executor(device, limits)
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         self._budget = budget = Budget.of(settings, _connections_possible())

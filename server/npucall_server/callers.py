@@ -47,6 +47,13 @@ class Caller(Protocol):
         """Ends the call, or the stream, without an answer."""
 
 
+def owner_of(caller: Caller) -> str:
+    """Whom a call counts for: the address without its port, since each connection has another."""
+    peer = caller.peer
+    host, _, port = peer.rpartition(":")
+    return host if port.isdecimal() else peer
+
+
 class UnaryCaller:
     """The caller of a method with one request, or of a stream as a whole."""
 

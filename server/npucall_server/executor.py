@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Device, Pieces, Ran
     from npucall_server.ledger import Entry
 
+MAX_COMPUTATION = 2**63 - 1
 _DRAIN_RETRY_SECONDS = 1.0
 _RETRY_BOUNDS = (0.05, 5.0)
 
@@ -31,6 +32,7 @@ class Limits(NamedTuple):
     queue_length: int
     memory_limit: int
     call_timeout: float
+    computation_limit: int = MAX_COMPUTATION
 
 
 class Completed(NamedTuple):
@@ -95,6 +97,24 @@ class Executor:
                 limit=str(limit),
                 setting="memory_limit",
             )
+        if self.admitted_bytes(call) > limit:
+            raise TooLargeError(
+                f"request, response and working memory: expected at most {limit} bytes (setting "
+                f"memory_limit), found {self.admitted_bytes(call)}",
+                limit=str(limit),
+                setting="memory_limit",
+            )
+        if call.computation > self.limits.computation_limit:
+            raise TooLargeError(
+                f"computation: expected at most {self.limits.computation_limit} elements (setting "
+                f"computation_limit), found {call.computation}",
+                limit=str(self.limits.computation_limit),
+                setting="computation_limit",
+            )
+
+    def admitted_bytes(self, call: Prepared) -> int:
+        """Bytes that a call takes from its admission to its dismissal."""
+        return call.bytes_in_flight + self.device.working_bytes(call)
 
     @property
     def calls_in_flight(self) -> int:
@@ -122,7 +142,7 @@ class Executor:
         self.check_size(call)
         if self._refusal is not None:
             raise self._refusal()
-        size = call.bytes_in_flight if size is None else size
+        size = self.admitted_bytes(call) if size is None else size
         place = self._places.take(caller.peer, 1, end)
         try:
             memory = self.memory.take(caller.peer, size, end)

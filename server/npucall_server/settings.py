@@ -101,6 +101,15 @@ class _ServingSettings(BaseModel):
         description="Seconds after which the server ends a call, whatever its deadline is; those "
         "in which its bytes travel do not count.",
     )
+    computation_limit: int = Field(
+        10**11,
+        ge=1,
+        lt=2**63,
+        description="Elements that one call may compute; a larger call is refused before anything "
+        "of it is computed. Elementwise operators count the elements of the shape that the inputs "
+        "broadcast to, others those of their largest tensor; CtcLossBackward counts the states and "
+        "classes of every item at every step.",
+    )
     drain_timeout: float = Field(
         30.0,
         ge=0,

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from npucall.errors import CancelledError, DeadlineError, QueueFullError
+from npucall_server.callers import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 
 _RETRY_SECONDS = 1.0
+
+_SECONDS_BETWEEN_PAUSES = 0.01
+"""While a call keeps its turn: what others may have to wait for each call that computes so."""
 
 
 class Turns:
@@ -48,6 +52,10 @@ class Turns:
         """Whether turns are taken, and none has been given back for so long."""
         return self._free < self._count and time.monotonic() - self._moved > seconds
 
+    def moves(self) -> None:
+        """Whoever has a turn gets on with it."""
+        self._moved = time.monotonic()
+
     def take_spare(self) -> bool:
         """Gives a turn if one is free, which it is only while nobody waits for it."""
         with self._lock:
@@ -71,6 +79,11 @@ class Turns:
             self.refusal = refusal
             for turn in self._waiting:
                 turn.wake()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for one."""
+        return bool(self._waiting)
 
     def give_up(self, turn: Turn) -> None:
         """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
@@ -112,7 +125,14 @@ class Turn:
         self._wake: threading.Event | None = None  # made once it has to wait: most never do
         self._granted = False
         self._told = False
+        self._held = False
+        self._pauses_at = 0.0
         self.waited_ns = 0
+
+    @property
+    def owner(self) -> str:
+        """Who the call is for."""
+        return owner_of(self._caller)
 
     def __call__(self) -> Self:
         return self
@@ -123,6 +143,7 @@ class Turn:
             self._wake = threading.Event()
             if not self._turns.take(self):
                 self._wait(self._wake)
+        self._held = True
         if self._begins is not None:
             self._begins()
             self._begins = None
@@ -133,7 +154,24 @@ class Turn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._turns.give_back()
+        if self._held:  # a pause may have ended the call without one
+            self._held = False
+            self._turns.give_back()
+
+    def pause(self) -> None:
+        """Within a turn: checks, and lets who waits have it for a while, every few ms.
+
+        Raises DeadlineError, CancelledError, and what calls raise since the device is lost.
+        """
+        now = time.monotonic()
+        if now < self._pauses_at:
+            return
+        self.check()
+        self._turns.moves()
+        if self._turns.wanted:
+            self.__exit__(None, None, None)
+            self.__enter__()
+        self._pauses_at = time.monotonic() + _SECONDS_BETWEEN_PAUSES
 
     def spare(self) -> AbstractContextManager[object] | None:
         """One more turn at the same time for the same call, if one is free and nobody waits."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.compute import blocks, evaluate
+from npucall.declare.cuts import cut
 from npucall.dtypes import BF16, FLOAT
 from npucall.tensors import TensorSpec, view
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 KL, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"
 BUILTIN = "aclnnKlDivTargetBackward.builtin"
-RIGHT_RUN, RIGHT_CUT = evaluate.run, blocks.cut
+RIGHT_RUN, RIGHT_CUT = evaluate.run, cut
 
 
 def input_strides_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +54,8 @@ def input_offset_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
             for name, spec in call.inputs.items()
             if name in storages
         }
-        cut = {name: data[: len(storages[name])] for name, data in moved.items()}
-        return RIGHT_RUN(call, {**storages, **cut}, *rest)
+        short = {name: data[: len(storages[name])] for name, data in moved.items()}
+        return RIGHT_RUN(call, {**storages, **short}, *rest)
 
     monkeypatch.setattr(evaluate, "run", wrong)
 
@@ -122,8 +123,8 @@ def last_block_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def sum_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Along axes that were stretched the first element is taken instead of the sum."""
 
-    def compute(work: Any, inputs: Any, targets: Any, index: Any) -> Any:
-        (result,) = work._results(inputs, index)
+    def compute(work: Any, inputs: Any, targets: Any, facts: Any, index: Any) -> Any:
+        (result,) = work._results(facts, work._blocks(inputs, index))
         stretched = np.broadcast_to(result, np.empty(work.space)[index].shape)
         first = (slice(1) if axis in work._axes else slice(None) for axis in range(stretched.ndim))
         return stretched[tuple(first)]

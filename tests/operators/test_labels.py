@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from npucall.compute.evaluate import check_values
-from npucall.dtypes import BY_NUMPY
-from npucall.errors import ArgumentError
+from npucall.dtypes import BY_NUMPY, FLOAT, INT64
+from npucall.errors import ArgumentError, CancelledError
 from npucall.operators import CATALOGUE
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
 from npucall.operators.ctc_loss_backward import ctc_loss_backward
@@ -102,6 +103,54 @@ def test_a_call_that_ended_early_has_no_labels_to_check() -> None:
     call, storages = called("target", log_prob=empty, target=np.zeros(0, np.int64))
     assert call.done
     check_values(call, storages)
+
+
+def many(name: str, count: int) -> tuple[Prepared, dict[str, bytes]]:
+    """A call with many labels, all of them 0; its other tensors are one element each."""
+    single, labels = np.zeros(1, np.float32), np.zeros(count, np.int64)
+    shapes: dict[str, tuple[int, ...]] = {"grad_loss": (), "log_prob": (count, 4)}
+    given: dict[str, Any] = {"target": TensorSpec(INT64, (count,))}
+    operator, _ = CALLS[name]
+    if name == "targets":
+        shapes = {"grad_out": (1,), "log_probs": (1, 1, 4), "neg_log_likelihood": (1,)}
+        shapes["log_alpha"] = (1, 1, 2 * count + 1)
+        given = {"targets": TensorSpec(INT64, (1, count)), "blank": 0, "zero_infinity": False}
+        given |= {"input_lengths": (1,), "target_lengths": (count,)}
+    specs = {n: TensorSpec(FLOAT, shape, (0,) * len(shape)) for n, shape in shapes.items()}
+    data = encode(operator.name, "", {**specs, **given}, (*specs, name))
+    storages = dict.fromkeys(specs, single.tobytes()) | {name: labels.tobytes()}
+    return PreparedCalls(CATALOGUE, A2, "").of(data), storages
+
+
+@each
+def test_many_labels_are_checked_in_a_few_mebibytes(name: str) -> None:
+    call, storages = many(name, 1 << 22)
+    tracemalloc.start()
+    try:
+        check_values(call, storages)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@each
+def test_the_last_of_many_labels_is_looked_at(name: str) -> None:
+    call, storages = many(name, 300_000)
+    last = storages[name][:-8] + np.int64(7).tobytes()
+    with pytest.raises(ArgumentError, match="labels from 0 to 3, found 7"):
+        check_values(call, storages | {name: last})
+
+
+@each
+def test_between_blocks_of_labels_the_call_may_end(name: str) -> None:
+    def ended() -> None:
+        pauses.append(1)
+        if len(pauses) == 3:
+            raise CancelledError("nobody waits")
+
+    pauses: list[int] = []
+    with pytest.raises(CancelledError):
+        check_values(*many(name, 1 << 20), ended)
 
 
 @pytest.mark.parametrize("operator", list(CATALOGUE), ids=lambda operator: operator.title)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.compute.blocks import cut
 from npucall.compute.evaluate import run
+from npucall.declare.cuts import cut
 from npucall.dtypes import FLOAT
 from npucall.operators import CATALOGUE
 from npucall.products import product_of

@@ -186,6 +186,9 @@ class Counting:
 
     spare = __call__
 
+    def pause(self) -> None:
+        pass
+
     def __enter__(self) -> None:
         self.taken += 1
 

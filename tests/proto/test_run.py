@@ -152,6 +152,9 @@ class Counted:
     def spare(self) -> Any:
         return self()
 
+    def pause(self) -> None:
+        pass
+
 
 @pytest.mark.parametrize(("elements", "turns"), [(1, 1), (294_912, 1), (294_913, 2), (900_000, 4)])
 def test_a_turn_is_taken_for_three_blocks(elements: int, turns: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from npucall.compute.helpers import Helpers, SharedBlocks, Unlimited
+from npucall.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,6 +89,43 @@ def test_a_block_that_is_ready_early_is_added_behind_those_before_it(helpers: He
         return block
 
     assert [block for block, _ in shared(compute, Unlimited(), helpers, 5)] == [0, 1, 2, 3, 4]
+
+
+def test_a_thread_that_ends_without_its_block_is_not_passed_over(helpers: Helpers) -> None:
+    """What such a block should have written held the bytes of other calls."""
+    caller = threading.get_ident()
+    helped = threading.Event()
+
+    def compute(block: int) -> None:
+        if threading.get_ident() != caller:
+            helped.set()
+            raise SystemExit
+        if block:
+            assert helped.wait(PATIENCE)
+
+    with pytest.raises(InternalError, match="expected 5 computed"):
+        shared(compute, Turns(spare=1), helpers, 5)
+
+
+def test_nobody_computes_far_ahead_of_a_block_that_takes_long(helpers: Helpers) -> None:
+    """What waits to be added would fill the memory otherwise: here 4 blocks a thread."""
+    far, computed, ahead = threading.Event(), [], []
+
+    def compute(block: int) -> None:
+        computed.append(block)
+        if len(computed) == 4 * 4:
+            far.set()
+        if block == 0:  # the caller's; helpers leave once they are too far ahead of it
+            assert far.wait(PATIENCE)
+            for _ in range(3):
+                assert helpers._idle.acquire(timeout=PATIENCE)
+            ahead.append(len(computed))
+            for _ in range(3):
+                helpers.dismiss()
+
+    added = shared(compute, Unlimited(), helpers, 1000)
+    assert ahead == [4 * 4]
+    assert [block for block, _ in added] == list(range(1000))
 
 
 def test_helpers_and_the_caller_compute_at_the_same_time(helpers: Helpers) -> None:

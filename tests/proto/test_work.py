@@ -8,15 +8,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npucall.compute.evaluate import evaluate
+from npucall.compute.evaluate import evaluate, run
+from npucall.compute.helpers import Unlimited
 from npucall.declare import rules
 from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
+from npucall.declare.cuts import BLOCK
 from npucall.declare.declaration import Operator, operator
 from npucall.declare.over import at_once, elementwise, rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.prepare import prepare
 from npucall.dtypes import BY_NUMPY, FLOATS
+from npucall.errors import CancelledError, InternalError
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 
@@ -155,7 +158,7 @@ def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], 
 
     def formula(whole: Any, x: Any, y: Any) -> Any:
         seen.append((x.shape, y.shape))
-        return x + y.sum()
+        return whole.read(x, ...) + whole.read(y, ...).sum()
 
     x, y = numbers(shape), numbers((5,))
     (found,) = computed(declared(at_once(), formula, X, Y, OUT), {"x": x, "y": y}, block)
@@ -165,7 +168,8 @@ def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], 
 
 def test_at_once_several_outputs_come_as_a_tuple_in_their_order() -> None:
     def formula(whole: Any, x: Any) -> Any:
-        return x + 1, x.sum(-1, keepdims=True)
+        every = whole.read(x, ...)
+        return every + 1, every.sum(-1, keepdims=True)
 
     sums = Output("sums", "one for each row", shape="sums", dtype="x")
     x = numbers((3, 4), HALF)
@@ -179,6 +183,59 @@ def test_at_once_an_output_of_the_formula_may_broadcast() -> None:
     tried = declared(at_once(), lambda whole, x: np.zeros((), x.dtype), X, OUT)
     (found,) = computed(tried, {"x": numbers((2, 3))})
     assert not found.any()
+
+
+def written_in(blocks: list[tuple[slice, ...]]) -> Operator[..., Any]:
+    """A formula that doubles these blocks of x."""
+
+    def formula(whole: Any, x: Any) -> Any:
+        out = whole.output("out", x.shape)
+        for block in blocks:
+            out[block] = 2 * whole.read(x, block)
+        return out
+
+    return declared(at_once(), formula, X, OUT)
+
+
+@pytest.mark.parametrize("dtype", [HALF, np.float32])
+def test_at_once_a_formula_may_write_its_results_block_by_block(dtype: Any) -> None:
+    x = numbers((3, 4), dtype)
+    (found,) = computed(written_in([np.s_[:2, :], np.s_[2:, 1:], np.s_[2:, :1]]), {"x": x})
+    np.testing.assert_array_equal(found, 2 * x)
+
+
+def test_at_once_what_is_not_written_is_an_error_and_never_an_answer() -> None:
+    with pytest.raises(InternalError, match=r"out: .*found 1 missing"):
+        computed(written_in([np.s_[:2, :], np.s_[2:, 1:]]), {"x": numbers((3, 4))})
+
+
+def test_at_once_the_call_may_end_between_blocks() -> None:
+    def formula(whole: Any, x: Any) -> Any:
+        out = whole.output("out", x.shape)
+        for block in whole.blocks(x.shape):
+            out[block] = whole.read(x, block)
+        return out
+
+    class Ended(Unlimited):
+        def pause(self) -> None:
+            raise CancelledError("nobody waits")
+
+    tried = declared(at_once(), formula, X, OUT)
+    spec = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (3,))
+    call = prepare(Call(tried, {"x": spec}, ("x",)), A2, Catalogue([tried]))
+    assert bytes(run(call, {"x": bytes(12)})[0]) == bytes(12)
+    with pytest.raises(CancelledError):
+        run(call, {"x": bytes(12)}, Ended())
+
+
+def test_a_row_that_cannot_be_cut_is_declared_as_it_is() -> None:
+    long = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (BLOCK + 1,))
+    tried = row_operator(Recorder())
+    call = prepare(Call(tried, {"x": long, "dim": 0}, ("x",)), A2, Catalogue([tried]))
+    assert call.working_bytes == 16 * 8 * (BLOCK + 1)
+    short = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (2 * BLOCK, BLOCK // 2), (0, 0))
+    call = prepare(Call(tried, {"x": short, "dim": 1}, ("x",)), A2, Catalogue([tried]))
+    assert (call.working_bytes, call.computation) == (0, BLOCK * BLOCK)
 
 
 @pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
@@ -203,6 +260,7 @@ def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any)
     seen = []
 
     def formula(whole: Any, x: Any, y: Any, index: Any, dim: int = -1) -> Any:
+        x, y, index = (whole.read(array, ...) for array in (x, y, index))
         seen.append((x.dtype, y.dtype, index.dtype, index.max()))
         return x + y
 
@@ -215,7 +273,10 @@ def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any)
 
 @pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
-    tried = declared(over, lambda whole, x, dim=-1: x * np.float32(1 / 3), X, DIM, OUT)
+    def formula(whole: Any, x: Any, dim: int = -1) -> Any:
+        return whole.read(x, ...) * np.float32(1 / 3)
+
+    tried = declared(over, formula, X, DIM, OUT)
     for dtype in (HALF, ml_dtypes.bfloat16):
         x = numbers((2, 3), dtype)
         (found,) = computed(tried, {"x": x})
@@ -229,8 +290,9 @@ def test_exact_computes_and_answers_in_float64(over: Any) -> None:
     seen = []
 
     def formula(whole: Any, x: Any, dim: int = -1) -> Any:
-        seen.append((x.dtype, whole.dtype))
-        return x / 3
+        read = whole.read(x, ...)
+        seen.append((read.dtype, whole.dtype))
+        return read / 3
 
     x = numbers((2, 3))
     (found,) = computed(declared(over, formula, X, DIM, OUT), {"x": x}, exact=True)
@@ -240,7 +302,10 @@ def test_exact_computes_and_answers_in_float64(over: Any) -> None:
 
 @pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
 def test_every_byte_but_0_of_a_truth_value_is_true(over: Any) -> None:
-    tried = declared(over, lambda whole, x, y, dim=-1: x + y, X, Y, DIM, OUT)
+    def formula(whole: Any, x: Any, y: Any, dim: int = -1) -> Any:
+        return whole.read(x, ...) + whole.read(y, ...)
+
+    tried = declared(over, formula, X, Y, DIM, OUT)
     truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
     (found,) = computed(tried, {"x": np.zeros(4, np.float32), "y": truth})
     assert found.tolist() == [0, 1, 1, 1]
@@ -250,7 +315,8 @@ def test_a_truth_value_as_it_is_has_no_byte_but_0_and_1() -> None:
     seen = []
 
     def formula(whole: Any, x: Any, y: Any) -> Any:
-        seen.append((y.dtype, y.view(np.uint8).tolist()))
+        mask = whole.read(y, ...)
+        seen.append((mask.dtype, mask.view(np.uint8).tolist()))
         return x
 
     tried = declared(at_once(), formula, X, Input("y", "a mask", as_is=True), OUT)

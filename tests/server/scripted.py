@@ -50,6 +50,7 @@ class ScriptedDevice:
     catalogue = CATALOGUE
     default_variant = DEFAULT_VARIANT
     result = b"result"
+    working = 0
 
     def __init__(
         self,
@@ -75,6 +76,9 @@ class ScriptedDevice:
         self._run(turn)
         return Ran([self.result], self._phases)
 
+    def working_bytes(self, call: Prepared) -> int:
+        return self.working
+
     def piecewise(self, call: Prepared) -> RunPieces | None:
         return None
 
@@ -94,11 +98,11 @@ class ScriptedDevice:
 class ScriptedCaller:
     """Waits ``remaining`` seconds for its call, or until the test cancels it."""
 
-    peer = "scripted"
     request_id = ""
     metadata: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, remaining: float | None = None) -> None:
+    def __init__(self, remaining: float | None = None, peer: str = "scripted") -> None:
+        self.peer = peer
         self._remaining = remaining
         self._active = True
         self._callbacks: list[Callable[[], None]] = []

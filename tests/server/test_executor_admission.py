@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from npucall.errors import DrainingError, QueueFullError, TooLargeError
+from npucall_server.executor import Executor, Limits
 
 from .scripted import (
     PATIENCE,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall_server.devices.base import Turn
-    from npucall_server.executor import Executor, Result
+    from npucall_server.executor import Result
 
 
 class House:
@@ -126,6 +127,43 @@ def test_plan_refuses_the_size_that_run_would_refuse() -> None:
     subject = executor(ScriptedDevice(), memory_limit=1599)
     with pytest.raises(TooLargeError):
         subject.plan(prepared(100), ScriptedCaller())
+
+
+def test_working_memory_counts_from_admission_to_dismissal() -> None:
+    device = ScriptedDevice()
+    device.working = 500
+    subject, call = executor(device, memory_limit=4000), prepared(100)  # 1,600 bytes
+    subject.admit(call)
+    assert subject.bytes_in_flight == 2100
+    with pytest.raises(QueueFullError, match="memory_limit = 4000"):
+        subject.admit(call)
+    subject.dismiss(call)
+    assert is_at_rest(subject)
+
+
+@pytest.mark.parametrize("working", [2400, 2401])
+def test_a_call_whose_working_memory_can_never_fit_is_refused_for_good(working: int) -> None:
+    device = ScriptedDevice()
+    device.working = working
+    subject, call = executor(device, memory_limit=4000), prepared(100)  # 1,600 bytes
+    if working == 2400:
+        subject.plan(call, ScriptedCaller())
+        return
+    for ask in (lambda: subject.admit(call), lambda: subject.plan(call, ScriptedCaller())):
+        with pytest.raises(TooLargeError, match=r"working memory.*memory_limit.*4001") as caught:
+            ask()
+        assert caught.value.details == {"limit": "4000", "setting": "memory_limit"}
+
+
+def test_a_call_that_computes_too_much_is_refused_for_good() -> None:
+    subject = Executor(ScriptedDevice(), Limits(8, 1 << 30, PATIENCE, computation_limit=100))
+    subject.plan(prepared(100), ScriptedCaller())
+    call = prepared(101)
+    for ask in (lambda: subject.admit(call), lambda: subject.plan(call, ScriptedCaller())):
+        with pytest.raises(TooLargeError, match=r"computation: expected at most 100 .*101") as it:
+            ask()
+        assert it.value.details == {"limit": "100", "setting": "computation_limit"}
+    assert is_at_rest(subject)
 
 
 def test_plan_tells_what_the_device_needs() -> None:

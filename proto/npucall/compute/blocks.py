@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.compute.operands import Operand, is_fit, rounded, store, within
+from npucall.compute.operands import Operand, Reading, Writing, is_fit, rounded, store, within
+from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.over import Elementwise, Rows
 from npucall.errors import NpucallError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from npucall.compute.layouts import Layout
     from npucall.compute.operands import Index
+    from npucall.declare.facts import Facts
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray
     from npucall.tensors import Shape
@@ -40,43 +42,6 @@ def work_of(
     return _kind(call, outputs)(call, inputs, outputs, exact=exact)
 
 
-def cut(shape: Shape, limit: int) -> Sequence[tuple[slice, ...]]:
-    """Cuts a shape into blocks of at most ``limit`` elements, in row-major order."""
-    return _Cuts(shape, limit)
-
-
-class _Cuts(Sequence["tuple[slice, ...]"]):
-    """The blocks of a shape. None is made before it is asked for: there may be millions."""
-
-    def __init__(self, shape: Shape, limit: int) -> None:
-        axis, inner = len(shape), 1
-        while axis and inner * shape[axis - 1] <= limit:
-            axis -= 1
-            inner *= shape[axis]
-        self._rest = tuple(slice(0, extent) for extent in shape[axis:])
-        self._cut = shape[axis - 1 : axis]
-        """The extent that is cut into pieces; none where everything is one block."""
-        self._outer = shape[: axis - 1] if axis else ()
-        self._step = max(limit // max(inner, 1), 1)
-        self._pieces = -(-self._cut[0] // self._step) if self._cut else 1
-        self._count = 0 if 0 in shape else prod(self._outer) * self._pieces
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, number: Any) -> Any:
-        if not 0 <= number < self._count:
-            raise IndexError(number)
-        row, piece = divmod(number, self._pieces)
-        outer = []
-        for extent in reversed(self._outer):
-            row, place = divmod(row, extent)
-            outer.append(slice(place, place + 1))
-        start = piece * self._step
-        pieces = (slice(start, min(start + self._step, extent)) for extent in self._cut)
-        return (*reversed(outer), *pieces, *self._rest)
-
-
 def complete(error: NpucallError, call: Prepared) -> None:
     """Adds what an error about values, which no rule sees, does not know itself."""
     error.details.setdefault("operator", call.operator.name)
@@ -90,7 +55,7 @@ class Work(ABC):
     devices of their own run those that have none.
     """
 
-    block = 3 << 15
+    block = BLOCK
     """Most elements of a block: a few arrays of float32 of this length stay near the core."""
     space: Shape
     """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
@@ -112,6 +77,7 @@ class Work(ABC):
         given = [p for p in call.operator.inputs if p.name in call.inputs]
         self.inputs = {p.name: inputs[p.name] for p in given if p.read}
         self.outputs = list(outputs.values())
+        self._names = list(outputs)
         self._arrange()
         self.operands = [
             Operand(p.name, self.inputs[p.name], () if p.as_is else (self.kernel, facts.dtype))
@@ -144,11 +110,22 @@ class Work(ABC):
         """Where the blocks of one run go: into the outputs, or into sums of their own."""
         return outputs
 
+    def passes(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
+    ) -> Iterator[Callable[[Index], AnyArray | None]]:
+        """What computes a block; where there are several, each computes all of them in its turn.
+
+        It writes into the targets, or answers what has to be added to them. ``pause`` is for what
+        computes for long.
+        """
+        del pause
+        yield self.on(inputs, targets)
+
     def on(
         self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray]
     ) -> Callable[[Index], AnyArray | None]:
-        """What computes a block into the targets, or answers what has to be added to them."""
-        return partial(self._compute, inputs, targets)
+        """What computes a block of a work that has one pass."""
+        return partial(self._compute, inputs, targets, self._facts)
 
     def add(  # noqa: B027  # most have nothing to add
         self, targets: Sequence[AnyArray], part: AnyArray, index: Index
@@ -161,20 +138,29 @@ class Work(ABC):
         """Makes the outputs of targets that are not the outputs, when all blocks are done."""
 
     def _compute(
-        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], index: Index
+        self,
+        inputs: Sequence[AnyArray],
+        targets: Sequence[AnyArray],
+        facts: Facts,
+        index: Index,
     ) -> AnyArray | None:
-        for target, result in zip(targets, self._results(inputs, index), strict=True):
-            store(target if index is ... else target[index], result, self.kernel)
+        results = self._results(facts, self._blocks(inputs, index))
+        for target, result in zip(targets, results, strict=True):
+            place = target if index is ... else target[within(target.shape, index)]
+            store(place, result, self.kernel)
         return None
 
-    def _results(self, inputs: Sequence[AnyArray], index: Index) -> Sequence[AnyArray]:
-        """The formula's results on blocks of the inputs."""
-        blocks = {
+    def _blocks(self, inputs: Sequence[AnyArray], index: Index) -> dict[str, AnyArray]:
+        """A block of each input, as the formula takes it."""
+        return {
             operand.name: operand.block(array, index)
             for operand, array in zip(self.operands, inputs, strict=True)
         }
+
+    def _results(self, facts: Facts, given: Mapping[str, Any]) -> Sequence[AnyArray]:
+        """The formula's results."""
         try:
-            answer: Any = self._formula(self._facts, **blocks)
+            answer: Any = self._formula(facts, **given)
         except NpucallError as error:
             complete(error, self.call)
             raise
@@ -251,10 +237,14 @@ class _SummedWork(_ElementwiseWork):
         return [np.zeros(self._extents, np.float64)]
 
     def _compute(
-        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], index: Index
+        self,
+        inputs: Sequence[AnyArray],
+        targets: Sequence[AnyArray],
+        facts: Facts,
+        index: Index,
     ) -> AnyArray | None:
         del targets
-        (result,) = self._results(inputs, index)
+        (result,) = self._results(facts, self._blocks(inputs, index))
         extents = self.space if index is ... else tuple(p.stop - p.start for p in index)
         stretched = np.broadcast_to(rounded(result, self.kernel), extents)
         return stretched.sum(self._axes, np.float64, keepdims=True)
@@ -264,30 +254,111 @@ class _SummedWork(_ElementwiseWork):
         sums[within(self._extents, index)] += part
 
     def finish(self, targets: Sequence[AnyArray], outputs: Sequence[AnyArray]) -> None:
-        for sums, output in zip(targets, outputs, strict=True):
-            store(output, sums.reshape(output.shape), self.kernel)
+        (sums,), (output,) = targets, outputs
+        sums = sums.reshape(output.shape)
+        for index in cut(output.shape, self.block):
+            store(output[... if index == () else index], sums[index], self.kernel)
 
 
 class _RowsWork(Work):
     """Blocks of complete rows along a dimension, which the formula sees as last axis."""
 
     def _arrange(self) -> None:
-        dim = self.call.attributes[self.call.operator.over.dim]  # type: ignore[union-attr]
-        self.inputs = {name: layout.rows(dim) for name, layout in self.inputs.items()}
-        self.outputs = [layout.rows(dim) for layout in self.outputs]
-        self.space = self.outputs[0].shape[:-1]
+        over: Any = self.call.operator.over
+        dim = self.call.attributes[over.dim]
+
+        def seen(name: str, layout: Layout) -> Layout:
+            rows = layout.rows(dim)
+            return rows.halves() if name in over.halves else rows
+
+        self.inputs = {name: seen(name, layout) for name, layout in self.inputs.items()}
+        self.outputs = list(map(seen, self._names, self.outputs))
+        lead = int(self._names[0] in over.halves)
         layouts = [*self.outputs, *self.inputs.values()]
         self._longest = max(1, *(layout.shape[-1] for layout in layouts))
+        self.space = (*self.outputs[0].shape[lead:-1], self._longest)
 
     def cuts(self, limit: int | None = None) -> Sequence[Index]:
-        return super().cuts(max((limit or self.block) // self._longest, 1))
+        return super().cuts(max(limit or self.block, self._longest))
+
+
+class _LongRowsWork(_RowsWork):
+    """Blocks of pieces of rows: first sums of all rows are taken, where the formula wants them.
+
+    They are sums, in float64, of the sums of the pieces. The edges of pieces depend on the shape
+    alone.
+    """
+
+    def cuts(self, limit: int | None = None) -> Sequence[Index]:
+        del limit
+        return Work.cuts(self)
+
+    def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        over: Any = self.call.operator.over
+        rows = self.space[:-1] if over.sum_of else ()
+        return [np.zeros((*rows, 1), np.float64), *outputs]
+
+    def passes(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
+    ) -> Iterator[Callable[[Index], AnyArray | None]]:
+        del pause
+        over: Any = self.call.operator.over
+        sums, *outputs = targets
+        if over.sum_of:
+            yield partial(self._sum, over.sum_of, inputs)
+        yield partial(self._write, inputs, outputs, sums.astype(self._facts.dtype))
+
+    def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
+        sums = targets[0]
+        sums[within(sums.shape, index)] += part
+
+    def _sum(
+        self, sum_of: Callable[..., AnyArray], inputs: Sequence[AnyArray], index: Index
+    ) -> AnyArray:
+        summed = sum_of(*self._blocks(inputs, index).values())
+        return summed.sum(-1, np.float64, keepdims=True)
+
+    def _write(
+        self,
+        inputs: Sequence[AnyArray],
+        outputs: Sequence[AnyArray],
+        totals: AnyArray,
+        index: Index,
+    ) -> AnyArray | None:
+        total = totals[within(totals.shape, index)] if totals.ndim > 1 else totals
+        return self._compute(inputs, outputs, replace(self._facts, total=total), index)
 
 
 class _AtOnceWork(Work):
-    """Everything at once, in one turn."""
+    """Everything at once, in one turn, which the formula gives to others now and then."""
 
     def _arrange(self) -> None:
         self.space = ()
+
+    def passes(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
+    ) -> Iterator[Callable[[Index], AnyArray | None]]:
+        yield partial(self._run, inputs, targets, pause)
+
+    def _run(
+        self,
+        inputs: Sequence[AnyArray],
+        targets: Sequence[AnyArray],
+        pause: Callable[[], None],
+        _: Index,
+    ) -> None:
+        pairs = zip(self.operands, inputs, strict=True)
+        read = {operand.name: Reading(operand, array) for operand, array in pairs}
+        written = {
+            name: Writing(target, self.kernel)
+            for name, target in zip(self._names, targets, strict=True)
+        }
+        facts = replace(self._facts, pause=pause, outputs=written)
+        results: Sequence[Any] = self._results(facts, read)
+        for (name, writing), result in zip(written.items(), results, strict=True):
+            if result is not writing:
+                writing[...] = np.asarray(result)
+            writing.end(name)
 
 
 _ALL = (...,)
@@ -295,8 +366,10 @@ _ALL = (...,)
 
 def _kind(call: Prepared, outputs: Mapping[str, Layout]) -> type[Work]:
     over = call.operator.over
+    if isinstance(over, Rows):
+        return _LongRowsWork if over.divisible and over.longest(call) > BLOCK else _RowsWork
     if not isinstance(over, Elementwise):
-        return _RowsWork if isinstance(over, Rows) else _AtOnceWork
+        return _AtOnceWork
     (output,) = outputs.values()
     return _ElementwiseWork if output.shape == call.facts.shapes[over.space] else _SummedWork
 

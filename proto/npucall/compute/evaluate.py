@@ -8,6 +8,7 @@ the edges of sums depend on shapes alone, and they are taken in the order of blo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,17 +19,19 @@ from npucall.buffers import fresh, fresh_array, is_poisoned, spoilt
 from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, SharedBlocks
 from npucall.compute.layouts import Layout
+from npucall.compute.operands import Operand, Reading
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
+from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.prepare import Prepared, once_a_call, prepare
 from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
-from npucall.tensors import TensorSpec, view
+from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.compute.blocks import Work
     from npucall.compute.helpers import Helpers, Turn
@@ -65,8 +68,9 @@ def run(
         for answer in recipe.answers
     ]
     if recipe.work is None:
-        for answer, storage in zip(recipe.answers, answers, strict=True):
-            answer.layout.over(storage)[...] = 0
+        with turn():
+            for answer, storage in zip(recipe.answers, answers, strict=True):
+                _clear(answer.layout.over(storage), turn)
         return answers
     inputs = [o.layout.over(storages[o.name]) for o in recipe.work.operands]
     outputs = [
@@ -76,18 +80,25 @@ def run(
     return answers
 
 
-def check_values(call: Prepared, storages: Mapping[str, Buffer]) -> None:
+def check_values(
+    call: Prepared, storages: Mapping[str, Buffer], pause: Callable[[], None] = UNLIMITED.pause
+) -> None:
     """Refuses what the formula would refuse of the inputs' values, and computes nothing.
 
     For a device, before it starts what cannot be stopped: labels that are no class lead its kernel
-    out of its memory, and the device is lost for everybody. Raises ArgumentError.
+    out of its memory, and the device is lost for everybody. It looks at a block at a time, with
+    ``pause`` before each. Raises ArgumentError, and what ``pause`` does.
     """
     check = call.operator.values
     if check is None or call.done:
         return
-    inputs = {n: view(spec, storages[n]) for n, spec in call.inputs.items() if n in storages}
+    inputs = {
+        name: Reading(Operand(name, layout, ()), layout.over(storages[name]))
+        for name, layout in ((n, Layout.of_spec(s)) for n, s in call.inputs.items())
+        if name in storages
+    }
     try:
-        check(inputs, call.attributes)
+        check(replace(call.facts, pause=pause), inputs, call.attributes)
     except NpucallError as error:
         blocks.complete(error, call)
         raise
@@ -166,9 +177,16 @@ class _OutputStorage(NamedTuple):
         storage = fresh(self.size) if target is None else target
         if target is not None and sent is None and is_poisoned():
             spoilt(target)
-        if not self.covered:
-            memoryview(storage)[:] = bytes(self.size) if sent is None else sent
+        if not self.covered and self.size:
+            place = np.frombuffer(storage, np.uint8)
+            place[...] = 0 if sent is None else np.frombuffer(sent, np.uint8)
         return storage
+
+
+def _clear(array: AnyArray, turn: Turn) -> None:
+    for index in cut(array.shape, BLOCK):
+        turn.pause()
+        array[... if index == () else index] = 0
 
 
 class _Recipe(NamedTuple):
@@ -207,7 +225,21 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
     if len(indices) > 1:
         _keep_memory_of_blocks()
     targets = work.begin(outputs)
-    compute_block = work.on(inputs, targets)
+    for compute_block in work.passes(inputs, targets, turn.pause):
+        _compute_each(work, compute_block, targets, indices, turn, helpers)
+    if targets is not outputs:
+        with turn(), np.errstate(all="ignore"):
+            work.finish(targets, outputs)
+
+
+def _compute_each(  # noqa: PLR0913  # all that a pass has
+    work: Work,
+    compute_block: Callable[[Index], AnyArray | None],
+    targets: Sequence[AnyArray],
+    indices: Sequence[Index],
+    turn: Turn,
+    helpers: Helpers | None,
+) -> None:
     starts = range(0, len(indices), _BLOCKS_A_TURN)
 
     def compute(start: int) -> list[AnyArray | None]:
@@ -226,9 +258,6 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
         for start in starts:
             with turn():
                 add(start, compute(start))
-    if targets is not outputs:
-        with np.errstate(all="ignore"):
-            work.finish(targets, outputs)
 
 
 @cache

@@ -8,12 +8,16 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from npucall.errors import InternalError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
 _FEW = 4
 """Blocks of a call that may be done before a helper is awake: the first is computed without."""
+_AHEAD = 4
+"""Blocks a thread that may wait for one before them to be added."""
 
 B = TypeVar("B")
 R = TypeVar("R")
@@ -31,6 +35,12 @@ class Turn(Protocol):
         Whoever gets it has to enter and leave it.
         """
 
+    def pause(self) -> None:
+        """Called by who holds the right for long: now and then lets others have it who wait.
+
+        Raises what ends the call; then leaving the right gives back what is still held.
+        """
+
 
 class Unlimited:
     """As many turns as anybody wants."""
@@ -39,6 +49,9 @@ class Unlimited:
         return nullcontext()
 
     spare = __call__
+
+    def pause(self) -> None:
+        """Nobody waits."""
 
 
 UNLIMITED = Unlimited()
@@ -49,6 +62,7 @@ class Helpers:
     """Threads that compute blocks of others' calls while they have nothing else to do."""
 
     def __init__(self, count: int) -> None:
+        self.count = count
         self._idle = threading.Semaphore(count)
         self._threads = ThreadPoolExecutor(max(count, 1), "npucall-helper")
 
@@ -79,7 +93,8 @@ class SharedBlocks(Generic[B, R]):
     """The blocks of one call, computed by the calling thread and by helpers.
 
     ``compute`` is called with each block, in several threads at the same time; ``add`` with each
-    block and what it gave, once at a time and in the order of the blocks.
+    block and what it gave, once at a time and in the order of the blocks. What waits for a block
+    before it to be added is bounded: nobody computes further ahead than a few blocks a thread.
     """
 
     def __init__(
@@ -87,15 +102,18 @@ class SharedBlocks(Generic[B, R]):
     ) -> None:
         self._blocks, self._compute, self._add = blocks, compute, add
         self._lock = threading.Lock()
+        self._advanced = threading.Condition(self._lock)
         self._claimed = self._added = 0
+        self._ahead = _AHEAD
         self._parts: dict[int, R] = {}
         self._failures: dict[int, Exception] = {}
         self._help: list[Future[None]] = []
 
     def run(self, turn: Turn, helpers: Helpers) -> None:
         """Computes them all. Raises what ``turn`` does, or the first block that failed."""
+        self._ahead = _AHEAD * (1 + helpers.count)
         try:
-            while (number := self._claim()) is not None:
+            while (number := self._claim(wait=True)) is not None:
                 with turn():
                     if number or len(self._blocks) > _FEW:
                         self._call_for_help(turn, helpers)
@@ -106,19 +124,32 @@ class SharedBlocks(Generic[B, R]):
                 help_.exception()  # waits; failures of blocks are kept apart
         if self._failures:
             raise self._failures[min(self._failures)]
+        if self._added != len(self._blocks):
+            raise InternalError(
+                f"blocks: expected {len(self._blocks)} computed, found {self._added}; the others' "
+                "memory held what calls before have freed"
+            )
 
-    def _claim(self) -> int | None:
-        """The next block, of which nobody else will hear."""
+    def _claim(self, *, wait: bool) -> int | None:
+        """The next block, of which nobody else will hear; None if there is none, or none yet."""
         with self._lock:
+            while self._claimed < len(self._blocks) and self._is_far_ahead():
+                if not wait:
+                    return None
+                self._advanced.wait()
             number = self._claimed
             if number == len(self._blocks):
                 return None
             self._claimed += 1
             return number
 
+    def _is_far_ahead(self) -> bool:
+        return self._claimed - self._added >= self._ahead
+
     def _stop(self) -> None:
         with self._lock:
             self._claimed = len(self._blocks)
+            self._advanced.notify_all()
 
     def _call_for_help(self, turn: Turn, helpers: Helpers) -> None:
         while self._claimed < len(self._blocks) and helpers.engage():
@@ -132,7 +163,7 @@ class SharedBlocks(Generic[B, R]):
         """What a helper does, as long as there are blocks and further turns."""
         while spare is not None:
             with spare:
-                number = self._claim()
+                number = self._claim(wait=False)
                 if number is None:
                     return
                 self._do(number)
@@ -147,6 +178,7 @@ class SharedBlocks(Generic[B, R]):
                     ready = self._added
                     self._add(self._blocks[ready], self._parts.pop(ready))
                     self._added += 1
+                self._advanced.notify_all()
         except Exception as error:  # noqa: BLE001  # run raises it, in the caller's thread
             self._failures[number] = error
             self._stop()

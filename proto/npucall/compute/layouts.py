@@ -75,6 +75,12 @@ class Layout(NamedTuple):
             return self.of_rank(1)
         return self._replace(shape=_last(self.shape, dim), strides=_last(self.strides, dim))
 
+    def halves(self) -> Layout:
+        """With a first axis of extent 2 over both halves of the last one."""
+        (*shape, extent), (*_, step) = self.shape, self.strides
+        half = extent // 2
+        return self._replace(shape=(2, *shape, half), strides=(step * half, *self.strides))
+
 
 def _last(values: Shape, dim: int) -> Shape:
     rest = list(values)

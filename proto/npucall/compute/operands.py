@@ -13,6 +13,7 @@ import numpy as np
 
 from npucall.compute.conversions import convert, converted
 from npucall.dtypes import BOOL
+from npucall.errors import InternalError
 
 if TYPE_CHECKING:
     from types import EllipsisType
@@ -37,12 +38,50 @@ class Operand:
 
     def block(self, array: AnyArray, index: Index) -> AnyArray:
         """A block of the input's array, as the formula takes it: a view if it is fit for that."""
-        block = array if index is ... else array[within(array.shape, index)]
+        return self.taken(array if index is ... else array[within(array.shape, index)])
+
+    def taken(self, block: AnyArray) -> AnyArray:
+        """Elements of the input's array, as the formula takes them."""
         if self._is_truth:
             block = block.view(np.uint8) != 0  # any byte but 0 is true
         for dtype in self._through:
             block = converted(block, dtype)
         return block if is_fit(block) else block.copy()
+
+
+class Reading:
+    """An input of a formula that gets everything at once, and takes blocks of it."""
+
+    def __init__(self, operand: Operand, array: AnyArray) -> None:
+        self._operand, self._array = operand, array
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __getitem__(self, index: Any) -> AnyArray:
+        return self._operand.taken(np.asarray(self._array[index]))
+
+    def __array__(self, dtype: Any = None, **how: Any) -> AnyArray:
+        del how
+        return np.asarray(self[...], dtype)
+
+
+class Writing:
+    """An output of such a formula, which writes blocks of it."""
+
+    def __init__(self, target: AnyArray, kernel: np.dtype[Any]) -> None:
+        self._target, self._kernel = target, kernel
+        self._missing = target.size
+
+    def __setitem__(self, index: Any, result: AnyArray) -> None:
+        place = self._target[... if index == () else index]
+        store(place, result, self._kernel)
+        self._missing -= place.size
+
+    def end(self, name: str) -> None:
+        """Raises InternalError unless all was written: the memory held what others have freed."""
+        if self._missing:
+            raise InternalError(
+                f"{name}: expected every element to be written once, found {self._missing} missing"
+            )
 
 
 def is_fit(array: AnyArray) -> bool:
@@ -61,12 +100,18 @@ def rounded(result: AnyArray, kernel: np.dtype[Any]) -> AnyArray:
     return result if result.dtype == kernel else converted(result, kernel)
 
 
-def within(shape: Shape, index: Index) -> Index:
-    """A block's index for an array that may have extent 1 where the blocks' shape has more."""
-    if index is ... or 1 not in shape:
+def within(shape: Shape, index: Index) -> Any:
+    """A block's index for an array that may have extent 1 where the blocks' shape has more.
+
+    And further axes before, all of which belong to the block.
+    """
+    if index is ...:
         return index
-    pieces = zip(shape, index, strict=False)  # an array of rows has one axis more
-    return tuple(slice(None) if extent == 1 else piece for extent, piece in pieces)
+    lead = len(shape) - len(index)
+    if 1 in shape:
+        pieces = zip(shape[lead:], index, strict=True)
+        index = tuple(slice(None) if extent == 1 else piece for extent, piece in pieces)
+    return (..., *index) if lead else index
 
 
 def _changes(dtypes: tuple[np.dtype[Any], ...]) -> tuple[np.dtype[Any], ...]:

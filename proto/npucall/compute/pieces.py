@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.compute import evaluate
-from npucall.compute.blocks import cut
 from npucall.compute.helpers import UNLIMITED
+from npucall.declare.cuts import cut
 from npucall.errors import InternalError
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from npucall.declare.over import Over
     from npucall.declare.parameters import Parameter, Value
     from npucall.declare.rules.rule import Rule
-    from npucall.dtypes import AnyArray, DType
+    from npucall.dtypes import DType
     from npucall.products import Product
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ValueCheck: TypeAlias = "Callable[[Mapping[str, AnyArray], Mapping[str, Any]], None]"
+ValueCheck: TypeAlias = "Callable[[Facts, Mapping[str, Any], Mapping[str, Any]], None]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,8 @@ class Operator(Generic[P, R]):
     checked. False: known by its C prototype alone, and every call gives its outputs."""
     values: ValueCheck | None = None
     """Refuses what rules cannot see, for a device whose kernel would leave its memory: it gets the
-    inputs by name, as they are, and the attributes. The formula refuses the same."""
+    facts, the inputs by name, to be read by ``facts.read`` as they are, and the attributes. The
+    formula refuses the same."""
 
     def __post_init__(self) -> None:
         if self.formula is None:

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from npucall.declare.cuts import BLOCK, cut
 
-    from npucall.dtypes import AnyArray
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from npucall.dtypes import AnyArray, Array
     from npucall.tensors import Shape
+
+
+def _go_on() -> None:
+    """Nobody waits, and nothing ends the call."""
 
 
 @dataclass(eq=False, slots=True)
@@ -27,6 +33,13 @@ class Facts:
     out: AnyArray | None = None
     """Where the result will stand, if it can be computed there: the last step of a formula, a ufunc
     over all of a block, may take it as its ``out``."""
+    pause: Callable[[], None] = _go_on
+    """To be called by a formula that loops, at each step: raises what ends the call, and lets
+    others compute for a while who wait for that."""
+    outputs: Mapping[str, Any] | None = None
+    """Where blocks of results go, by the output's name; see ``output``."""
+    total: AnyArray | None = None
+    """The sums of rows of which the formula sees a piece."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
@@ -39,6 +52,41 @@ class Facts:
     def first(self, name: str) -> int:
         """First extent of a shape; 1 for rank 0."""
         return next(iter(self.shapes[name]), 1)
+
+    def blocks(self, shape: Shape) -> Iterator[tuple[slice, ...]]:
+        """The blocks of a shape, in row-major order, with a pause before each."""
+        if 0 < prod(shape) <= BLOCK:
+            self.pause()
+            yield tuple(slice(0, extent) for extent in shape)
+            return
+        for index in cut(shape, BLOCK):
+            self.pause()
+            yield index
+
+    def read(self, array: Array, index: Any) -> AnyArray:
+        """Elements of an input of a formula that gets everything at once.
+
+        They come as other formulas get theirs: rounded, widened, contiguous. Of the rest nothing is
+        read or copied. ``index`` is what NumPy takes; the result belongs to the caller, unless the
+        index is of slices alone.
+        """
+        whole: Any = array
+        block: AnyArray = whole[index]
+        return block
+
+    def output(self, name: str, shape: Shape) -> AnyArray:
+        """Where a formula that gets everything at once writes a result, each element once.
+
+        It answers that then. Blocks are rounded as they are written; nothing can be read from it.
+        """
+        return self.outputs[name] if self.outputs else np.empty(shape, self.dtype)
+
+    def row_sum(self, array: AnyArray) -> AnyArray:
+        """The sums of complete rows, with an axis of extent 1, of what ``sum_of`` declares."""
+        if self.total is not None:
+            return self.total
+        sums: AnyArray = np.sum(array, -1, keepdims=True)
+        return sums
 
     def reciprocal(self, divisor: int) -> np.floating[Any]:
         """``1 / divisor`` in double, rounded to float32, then to the formula's dtype.

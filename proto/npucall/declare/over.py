@@ -1,9 +1,31 @@
-"""What a formula works on: elements, complete rows, or everything at once."""
+"""What a formula works on: elements, complete rows, or everything at once.
+
+Each kind also says what evaluating a call costs: bytes of memory beside the call's storages, and
+elements that are computed. Blocks are not counted: they belong to those who compute, each of whom
+holds one at a time, and are never more than ``LANE_BYTES``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from npucall.declare.cuts import BLOCK
+from npucall.dtypes import DOUBLE
+
+if TYPE_CHECKING:
+    from npucall.declare.facts import Facts
+    from npucall.declare.prepare import Prepared
+    from npucall.dtypes import AnyArray
+
+LANE_BYTES = 12 << 20
+"""Most bytes that one thread holds for the blocks that it computes, whatever the call is."""
+_SUM = DOUBLE.itemsize
+
+Count: TypeAlias = "Callable[[Facts, Mapping[str, Any]], int]"
+"""Finds a number from the facts of a call and its attributes."""
 
 
 @dataclass(frozen=True)
@@ -19,21 +41,92 @@ class Elementwise:
     sum_to: str | None = None
     widen: bool = True
 
+    def working_bytes(self, call: Prepared) -> int:
+        """The sums, where there are any."""
+        (output,) = call.outputs.values()
+        return 0 if output.shape == call.facts.shapes[self.space] else output.elements * _SUM
+
+    def computation(self, call: Prepared) -> int:
+        """The elements of the space."""
+        return call.facts.count(self.space)
+
 
 @dataclass(frozen=True)
 class Rows:
-    """The formula works on complete rows along the attribute ``dim``: its arrays' last axis."""
+    """The formula works on complete rows along the attribute ``dim``: its arrays' last axis.
+
+    Rows longer than a block are cut into pieces where that is possible: where all that a piece
+    needs of the others is one sum, or nothing. ``sum_of`` makes of the inputs, by position, what
+    ``facts.row_sum`` sums. ``halves`` names tensors that have two elements along ``dim`` for each
+    of the others: their arrays have a first axis of extent 2. Otherwise rows stay whole, and
+    ``arrays`` says how many arrays of float64, as long as the longest row, the formula and its
+    inputs and results are at the most.
+    """
 
     dim: str
     widen: bool = True
+    sum_of: Callable[..., AnyArray] | None = None
+    halves: tuple[str, ...] = ()
+    arrays: int = 16
+
+    @property
+    def divisible(self) -> bool:
+        """Whether a long row is cut."""
+        return self.sum_of is not None or bool(self.halves)
+
+    def longest(self, call: Prepared) -> int:
+        """Elements of the longest row, of one half where there are two; at least 1."""
+        return max(1, *(self._length(name, shape, call) for name, shape in _shapes(call).items()))
+
+    def working_bytes(self, call: Prepared) -> int:
+        """The sums of long rows that are cut; of one that is not, all of it."""
+        longest = self.longest(call)
+        if longest <= BLOCK:
+            return 0
+        if not self.divisible:
+            return longest * self.arrays * DOUBLE.itemsize
+        return 2 * _SUM * (self.computation(call) // longest) if self.sum_of else 0
+
+    def computation(self, call: Prepared) -> int:
+        """The elements of the largest tensor."""
+        return _largest(call)
+
+    def _length(self, name: str, shape: tuple[int, ...], call: Prepared) -> int:
+        length = shape[call.attributes[self.dim]] if shape else 1
+        return length // 2 if name in self.halves else length
 
 
 @dataclass(frozen=True)
 class AtOnce:
-    """The formula gets all of every array, and may answer a tuple of several."""
+    """The formula gets every array whole, and may answer a tuple of several.
+
+    It takes blocks of them itself (``facts.blocks``, ``facts.read``) and writes blocks of its
+    results (``facts.output``), so that neither memory nor time grows beyond bounds between two of
+    them. ``holds``: bytes that it holds beside blocks; ``computes``: elements that it computes, by
+    default those of the largest tensor.
+    """
 
     widen: bool = True
+    holds: Count | None = None
+    computes: Count | None = None
+
+    def working_bytes(self, call: Prepared) -> int:
+        """What is declared."""
+        return self.holds(call.facts, call.attributes) if self.holds else 0
+
+    def computation(self, call: Prepared) -> int:
+        """What is declared, and no less than the elements of the largest tensor."""
+        declared = self.computes(call.facts, call.attributes) if self.computes else 0
+        return max(declared, _largest(call))
 
 
 Over: TypeAlias = Elementwise | Rows | AtOnce
 elementwise, rows, at_once = Elementwise, Rows, AtOnce
+
+
+def _shapes(call: Prepared) -> dict[str, tuple[int, ...]]:
+    return {name: spec.shape for name, spec in {**call.inputs, **call.outputs}.items()}
+
+
+def _largest(call: Prepared) -> int:
+    return max(map(prod, _shapes(call).values()), default=0)

@@ -92,6 +92,22 @@ class Prepared:
         return sum(self.stored_bytes) + self.replied_bytes
 
     @cached_property
+    def working_bytes(self) -> int:
+        """Bytes that the CPU reference holds at the most beside those in flight, and blocks."""
+        over = self.operator.over
+        return 0 if self.done or over is None else over.working_bytes(self)
+
+    @cached_property
+    def computation(self) -> int:
+        """Elements to be computed; of one without reference, those of the largest tensor."""
+        if self.done:
+            return 0
+        if self.operator.over is not None:
+            return self.operator.over.computation(self)
+        specs = {**self.inputs, **self.outputs}.values()
+        return max((spec.elements for spec in specs), default=0)
+
+    @cached_property
     def largest(self) -> tuple[str, int]:
         """What has the most bytes, and how many: a tensor, a shape, or all that travels.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from npucall.declare import Facts
-    from npucall.dtypes import AnyArray
+    from npucall.dtypes import AnyArray, Array
 
 NONE, MEAN, SUM, BATCHMEAN = range(4)
 """Reduction codes. In a gradient they scale, they do not sum."""
@@ -22,6 +22,14 @@ def kl_factor(facts: Facts, reduction: int, space: str) -> np.floating[Any]:
     if reduction == MEAN:
         return facts.reciprocal(facts.count(space))
     return facts.reciprocal(facts.first(space) if reduction == BATCHMEAN else 1)
+
+
+def numbered(facts: Facts, array: Array, numbers: AnyArray) -> AnyArray:
+    """Elements of an input by their numbers in row-major order; nothing else of it is read."""
+    shape = array.shape
+    if len(shape) == 1:
+        return facts.read(array, numbers)
+    return facts.read(array, np.unravel_index(numbers, shape) if shape else ...)
 
 
 def sigmoid(x: AnyArray) -> AnyArray:

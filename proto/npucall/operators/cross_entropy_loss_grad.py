@@ -1,7 +1,7 @@
 """Gradient of the cross entropy with respect to the logits, from their log-softmax."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,17 +32,21 @@ def smoothing(draft: Draft) -> object:
     return draft.attribute("label_smoothing")
 
 
-def _labels(target: Array, ignore_index: int, classes: int) -> tuple[AnyArray, AnyArray]:
-    """The labels, and which of them count; each that does is a class."""
-    labels = np.asarray(target, np.int64)
+def _labels(
+    facts: Facts, target: Array, ignore_index: int, classes: int, index: tuple[slice, ...]
+) -> tuple[AnyArray, AnyArray]:
+    """A block of the labels, and which of them count; each that does is a class."""
+    labels = np.asarray(facts.read(target, index), np.int64)
     counted = labels != ignore_index
     check_labels("target", labels[counted], classes)
     return labels, counted
 
 
-def _check_classes(inputs: Mapping[str, AnyArray], attributes: Mapping[str, Any]) -> None:
+def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
     """The labels that count are classes."""
-    _labels(inputs["target"], attributes["ignore_index"], inputs["log_prob"].shape[1])
+    target, classes = inputs["target"], inputs["log_prob"].shape[1]
+    for index in facts.blocks(target.shape):
+        _labels(facts, target, attributes["ignore_index"], classes, index)
 
 
 @operator(
@@ -153,18 +157,58 @@ def cross_entropy_loss_grad(
     gives NaN on Atlas A2 and A3; here, as in torch, it counts and gives 0.
     """
     count, classes = log_prob.shape
-    labels, counted = _labels(target, ignore_index, classes)
-    labels = np.where(counted, labels, 0)
-    weights = np.asarray(np.ones(classes) if weight is None else weight, facts.dtype)
-    own = weights[labels]
-    divisor = np.sum(own[counted], dtype=np.float64) if reduction in ("mean", None) else 1
-    gradient = np.where(counted, grad_loss / facts.dtype.type(divisor), facts.dtype.type(0))
-    probability = np.exp(log_prob)
-    distance = probability.copy()
-    distance[np.arange(count), labels] -= 1
-    result = (gradient * (1 - label_smoothing) * own)[:, np.newaxis] * distance
-    if label_smoothing:
-        total = facts.dtype.type(np.sum(weights, dtype=np.float64))
-        smooth = gradient * (label_smoothing / classes)
-        result += smooth[:, np.newaxis] * (probability * total - weights)
-    return result
+    out = facts.output("out", log_prob.shape)
+    some = _Rows(facts, target, weight, ignore_index, classes)
+    divisor = facts.dtype.type(some.sum_of_own(count) if reduction in ("mean", None) else 1)
+    total = facts.dtype.type(some.sum_of_all() if label_smoothing else 0)
+    for rows, columns in facts.blocks((count, classes)):
+        labels, counted = some.labels(rows)
+        loss = facts.read(grad_loss, rows if reduction == "none" else ...)
+        gradient = np.where(counted, loss / divisor, facts.dtype.type(0))
+        probability = np.exp(facts.read(log_prob, (rows, columns)))
+        distance = probability.copy() if label_smoothing else probability
+        (here,) = np.nonzero((labels >= columns.start) & (labels < columns.stop))
+        distance[here, labels[here] - columns.start] -= 1
+        result = (gradient * (1 - label_smoothing) * some.weights(labels))[:, np.newaxis] * distance
+        if label_smoothing:
+            smooth = gradient * (label_smoothing / classes)
+            result += smooth[:, np.newaxis] * (probability * total - some.weights(columns))
+        out[rows, columns] = result
+    return out
+
+
+class _Rows(NamedTuple):
+    """Labels and weights of a call, a block at a time."""
+
+    facts: Facts
+    target: Array
+    weight: Array | None
+    ignore_index: int
+    classes: int
+
+    def labels(self, rows: slice) -> tuple[AnyArray, AnyArray]:
+        """The label of each row, 0 if it does not count, and whether it does."""
+        labels, counted = _labels(self.facts, self.target, self.ignore_index, self.classes, (rows,))
+        return np.where(counted, labels, 0), counted
+
+    def weights(self, classes: AnyArray | slice) -> AnyArray:
+        """The weight of each of some classes, or a one for all of them."""
+        if self.weight is None:
+            return np.ones(1, self.facts.dtype)
+        return np.asarray(self.facts.read(self.weight, classes), self.facts.dtype)
+
+    def sum_of_own(self, count: int) -> float:
+        """The sum of the weights of the labels that count."""
+        total = 0.0
+        for (rows,) in self.facts.blocks((count,)):
+            labels, counted = self.labels(rows)
+            own = np.broadcast_to(self.weights(labels), labels.shape)
+            total += float(np.sum(own[counted], dtype=np.float64))
+        return total
+
+    def sum_of_all(self) -> float:
+        """The sum of the weights of all classes."""
+        if self.weight is None:
+            return self.classes
+        blocks = self.facts.blocks((self.classes,))
+        return sum(float(np.sum(self.weights(part), dtype=np.float64)) for (part,) in blocks)

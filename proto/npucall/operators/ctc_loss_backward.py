@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare.cuts import BLOCK
 from npucall.declare.draft import Draft
 from npucall.dtypes import (
     BF16,
@@ -19,13 +20,12 @@ from npucall.dtypes import (
     Array,
 )
 from npucall.errors import AttributeValueError, DTypeError
+from npucall.operators._ctc import MATRIX, Losses, go_back, states_of
 from npucall.operators._labels import check_labels
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_out", "log_probs", "targets", "input_lengths", "target_lengths")
 WITH_SHORT, WITHOUT_SHORT = (FLOAT, DOUBLE, FLOAT16, BF16), (FLOAT, DOUBLE)
-MATRIX = 2
-"""Rank of targets that have a row for each item."""
 
 
 def longest(draft: Draft, lengths: str) -> int:
@@ -68,10 +68,35 @@ def small_enough_for_short_floats(draft: Draft) -> bool:
     return roomy or draft.dtype("log_probs") not in (FLOAT16, BF16)
 
 
-def _check_classes(inputs: Mapping[str, AnyArray], attributes: Mapping[str, Any]) -> None:
+def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
+    """A number for each length; and of an item that is longer than a block a state and a class."""
+    _, items, classes = facts.shapes["log_probs"]
+    width = states_of(attributes["target_lengths"])
+    long = width + classes if max(width, classes) > BLOCK else 0
+    return (4 * items + long) * DOUBLE.itemsize
+
+
+def _computes(facts: Facts, attributes: Mapping[str, Any]) -> int:
+    """At each step the states and classes of each item."""
+    _, items, classes = facts.shapes["log_probs"]
+    steps = max(attributes["input_lengths"], default=0)
+    return steps * items * (states_of(attributes["target_lengths"]) + classes)
+
+
+def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
     """The labels within the items' lengths are classes."""
-    targets, classes = np.asarray(inputs["targets"], np.int64), inputs["log_probs"].shape[2]
-    _states(targets, attributes["target_lengths"], attributes["blank"], classes)
+    targets, classes = inputs["targets"], inputs["log_probs"].shape[2]
+    _check_targets(facts, targets, attributes["target_lengths"], classes)
+
+
+def _check_targets(facts: Facts, targets: Array, lengths: Sequence[int], classes: int) -> None:
+    counts = np.array(lengths, np.int64)
+    for index in facts.blocks(targets.shape):
+        labels = np.asarray(facts.read(targets, index), np.int64)
+        if len(index) == MATRIX:
+            rows, places = index
+            labels = labels[np.arange(places.start, places.stop) < counts[rows, np.newaxis]]
+        check_labels("targets", labels, classes)
 
 
 @operator(
@@ -193,7 +218,7 @@ def _check_classes(inputs: Mapping[str, AnyArray], attributes: Mapping[str, Any]
         rules.succeed_if_empty("log_probs"),
     ),
     kernel_dtype=rules.dtype_of("log_probs"),
-    over=at_once(),
+    over=at_once(holds=_holds, computes=_computes),
     values=_check_classes,
     source="ops-nn page aclnnCtcLossBackward",
 )
@@ -228,50 +253,11 @@ def ctc_loss_backward(
 
     As torch's, which computes in the tensors' own dtype and takes no short floats.
     """
-    log_probs, log_alpha = np.asarray(log_probs), np.asarray(log_alpha)
-    items, classes = log_probs.shape[1:]
-    states, inside, last = _states(np.asarray(targets, np.int64), target_lengths, blank, classes)
-    everyone = np.arange(items)[:, np.newaxis]
-    ends = np.reshape(input_lengths, (items, 1)) - 1
-    skipping = (states != blank) & (states != _ahead(states, 2, blank))
-    upstream, loss = (
-        np.asarray(a, np.float64).reshape(items, 1) for a in (grad_out, neg_log_likelihood)
-    )
-    without = zero_infinity & (loss == np.inf)
-    backward = np.full(states.shape, -np.inf)
-    result = np.zeros(log_probs.shape, facts.dtype)
-    for step in reversed(range(max(input_lengths))):
-        wide = log_probs[step].astype(np.float64)
-        emitted = wide[everyone, states]
-        skipped = np.where(skipping, _ahead(backward, 2, -np.inf), -np.inf)
-        onward = np.logaddexp(np.logaddexp(backward, _ahead(backward, 1, -np.inf)), skipped)
-        ending = np.where(last, emitted, -np.inf)
-        backward = np.where(step == ends, ending, np.where(inside, emitted + onward, -np.inf))
-        forward = log_alpha[:, step, : states.shape[1]].astype(np.float64)
-        paths = np.full(wide.shape, -np.inf)
-        np.logaddexp.at(paths, (everyone, states), np.where(inside, forward + backward, -np.inf))
-        gradient = upstream * (np.exp(wide) - np.exp(paths + loss - wide))
-        result[step] = np.where(without | (step > ends), 0, gradient)
-    return result
-
-
-def _states(
-    targets: AnyArray, lengths: Sequence[int], blank: int, classes: int
-) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """The class of each item's states, blank behind its end; which of them it has; its last two."""
-    counts = np.reshape(lengths, (-1, 1))
-    states = np.full((len(lengths), 2 * max(lengths) + 1), blank)
-    starts = np.cumsum([0, *lengths])
-    for item, length in enumerate(lengths):
-        row = targets[item] if targets.ndim == MATRIX else targets[starts[item] :]
-        states[item, 1 : 2 * length : 2] = row[:length]
-    inside = np.arange(states.shape[1]) <= 2 * counts
-    check_labels("targets", states, classes)
-    return states, inside, inside & (np.arange(states.shape[1]) >= 2 * counts - 1)
-
-
-def _ahead(states: AnyArray, distance: int, fill: float) -> AnyArray:
-    """What stands that many states ahead in each row; ``fill`` behind its end."""
-    filled = np.full_like(states, fill)
-    filled[:, :-distance] = states[:, distance:]
-    return filled
+    _check_targets(facts, targets, target_lengths, log_probs.shape[2])
+    out = facts.output("out", log_probs.shape)
+    losses = Losses(
+        facts, grad_out, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood,
+        log_alpha, blank, zero_infinity,
+    )  # fmt: skip
+    go_back(losses, out)
+    return out

@@ -58,7 +58,7 @@ def half(draft: Draft) -> Shape:
         rules.succeed_if_empty("self"),
     ),
     kernel_dtype=rules.dtype_of("self"),
-    over=rows("dim"),
+    over=rows("dim", halves=("self", "out")),
     source="ops-nn page aclnnGluBackward",
 )
 def glu_backward(facts: Facts, grad_out: Array, self: Array, dim: int = -1) -> AnyArray:
@@ -75,6 +75,6 @@ def glu_backward(facts: Facts, grad_out: Array, self: Array, dim: int = -1) -> A
     As torch's. The order of the checks is that of the software: null tensors, dtypes, ranks, then
     shapes.
     """
-    values, gates = np.split(np.asarray(self), 2, axis=-1)
+    values, gates = np.asarray(self)  # a first axis of both halves
     opened, closed = sigmoid(gates), sigmoid(-gates)
-    return np.concatenate([grad_out * opened, opened * closed * values * grad_out], axis=-1)
+    return np.stack([grad_out * opened, opened * closed * values * grad_out])

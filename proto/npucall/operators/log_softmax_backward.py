@@ -39,7 +39,7 @@ INPUTS = ("output", "grad_output")
         rules.supported("out"),
     ),
     kernel_dtype=rules.dtype_of("grad_output"),
-    over=rows("dim"),
+    over=rows("dim", sum_of=lambda grad_output, _: grad_output),
     source="ops-nn page aclnnLogSoftmaxBackward",
 )
 def log_softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) -> AnyArray:
@@ -55,4 +55,4 @@ def log_softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: i
 
     As torch's.
     """
-    return grad_output - np.exp(output) * np.sum(np.asarray(grad_output), -1, keepdims=True)
+    return grad_output - np.exp(output) * facts.row_sum(np.asarray(grad_output))

@@ -88,9 +88,6 @@ def nll_loss_backward(
     Differs from torch, which refuses labels that are no class and takes no labels of INT32. Devices
     other than Ascend 950 cut INT64 labels to 32 bits; this does not.
     """
-    *rows, classes = facts.shapes["self"]
-    shape = (rows[0] if rows else 1, classes, 1)
-    result = shared.gradient(
-        shape, grad_output, target, weight, reduction, ignore_index, total_weight
+    return shared.gradient(
+        facts, grad_output, target, weight, reduction, ignore_index, total_weight
     )
-    return result.reshape(facts.shapes["self"])

@@ -6,7 +6,8 @@ import numpy as np
 
 from npucall.declare import Facts, Input, Output, at_once, operator, rules
 from npucall.declare.draft import Draft
-from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators._numerics import numbered
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
@@ -54,7 +55,7 @@ def weight_gradient(draft: Draft) -> Shape:
         rules.succeed_if_empty("grad_output", "self", "weight"),
     ),
     kernel_dtype=rules.dtype_of("self"),
-    over=at_once(),
+    over=at_once(holds=lambda facts, _: facts.count("weight") * DOUBLE.itemsize),
     source="ops-nn activation/p_relu_grad_update",
 )
 def prelu_backward(
@@ -76,12 +77,28 @@ def prelu_backward(
     As torch's, which requires ``weight`` to have at most 1 dimension. The order of the checks is
     that of the software: null tensors, dtypes, ranks, then shapes.
     """
-    single = np.size(weight) == 1
-    others = [1] * (np.ndim(self) - 2)
-    slopes = np.reshape(weight, () if single else (-1, *others))
-    rising = self > 0
-    falling = np.where(rising, facts.dtype.type(0), grad_output * self)
-    axes = tuple(axis for axis in range(falling.ndim) if single or axis != 1)
-    sums = falling.sum(axes, np.float64)
-    grad_input = np.where(rising, grad_output, grad_output * slopes)
-    return grad_input, sums.reshape(facts.shapes["weight_gradient"])
+    shape, single = self.shape, prod(weight.shape) == 1
+    grad_input = facts.output("grad_input", shape)
+    sums = np.zeros(prod(weight.shape))
+    for index in facts.blocks(shape):
+        own = slice(0, 1) if single else index[1]
+        slopes = numbered(facts, weight, np.arange(own.start, own.stop))
+        slopes = slopes.reshape(() if single else (-1, *[1] * (len(shape) - 2)))
+        x, upstream = facts.read(self, index), facts.read(grad_output, _part(grad_output, index))
+        rising = x > 0
+        falling = np.where(rising, facts.dtype.type(0), upstream * x)
+        axes = tuple(axis for axis in range(falling.ndim) if single or axis != 1)
+        sums[own] += falling.sum(axes, np.float64)
+        grad_input[index] = np.where(rising, upstream, upstream * slopes)
+    one_or_list = facts.shapes["weight_gradient"]
+    grad_weight = facts.output("grad_weight", one_or_list)
+    for index in facts.blocks(sums.shape):
+        grad_weight[... if single else index] = sums[index].reshape(one_or_list if single else -1)
+    return grad_input, grad_weight
+
+
+def _part(array: Array, index: tuple[slice, ...]) -> tuple[slice, ...]:
+    """What a block needs of an array that broadcasts to the shape that the block is of."""
+    shape = array.shape
+    pieces = zip(shape, index[len(index) - len(shape) :], strict=True)
+    return tuple(slice(None) if extent == 1 else piece for extent, piece in pieces)

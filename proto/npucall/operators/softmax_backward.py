@@ -1,10 +1,14 @@
 """Gradient of softmax with respect to its input."""
 
-import numpy as np
-
 from npucall.declare import Attribute, Facts, Input, Kind, Output, operator, rows, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+
+
+def weighted(grad_output: Array, output: Array) -> AnyArray:
+    """What is summed along a row."""
+    product: AnyArray = grad_output * output
+    return product
 
 
 @operator(
@@ -36,7 +40,7 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
         rules.supported("out"),
     ),
     kernel_dtype=rules.dtype_of("grad_output"),
-    over=rows("dim"),
+    over=rows("dim", sum_of=weighted),
     source="ops-nn page aclnnSoftmaxBackward",
 )
 def softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) -> AnyArray:
@@ -52,5 +56,5 @@ def softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) 
 
     As torch's, up to rounding: torch multiplies ``grad_output - sum`` by ``output``.
     """
-    weighted = grad_output * output
-    return weighted - np.sum(weighted, -1, keepdims=True) * output
+    product = weighted(grad_output, output)
+    return product - facts.row_sum(product) * output

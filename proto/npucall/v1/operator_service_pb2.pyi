@@ -1161,7 +1161,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     calls_in_flight: builtins.int
     """Calls that wait or run now, this one not counted."""
     bytes_in_flight: builtins.int
-    """Bytes of requests and responses that wait or run now."""
+    """Bytes of requests and responses that wait or run now, and of what computing them takes besides."""
     uptime_seconds: builtins.float
     """Seconds since the server started."""
     shared_memory_socket: builtins.str
@@ -1290,11 +1290,12 @@ class Limits(google.protobuf.message.Message):
     MAX_RANK_FIELD_NUMBER: builtins.int
     STREAM_WINDOW_FIELD_NUMBER: builtins.int
     CHUNK_BYTES_FIELD_NUMBER: builtins.int
+    COMPUTATION_LIMIT_FIELD_NUMBER: builtins.int
     max_message_bytes: builtins.int
     """Largest message that it receives, in bytes."""
     memory_limit: builtins.int
-    """Bytes of requests and responses together that may wait or run at a time, and the most that
-    any one tensor may hold.
+    """Bytes of requests and responses together, and of what computing them takes besides, that may
+    wait or run at a time, and the most that any one tensor may hold.
     """
     queue_length: builtins.int
     """Calls that may wait for the device."""
@@ -1310,6 +1311,13 @@ class Limits(google.protobuf.message.Message):
     Longer ones than this are accepted all the same, up to the limit of `Chunk.data`, which holds
     where the number is above it. 0: the server has no wish; then 2 MiB are a good length.
     """
+    computation_limit: builtins.int
+    """Most elements that one call may compute. A call of more is refused with RESOURCE_EXHAUSTED,
+    TOO_LARGE, by Plan too, before its bytes have to come. Elementwise operators count the elements
+    of the shape that their inputs broadcast to, others those of their largest tensor, and
+    aclnnCtcLossBackward `max(input_lengths) * N * (2 * max(target_lengths) + 1 + C)` if that is
+    more. 0: the server has no such limit, or is older than this field.
+    """
     def __init__(
         self,
         *,
@@ -1320,7 +1328,8 @@ class Limits(google.protobuf.message.Message):
         max_rank: builtins.int = ...,
         stream_window: builtins.int = ...,
         chunk_bytes: builtins.int = ...,
+        computation_limit: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "chunk_bytes", b"chunk_bytes", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "queue_length", b"queue_length", "stream_window", b"stream_window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "chunk_bytes", b"chunk_bytes", "computation_limit", b"computation_limit", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "queue_length", b"queue_length", "stream_window", b"stream_window"]) -> None: ...
 
 global___Limits = Limits

@@ -32,6 +32,10 @@ class BrokenDeviceError(DeviceError):
 class Turn(sharing.Turn, Protocol):
     """The right to occupy the device: ``with turn(): ...``, once or several times a call."""
 
+    @property
+    def owner(self) -> str:
+        """Who the call is for. What one owner left in a device's memory no other one gets."""
+
     def check(self) -> None:
         """Raises DeadlineError or CancelledError if nobody waits for the call any more."""
 
@@ -132,6 +136,12 @@ class Device(Protocol):
         ``targets`` is writable memory for outputs, by name, as long as their storage. It shares
         none with other storages; it may be the one that was sent for the output itself. An error
         leaves anything in it.
+        """
+
+    def working_bytes(self, call: Prepared) -> int:
+        """Bytes of host memory that ``run`` takes for a call beside its storages, at the most.
+
+        Without what the device keeps, or takes for each of its lanes, whatever the calls are.
         """
 
     def piecewise(self, call: Prepared) -> RunPieces | None:

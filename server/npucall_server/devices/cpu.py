@@ -73,6 +73,10 @@ class CpuDevice:
         """Computes a few blocks a turn, here and, while turns are free, in other threads."""
         return Ran(evaluate.run(call, storages, turn, targets, helpers=self._helpers))
 
+    def working_bytes(self, call: Prepared) -> int:
+        """What the evaluation holds. Blocks are not counted: each lane has one at a time."""
+        return call.working_bytes
+
     def piecewise(self, call: Prepared) -> RunPieces | None:
         """Computes elementwise calls on dense tensors so, with the bits that ``run`` gives."""
         if not pieces.takes_pieces(call):

@@ -40,10 +40,12 @@ class Lane(Protocol):
         storages: Mapping[str, Buffer],
         check: Callable[[], None],
         targets: Mapping[str, Buffer] = NO_TARGETS,
+        owner: str = "",
     ) -> Ran:
         """Runs a call; when it ends, however it ends, nothing of it is under way any more.
 
         ``check`` is called as long as the call can still be stopped; what it raises ends the call.
+        Of what calls of another ``owner`` left in the lane's memory, this one's finds nothing.
         """
 
     def empty(self) -> None:
@@ -79,9 +81,10 @@ class LaneThread:
         storages: Mapping[str, Buffer],
         check: Callable[[], None],
         targets: Mapping[str, Buffer] = NO_TARGETS,
+        owner: str = "",
     ) -> Ran:
         """``Lane.run``; the calling thread waits."""
-        return self._do(lambda lane: lane.run(call, storages, check, targets))
+        return self._do(lambda lane: lane.run(call, storages, check, targets, owner))
 
     def plan(self, call: Prepared) -> int:
         """``Lane.plan``; the calling thread waits."""

@@ -57,9 +57,10 @@ class Lanes:
         storages: Mapping[str, Buffer],
         check: Callable[[], None],
         targets: Mapping[str, Buffer] = NO_TARGETS,
+        owner: str = "",
     ) -> Ran:
         """``Lane.run`` on a free lane; the calling thread waits."""
-        return self._on_a_lane(lambda lane: lane.run(call, storages, check, targets))
+        return self._on_a_lane(lambda lane: lane.run(call, storages, check, targets, owner))
 
     def close(self) -> None:
         """Closes the lanes, once no call is left."""

@@ -120,6 +120,7 @@ class OperatorService:
                 max_rank=MAX_RANK,
                 stream_window=settings.stream_window if budget.max_streams else 0,
                 chunk_bytes=budget.chunk_bytes,
+                computation_limit=settings.computation_limit,
             ),
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,

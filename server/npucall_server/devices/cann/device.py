@@ -99,11 +99,16 @@ class CannDevice:
         targets: Mapping[str, Buffer] = NO_TARGETS,
     ) -> Ran:
         """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
-        check_values(call, storages)
+        check_values(call, storages, turn.check)
         with turn():
-            ran = self._lanes.run(call, storages, turn.check, targets)
+            ran = self._lanes.run(call, storages, turn.check, targets, turn.owner)
             turn.check()
             return ran
+
+    def working_bytes(self, call: Prepared) -> int:
+        """None: staging is each lane's own, and values are checked a block at a time."""
+        del call
+        return 0
 
     def piecewise(self, call: Prepared) -> None:
         """A kernel takes its inputs whole."""

@@ -73,6 +73,8 @@ class Lane:
         self._acl, self._base = acl, base = device.libraries.acl, device.libraries.base
         self.broken: NpucallError | None = None
         """Why the device will not work again in this process."""
+        self._owner: str | None = None
+        """Whose call ran last; None if that is not known, or it failed."""
         device.bind()
         with Cleanup() as opening:
             self._stream = self._create_stream()
@@ -109,14 +111,22 @@ class Lane:
         storages: Mapping[str, Buffer],
         check: Callable[[], None],
         targets: Mapping[str, Buffer] = NO_TARGETS,
+        owner: str = "",
     ) -> Ran:
         """Runs a call; when it ends, however it ends, nothing of it is under way any more.
 
         ``check`` is called before the launch, which nothing can stop once it is made; what it
-        raises ends the call. Outputs go into ``targets``, and what has none into new memory.
+        raises ends the call. Outputs go into ``targets``, and what has none into new memory. What
+        calls of another ``owner`` than the last one's left in kept memory is cleared before.
         """
         with self._unbroken():
-            return self._run(call, storages, check, targets)
+            before, self._owner = self._owner, None  # behind a call that fails nothing is known
+            if owner != before:
+                self._transfer.disown()
+                self._workspace.disown()
+            ran = self._run(call, storages, check, targets)
+            self._owner = owner
+            return ran
 
     def _run(
         self,
@@ -137,11 +147,14 @@ class Lane:
 
         def ready(workspace_size: int) -> int | None:
             workspace = self._workspace.reserve(workspace_size)
+            if workspace is not None:
+                self._workspace.clear(transfer.fill)
             check()
             mark(_PLANNED)
             return workspace
 
         with self._descriptors.of(call, transfer.reserve(memory_map)) as arguments, self._settled():
+            transfer.clear()
             transfer.stage(memory_map, storages)
             mark(_START)
             transfer.copy_in(memory_map, storages)

@@ -44,6 +44,21 @@ class GrowingBuffer:
         self._granularity = granularity
         self.address: int | None = None
         self.size = 0
+        self._touched = self._foreign = 0
+
+    def disown(self) -> None:
+        """What has been written until now belongs to others than what comes next."""
+        self._foreign = max(self._foreign, self._touched)
+        self._touched = 0
+
+    def clear(self, fill: Callable[[int, int], None]) -> None:
+        """Has an address and as many bytes filled that may hold what belongs to others, if any.
+
+        New memory does: whoever had it before in this process has freed it as it was.
+        """
+        if self._foreign and self.address is not None:
+            fill(self.address, self._foreign)
+            self._foreign = 0
 
     def reserve(self, size: int) -> int | None:
         """Address of at least that many bytes; None for none. Raises OutOfMemoryError."""
@@ -52,13 +67,15 @@ class GrowingBuffer:
             rounded = _round_up(size, self._granularity)
             pointer = c_void_p()
             self._allocate(pointer, rounded)
-            self.address, self.size = pointer.value, rounded
+            self.address, self.size, self._foreign = pointer.value, rounded, rounded
+        self._touched = max(self._touched, size)
         return self.address if size else None
 
     def release(self) -> None:
         """Gives the memory back."""
         if self.address is not None:
             address, self.address, self.size = self.address, None, 0
+            self._touched = self._foreign = 0
             self._free(address)
 
 

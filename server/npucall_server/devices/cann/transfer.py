@@ -48,13 +48,26 @@ class Transfer:
             self._staging.reserve(memory_map.size)
         return {name: base + start for name, start in memory_map.starts.items()}
 
+    def disown(self) -> None:
+        """The calls until now were another owner's than the next one."""
+        self._memory.disown()
+        self._staging.disown()
+
+    def clear(self) -> None:
+        """Clears what others may have left, where there is any: on the stream, and in staging."""
+        self._memory.clear(self.fill)
+        self._staging.clear(lambda _, length: self._staging.bytes[:length].fill(0))
+
+    def fill(self, address: int, length: int) -> None:
+        """Queues that device memory is filled with zeros."""
+        self._acl.aclrtMemsetAsync(address, length, 0, length, self._stream)
+
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
         if buffers.is_poisoned():
             self._spoil(memory_map.size)
         for span in memory_map.cleared:
-            address = self._device(span.start)
-            self._acl.aclrtMemsetAsync(address, span.length, 0, span.length, self._stream)
+            self.fill(self._device(span.start), span.length)
         for span in memory_map.sent if self._staged else ():
             source = np.frombuffer(storages[span.name], np.uint8)
             np.copyto(self._pinned(span.start, span.length), source)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class FreeTurn:
     """A turn that is there at once; ``check`` is what the call is asked before its launch."""
 
-    def __init__(self, check: Callable[[], object] = lambda: None) -> None:
-        self.check = check
+    def __init__(self, check: Callable[[], object] = lambda: None, owner: str = "somebody") -> None:
+        self.check, self.owner = check, owner
 
     def __call__(self) -> Self:
         return self
@@ -72,8 +72,10 @@ class Opened:
             self.close()
         self.simulator.reset()
 
-    def run(self, asked: Asked, check: Callable[[], object] = lambda: None) -> Ran:
-        return self.device.run(asked.call, asked.storages, FreeTurn(check))
+    def run(
+        self, asked: Asked, check: Callable[[], object] = lambda: None, owner: str = "somebody"
+    ) -> Ran:
+        return self.device.run(asked.call, asked.storages, FreeTurn(check, owner))
 
     def runs_around(self, asked: Asked, work: Callable[[], object]) -> bool:
         """Whether a call is served that is about to be launched while some work is done."""
@@ -84,8 +86,8 @@ class Opened:
     def plan(self, asked: Asked) -> int:
         return self.device.plan(asked.call, FreeTurn())
 
-    def answers(self, asked: Asked) -> list[bytes]:
-        return [bytes(output) for output in self.run(asked).outputs]
+    def answers(self, asked: Asked, owner: str = "somebody") -> list[bytes]:
+        return [bytes(output) for output in self.run(asked, owner=owner).outputs]
 
     def serves(self, asked: Asked) -> bool:
         """Whether it answers what it should."""

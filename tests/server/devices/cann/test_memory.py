@@ -102,6 +102,50 @@ def test_a_buffer_that_cannot_grow_is_empty() -> None:
     assert (buffer.address, buffer.size, heap.live) == (None, 0, {})
 
 
+def cleared(buffer: GrowingBuffer) -> list[tuple[int, int]]:
+    """What is to be cleared: addresses and lengths."""
+    found: list[tuple[int, int]] = []
+    buffer.clear(lambda address, length: found.append((address, length)))
+    return found
+
+
+def test_new_memory_is_to_be_cleared_as_a_whole_and_once() -> None:
+    buffer = Heap().buffer(64)
+    buffer.reserve(65)
+    assert [cleared(buffer), cleared(buffer)] == [[(1000, 128)], []]
+
+
+def test_for_another_owner_as_much_is_cleared_as_was_touched_since_the_last_one() -> None:
+    buffer = Heap().buffer(4096)
+    for size in (4096, 10, 300, 20):
+        buffer.reserve(size)
+    cleared(buffer)
+    buffer.disown()
+    buffer.reserve(5)
+    assert cleared(buffer) == [(1000, 4096)]
+    buffer.reserve(40)
+    buffer.disown()
+    buffer.reserve(7)
+    assert cleared(buffer) == [(1000, 40)]
+
+
+def test_what_was_not_cleared_for_one_owner_is_cleared_for_the_next() -> None:
+    buffer = Heap().buffer(64)
+    buffer.reserve(64)
+    cleared(buffer)
+    buffer.disown()
+    buffer.disown()
+    assert cleared(buffer) == [(1000, 64)]
+
+
+def test_of_a_released_buffer_nothing_is_cleared() -> None:
+    buffer = Heap().buffer(64)
+    buffer.reserve(64)
+    buffer.release()
+    buffer.disown()
+    assert cleared(buffer) == []
+
+
 @given(st.lists(st.integers(0, 5000), max_size=20), st.sampled_from([1, 64, 4096]))
 def test_there_is_always_room_and_never_more_than_one_allocation(
     sizes: list[int], granularity: int

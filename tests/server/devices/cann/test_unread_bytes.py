@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from npucall import buffers
+from npucall.errors import CancelledError
 
 from .asked import Asked, declared, installed, like
 from .situations import add, add_scalars, l1, numbers, unread
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 SECRET = b"\x5e"
 COUNT = 4096
+
+
+@pytest.fixture(autouse=True)
+def _as_in_production() -> Iterator[None]:
+    """The debug mode would fill the memory of each call anew."""
+    buffers.poison(False)
+    yield
+    buffers.poison()
 
 
 def keep_secrets(device: Opened) -> None:
@@ -100,23 +109,86 @@ def test_what_a_call_without_elements_leaves_is_zeros(device: Opened) -> None:
     assert device.answers(asked) == [b"", bytes(12)]
 
 
-@pytest.fixture
-def _as_in_production() -> Iterator[None]:
-    buffers.poison(False)
-    yield
-    buffers.poison()
+def half_written(device: Opened, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """A call whose kernel writes the first half of its output."""
+    asked = l1(device.device)
+    assert device.serves(asked)  # loads the kernels
+    kernels = sys.modules["npucall_simulator.kernels"]
+    real = kernels.run
+
+    def run(description: str) -> None:
+        (place,) = (
+            argument["value"]
+            for argument in json.loads(description)["arguments"]
+            if argument["name"] == "gradInput"
+        )
+        half = place["bytes"] // 2
+        before = ctypes.string_at(place["address"] + half, place["bytes"] - half)
+        real(description)
+        ctypes.memmove(place["address"] + half, before, len(before))
+
+    monkeypatch.setattr(kernels, "run", run)
+    return asked
+
+
+def test_what_a_kernel_never_writes_is_zeros_for_the_next_owner(
+    device: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = half_written(device, monkeypatch)
+    keep_secrets(device)
+    (expected,) = asked.answers
+    half = len(expected) // 2
+    (answer,) = device.answers(asked, owner="another")
+    assert answer == expected[:half] + bytes(len(expected) - half)
+
+
+def test_and_the_secrets_that_the_next_owner_left_are_not_for_the_first(
+    device: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = half_written(device, monkeypatch)
+    keep_secrets(device)
+    device.answers(asked, owner="another")
+    (answer,) = device.answers(asked)
+    assert SECRET not in answer[len(answer) // 2 :]
+
+
+def test_while_one_owner_calls_nothing_is_cleared(device: Opened) -> None:
+    asked = l1(device.device)
+    device.run(asked, owner="another")
+    assert "aclrtMemsetAsync" not in device.functions(lambda: device.run(asked, owner="another"))
+    assert "aclrtMemsetAsync" in device.functions(lambda: device.run(asked))
+
+
+def test_behind_a_call_that_failed_memory_is_cleared_for_anybody(device: Opened) -> None:
+    asked = l1(device.device)
+
+    def refuse() -> None:
+        raise CancelledError("not wanted")
+
+    device.run(asked)
+    with pytest.raises(CancelledError):
+        device.run(asked, refuse)
+    assert "aclrtMemsetAsync" in device.functions(lambda: device.run(asked))
+
+
+def test_new_memory_is_cleared_before_its_first_use(open_device: Open) -> None:
+    """What another owner's call on another lane has freed may be in it."""
+    opened = open_device(kept_device_memory=0)
+    opened.simulator.set_kernels("none")
+    (answer,) = opened.answers(l1(opened.device))
+    assert answer == bytes(len(answer))
 
 
 def test_in_the_debug_mode_the_pattern_comes_back_where_a_kernel_wrote_nothing(
     device: Opened,
 ) -> None:
+    buffers.poison()
     device.simulator.set_kernels("none")
     for _ in range(2):
         (answer,) = device.answers(l1(device.device))
         assert answer == bytes([buffers.PATTERN]) * len(answer)
 
 
-@pytest.mark.usefixtures("_as_in_production")
 def test_without_clearing_the_secret_would_come_back(device: Opened) -> None:
     """What the other tests rest on: memory is used again as it is."""
     device.simulator.set_kernels("none")

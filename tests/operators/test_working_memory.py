@@ -1,0 +1,187 @@
+"""What evaluating a call takes of memory, measured, beside what its operator declares."""
+
+from __future__ import annotations
+
+import tracemalloc
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from npucall.compute import evaluate
+from npucall.compute.blocks import Work
+from npucall.declare.call import Call
+from npucall.declare.declaration import Operator
+from npucall.declare.over import LANE_BYTES, Elementwise
+from npucall.declare.prepare import prepare
+from npucall.dtypes import FLOAT, FLOAT16, INT64
+from npucall.operators import CATALOGUE
+from npucall.products import A2, ASCEND_950
+from npucall.tensors import TensorSpec
+
+from .collected import SUBJECTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.declare.prepare import Prepared
+
+MANY = 1 << 22
+"""Elements of a large tensor: one of FLOAT beside it exceeds what a lane may take."""
+ABSURD = 3
+"""So many times what is taken is too much to declare."""
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Large(NamedTuple):
+    """A large call: shapes of the tensors by name, attributes, dtypes other than FLOAT16."""
+
+    name: str
+    shapes: dict[str, tuple[int, ...]]
+    attributes: Mapping[str, Any] = NOTHING
+    dtypes: Mapping[str, Any] = NOTHING
+    variant: str = ""
+    product: Any = A2
+
+    def __str__(self) -> str:
+        sizes = "/".join("x".join(map(str, shape)) for shape in self.shapes.values())
+        return f"{self.name} {self.variant} {sizes}"
+
+
+def softmax(name: str, *shape: int) -> Large:
+    return Large(name, {"grad_output": shape, "output": shape}, {"dim": -1})
+
+
+def glu(*shape: int) -> Large:
+    return Large(
+        "aclnnGluBackward", {"grad_out": (*shape[:-1], shape[-1] // 2), "self": shape}, {"dim": -1}
+    )
+
+
+def cross_entropy(rows: int, classes: int, **more: Any) -> Large:
+    shapes: dict[str, Any] = {"grad_loss": (), "log_prob": (rows, classes), "target": (rows,)}
+    weight = {"weight": (classes,)}
+    dtypes = {"target": INT64, "weight": FLOAT}
+    return Large("aclnnCrossEntropyLossGrad", shapes | weight, more, dtypes, "", ASCEND_950)
+
+
+def nll(*shape: int) -> Large:
+    image = len(shape) > 2
+    shapes: dict[str, Any] = {
+        "grad_output": (),
+        "self": shape,
+        "target": (shape[0], *shape[2:]) if image else shape[:-1],
+        "weight": (shape[1] if image else shape[-1],),
+        "total_weight": (1,),
+    }
+    attributes = {"reduction": 1, "ignore_index": -100}
+    name = "aclnnNLLLoss2dBackward" if image else "aclnnNLLLossBackward"
+    return Large(name, shapes, attributes, {"target": INT64})
+
+
+def prelu(*shape: int) -> Large:
+    shapes = {"grad_output": shape, "self": shape, "weight": shape[1:2]}
+    return Large("aclnnPreluBackward", shapes)
+
+
+def ctc(steps: int, items: int, classes: int, labels: int) -> Large:
+    shapes: dict[str, Any] = {
+        "grad_out": (items,),
+        "log_probs": (steps, items, classes),
+        "targets": (items, labels),
+        "neg_log_likelihood": (items,),
+        "log_alpha": (items, steps, 2 * labels + 1),
+    }
+    attributes = {
+        "input_lengths": (steps,) * items,
+        "target_lengths": (labels,) * items,
+        "blank": 0,
+        "zero_infinity": False,
+    }
+    dtypes = dict.fromkeys(shapes, FLOAT) | {"targets": INT64}
+    return Large("aclnnCtcLossBackward", shapes, attributes, dtypes)
+
+
+def kl(name: str, variant: str, small: str, large: str) -> Large:
+    half = MANY // 2
+    shapes: dict[str, Any] = {"grad_output": (), large: (2, half), small: (1, half)}
+    ordered = {n: shapes[n] for n in ("grad_output", "self", "target")}
+    return Large(name, ordered, {"reduction": 1, "log_target": False}, {}, variant)
+
+
+def of_one_shape(operator: Operator[Any, Any]) -> Large:
+    subject = next(s for s in SUBJECTS if s.operator is operator)
+    names = [p.name for p in operator.inputs]
+    attributes = subject.table.attributes
+    return Large(operator.name, dict.fromkeys(names, (MANY,)), attributes, {}, operator.variant)
+
+
+CASES = [
+    *(of_one_shape(operator) for operator in CATALOGUE if isinstance(operator.over, Elementwise)),
+    kl("aclnnKlDivBackward", "", "self", "target"),
+    kl("aclnnKlDivTargetBackward", "builtin", "target", "self"),
+    *(
+        softmax(name, *shape)
+        for name in ("aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward")
+        for shape in ((1, MANY), (MANY // 100_000, 100_000), (MANY // 10, 10))
+    ),
+    *(glu(*shape) for shape in ((1, MANY), (MANY // 200_000, 200_000), (MANY // 10, 10))),
+    cross_entropy(1, MANY, reduction="sum"),
+    cross_entropy(MANY // 8, 8),
+    cross_entropy(64, MANY // 64, label_smoothing=0.25),
+    *(nll(*shape) for shape in ((MANY,), (1, MANY), (MANY // 8, 8))),
+    *(nll(*shape) for shape in ((2, 4, 1024, 1024), (1, MANY, 1, 1), (MANY, 1, 1, 1))),
+    *(prelu(*shape) for shape in ((2, MANY // 2), (64, 64, 2048), (MANY, 1))),
+    ctc(1, 1, 4, MANY // 2),
+    ctc(1, 1, MANY, 4),
+    ctc(2, MANY // 512, 4, 3),
+]
+"""Of every operator: long rows and many short ones, many sums and few, many classes and few."""
+
+
+def prepared(case: Large) -> tuple[Prepared, dict[str, bytes]]:
+    """The call and its storages: one element each, which all of the tensor is."""
+    operator = CATALOGUE.find(case.name, case.variant)
+    specs, storages = {}, {}
+    for name, shape in case.shapes.items():
+        dtype = case.dtypes.get(name, FLOAT16)
+        specs[name] = TensorSpec(dtype, shape, (0,) * len(shape))
+        storages[name] = np.full(1, 0.5).astype(dtype.numpy).tobytes()
+    call = Call(operator, {**specs, **case.attributes}, tuple(specs))
+    return prepare(call, case.product, CATALOGUE), storages
+
+
+def taken(call: Prepared, storages: dict[str, bytes]) -> int:
+    """The most bytes that evaluating a call holds at a time, without its answer."""
+    evaluate._keep_memory_of_blocks()  # once a process, and given back at once
+    tracemalloc.start()
+    try:
+        answers = evaluate.run(call, storages)
+        return tracemalloc.get_traced_memory()[1] - sum(map(len, answers))
+    finally:
+        tracemalloc.stop()
+
+
+def test_every_operator_is_measured() -> None:
+    measured = {CATALOGUE.find(case.name, case.variant) for case in CASES}
+    assert measured == set(CATALOGUE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_call_takes_what_is_declared_and_no_more_than_a_lane_may(case: Large) -> None:
+    call, storages = prepared(case)
+    held = taken(call, storages)
+    assert held <= call.working_bytes + LANE_BYTES
+    if call.working_bytes > LANE_BYTES:
+        assert call.working_bytes <= ABSURD * held
+
+
+def test_the_measure_sees_a_copy_of_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Work, "block", MANY)
+    case = next(case for case in CASES if case.name == "aclnnHardswishBackward")
+    evaluate.recipe_of.cache_clear()
+    call, storages = prepared(case)
+    assert taken(call, storages) > LANE_BYTES

@@ -1,0 +1,159 @@
+"""Rows longer than a block: computed in pieces, with the results of complete rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npucall.compute import evaluate
+from npucall.compute.helpers import Helpers
+from npucall.declare import rules
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.cuts import BLOCK
+from npucall.declare.declaration import operator
+from npucall.declare.over import rows
+from npucall.declare.parameters import Attribute, Input, Kind, Output
+from npucall.declare.prepare import prepare
+from npucall.dtypes import BY_NUMPY, FLOATS
+from npucall.operators import CATALOGUE
+from npucall.products import A2
+from npucall.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.declare.prepare import Prepared
+
+LONG = 2 * BLOCK + 5
+HALF, BF16 = np.float16, ml_dtypes.bfloat16
+SOFTMAX, LOG_SOFTMAX = "aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward"
+SHAPES = [((LONG,), -1), ((3, LONG), 1), ((LONG, 2), 0), ((2, LONG, 3), 1)]
+
+
+@pytest.fixture
+def helpers() -> Iterator[Helpers]:
+    pool = Helpers(3)
+    yield pool
+    pool.close()
+
+
+def call_of(name: str, tensors: dict[str, Any], **attributes: Any) -> Prepared:
+    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
+    call = Call(CATALOGUE.find(name), {**specs, **attributes}, tuple(tensors))
+    return prepare(call, A2, CATALOGUE)
+
+
+def run(call: Prepared, tensors: dict[str, Any], **more: Any) -> bytes:
+    storages = {n: a.tobytes() for n, a in tensors.items()}
+    (answer,) = evaluate.run(call, storages, **more)
+    return bytes(answer)
+
+
+def drawn(shape: tuple[int, ...], dtype: Any, *names: str) -> dict[str, Any]:
+    random = np.random.default_rng(7)
+    return {name: random.uniform(-1, 1, shape).astype(dtype) for name in names}
+
+
+def expected(name: str, tensors: dict[str, Any], dim: int) -> Any:
+    grad, output = (tensors[n].astype(np.float64) for n in ("grad_output", "output"))
+    if name == SOFTMAX:
+        return output * (grad - (grad * output).sum(dim, keepdims=True))
+    return grad - np.exp(output) * grad.sum(dim, keepdims=True)
+
+
+@pytest.mark.parametrize("name", [SOFTMAX, LOG_SOFTMAX])
+@pytest.mark.parametrize("dtype", [np.float32, HALF, BF16])
+@pytest.mark.parametrize(("shape", "dim"), SHAPES)
+def test_the_sum_of_a_row_is_that_of_all_its_pieces(
+    name: str, dtype: Any, shape: tuple[int, ...], dim: int
+) -> None:
+    tensors = drawn(shape, dtype, "grad_output", "output")
+    found = np.frombuffer(run(call_of(name, tensors, dim=dim), tensors), dtype).reshape(shape)
+    exact = expected(name, tensors, dim)
+    digits = {np.float32: 2**-21, HALF: 2**-10, BF16: 2**-7}[dtype]
+    np.testing.assert_allclose(
+        found.astype(np.float64), exact, rtol=digits, atol=digits * np.abs(exact).max()
+    )
+
+
+@pytest.mark.parametrize("name", [SOFTMAX, LOG_SOFTMAX])
+def test_helpers_do_not_change_a_bit_of_a_long_row(name: str, helpers: Helpers) -> None:
+    tensors = drawn((4, 5 * BLOCK + 1), np.float32, "grad_output", "output")
+    call = call_of(name, tensors, dim=1)
+    alone = run(call, tensors)
+    assert all(run(call, tensors, helpers=helpers) == alone for _ in range(5))
+
+
+def test_each_of_many_long_rows_has_a_sum_of_its_own() -> None:
+    tensors = drawn((3, LONG), np.float32, "grad_output", "output")
+    together = run(call_of(SOFTMAX, tensors, dim=1), tensors)
+    parts = [{n: a[row] for n, a in tensors.items()} for row in range(3)]
+    assert together == b"".join(run(call_of(SOFTMAX, part, dim=0), part) for part in parts)
+
+
+def test_a_row_of_one_block_is_complete_and_one_more_element_is_a_second_piece() -> None:
+    seen: list[int] = []
+
+    def summed(x: Any) -> Any:
+        seen.append(x.shape[-1])
+        return x
+
+    def formula(facts: Any, x: Any, dim: int) -> Any:
+        return x - facts.row_sum(x)
+
+    declare = operator(
+        "aclnnTried",
+        Input("x", "a row"),
+        Attribute("dim", Kind.INT64, "along which rows lie"),
+        Output("out", "result", shape="x", dtype="x"),
+        products={A2: FLOATS},
+        checks=(rules.present("x"),),
+        kernel_dtype=rules.dtype_of("x"),
+        over=rows("dim", sum_of=summed),
+        source="this test",
+    )
+    tried = declare(formula)
+    for length, pieces in ((BLOCK, []), (BLOCK + 1, [BLOCK, 1])):
+        seen.clear()
+        spec = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (length,))
+        call = prepare(Call(tried, {"x": spec, "dim": 0}, ("x",)), A2, Catalogue([tried]))
+        (answer,) = evaluate.run(call, {"x": np.ones(length, np.float32).tobytes()})
+        assert set(np.frombuffer(answer, np.float32)) == {np.float32(1 - length)}
+        assert seen == pieces
+
+
+@pytest.mark.parametrize("dtype", [np.float32, HALF])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((2 * LONG,), 0), ((3, 2 * LONG), 1), ((2 * LONG, 2), 0)]
+)
+def test_a_long_row_of_two_halves_has_the_bits_of_its_elements(
+    dtype: Any, shape: tuple[int, ...], dim: int
+) -> None:
+    halves = tuple(n // 2 if axis == dim else n for axis, n in enumerate(shape))
+    tensors = drawn(halves, dtype, "grad_out") | drawn(shape, dtype, "self")
+    call = call_of("aclnnGluBackward", tensors, dim=dim)
+    found = np.frombuffer(run(call, tensors), dtype).reshape(shape)
+    short = [np.take(tensors["grad_out"], range(9), dim)]
+    short += [np.take(half, range(9), dim) for half in np.split(tensors["self"], 2, dim)]
+    few = {"grad_out": short[0], "self": np.concatenate(short[1:], dim)}
+    few = {name: np.ascontiguousarray(array) for name, array in few.items()}
+    first = np.frombuffer(run(call_of("aclnnGluBackward", few, dim=dim), few), dtype)
+    ends = [np.take(half, range(9), dim) for half in np.split(found, 2, dim)]
+    np.testing.assert_array_equal(np.concatenate(ends, dim), first.reshape(few["self"].shape))
+
+
+def test_a_long_row_is_written_between_gaps_that_come_back_as_they_were() -> None:
+    tensors = drawn((LONG,), np.float32, "grad_output", "output")
+    dense = np.frombuffer(run(call_of(SOFTMAX, tensors, dim=0), tensors), np.float32)
+    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
+    out = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (LONG,), (2,))
+    arguments = {**specs, "out": out, "dim": 0}
+    call = prepare(Call(CATALOGUE.find(SOFTMAX), arguments, (*tensors, "out")), A2, CATALOGUE)
+    sent = np.full(2 * LONG - 1, 7, np.float32)
+    found = np.frombuffer(run(call, tensors | {"out": sent}), np.float32)
+    np.testing.assert_array_equal(found[::2], dense)
+    assert (found[1::2] == 7).all()
