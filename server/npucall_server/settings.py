@@ -102,7 +102,7 @@ class _ServingSettings(BaseModel):
         "in which its bytes travel do not count.",
     )
     computation_limit: int = Field(
-        10**11,
+        10**12,
         ge=1,
         lt=2**63,
         description="Elements that one call may compute; a larger call is refused before anything "

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 MIB = 2**20
+_AHEAD = 2**14
+"""Bytes of resets that wait for the socket, so that what is counted is what was sent."""
 HEADERS = {
     "Execute": "Execute",
     "GetServerInfo": "GetServerInfo",
@@ -41,7 +43,7 @@ def working_memory(target: str, operator: str, share: int, calls: int = 4) -> It
     with connections(target, calls, window=0) as raws:
         for raw in raws:
             raw.call("ExecuteStream", *message(frame), end=False)
-        pump(raws, 40, answered(raws))
+        pump(raws, 90, answered(raws))
         yield raws
 
 
@@ -76,6 +78,17 @@ def padding(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
         for number in range(calls):
             raws[number % 4].call("Execute", prefix, *parts)
         pump(raws, 40, over(raws))
+        yield raws
+
+
+@contextmanager
+def small_fields(target: str, kind: str, size: int, calls: int = 4) -> Iterator[list[Raw]]:
+    """Messages that are full of small fields."""
+    path, body = requests.crowded(size)[kind]
+    with connections(target, calls) as raws:
+        for raw in raws:
+            raw.call(path, *message(body))
+        pump(raws, 50, over(raws))
         yield raws
 
 
@@ -153,7 +166,7 @@ def resets(target: str, seconds: float) -> Iterator[Raw]:
     with connections(target, 1) as (raw,):
 
         def more() -> bool:
-            for _ in range(50):
+            while raw.unsent < _AHEAD:
                 raw.reset(raw.call("Execute", *parts))
             return False
 
@@ -178,6 +191,10 @@ def let_loose(target: str, limit: int) -> dict[str, Callable[[], AbstractContext
             for operator in requests.WORKING_MEMORY
         },
         **{path: partial(silence, target, path, 138) for path in HEADERS.values()},
+        **{
+            kind: partial(small_fields, target, kind, part, 2)
+            for kind in ("places in a storage", "arguments in a begin")
+        },
         "bodies one byte short": partial(bodies_one_byte_short, target, 20, part),
         "gzip": partial(gzip_bombs, target, "GetServerInfo", bomb),
         "padding": partial(padding, target, 20, part),

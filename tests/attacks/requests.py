@@ -118,8 +118,9 @@ def gzip_of_zeros(mebibytes: int) -> bytes:
     return b"".join([*[packer.compress(zeros) for _ in range(mebibytes)], packer.flush()])
 
 
-def _in(field: int, content: bytes) -> bytes:
-    return protobuf.header(field, len(content)) + content
+def field(number: int, content: bytes) -> bytes:
+    """A field of bytes."""
+    return protobuf.header(number, len(content)) + content
 
 
 def crowded(size: int) -> dict[str, tuple[str, bytes]]:
@@ -131,18 +132,18 @@ def crowded(size: int) -> dict[str, tuple[str, bytes]]:
     groups, nested = (start + number + end) * (size // 6), (start * 50 + end * 50) * (size // 200)
     places = b"\x12\x00\x7a\x00" * (size // 4)  # of a storage: in a region, in the message
     frames = b"\x12\x00\x1a\x00" * (size // 4)  # begin, chunk
-    storages, arguments = b"\x12\x00" * (size // 2), _in(1, b"\x1a\x00" * (size // 2))
+    storages, arguments = b"\x12\x00" * (size // 2), field(1, b"\x1a\x00" * (size // 2))
     chunked = b"\x10\x01"  # before the request, which is another spelling than ours
     return {
         "groups": ("Execute", groups),
         "nested groups": ("Execute", nested),
-        "nested groups in a storage": ("Execute", _in(2, nested)),
-        "places in a storage": ("Execute", _in(2, places)),
+        "nested groups in a storage": ("Execute", field(2, nested)),
+        "places in a storage": ("Execute", field(2, places)),
         "groups in a small method": ("GetServerInfo", nested),
         "frames in a frame": ("ExecuteStream", frames),
         "groups in a frame": ("ExecuteStream", nested),
-        "storages in a begin": ("ExecuteStream", _in(2, chunked + _in(1, storages))),
-        "arguments in a begin": ("ExecuteStream", _in(2, chunked + _in(1, arguments))),
+        "storages in a begin": ("ExecuteStream", field(2, chunked + field(1, storages))),
+        "arguments in a begin": ("ExecuteStream", field(2, chunked + field(1, arguments))),
     }
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.end_to_end import wire
 
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
 
 from . import attacks, requests
 from .attacked import GIB, LIMITS, MIB
-from .raw import connections, message, over, pump
+from .raw import answered, connections, message, over, pump
 
 if TYPE_CHECKING:
     from .attacked import Attacked, Figure, Start
@@ -42,10 +43,11 @@ def test_working_memory_of_small_requests_is_bounded(
     share = limit // calls - 4096
     with start(limit=limit) as server:
         with attacks.working_memory(server.target, operator, share, calls) as raws:
-            ends = attacks.refusals(raws)
+            ends, all_answered = attacks.refusals(raws), answered(raws)()
         name = f"{calls} {operator} of {share / MIB:.0f} MiB, {limit // MIB} MiB"
         figure(name, f"{server.show_peak()}; {ends}")
         assert server.peak() < server.promise
+        assert all_answered
 
 
 @limits
@@ -125,6 +127,30 @@ def test_answers_that_nobody_reads_are_counted_and_cancelled(
         assert server.peak() < server.promise
         assert held >= size
         assert left == 0
+
+
+@pytest.mark.parametrize("method", ["GetOperator", "Execute"])
+def test_long_names_stay_neither_in_memory_nor_in_the_log(
+    start: Start, figure: Figure, method: str
+) -> None:
+    """20 names, one after the other, of 40 MiB where a message may be so long."""
+    with start("--keep-memory=0") as server:
+        size = crowd(server, 40 * MIB)[1]
+        with connections(server.target, 1) as raws:
+            for number in range(20):
+                named = requests.field(1, b"%d" % number + b"x" * size)
+                request = requests.field(1, named) if method == "Execute" else named
+                raws[0].call(method, *message(request))
+                pump(raws, 10, over(raws))
+            ends = attacks.refusals(raws)
+        kept = wire.resident_bytes(server.process.pid) - server.resident_at_start
+        log = server.log.stat().st_size
+        figure(
+            f"20 names of {size // MIB} MiB to {method}",
+            f"+{kept / MIB:.0f} MiB kept, {server.show_peak()}, log {log / 1024:,.0f} KiB; {ends}",
+        )
+        assert kept < 128 * MIB  # what the heap keeps of some messages
+        assert log < 256 * 1024
 
 
 @limits

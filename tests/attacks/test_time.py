@@ -11,7 +11,7 @@ from tests.end_to_end import wire
 from . import attacks, requests
 from .attacked import MIB
 from .honest import honest
-from .raw import connections, message, over, pump
+from .raw import over, pump
 
 if TYPE_CHECKING:
     from .attacked import Figure, Start
@@ -61,16 +61,12 @@ def test_the_servers_call_timeout_ends_a_call_of_many_steps(start: Start, figure
 @pytest.mark.parametrize("kind", requests.crowded(1000))
 def test_messages_full_of_small_fields_cost_little(start: Start, figure: Figure, kind: str) -> None:
     """Four at a time; the time is that until all have an answer, whatever it is."""
-    path, body = requests.crowded(16 * MIB - 64)[kind]
     with start("--max-message-bytes=16MiB") as server:
         begun = time.monotonic()
-        with connections(server.target, 4) as raws:
-            for raw in raws:
-                raw.call(path, *message(body))
-            pump(raws, 50, over(raws))
+        with attacks.small_fields(server.target, kind, 16 * MIB - 64) as raws:
             seconds, ends = time.monotonic() - begun, attacks.refusals(raws)
             answered = over(raws)()
-        name = f"4 messages of 16 MiB to {path}, {kind}"
+        name = f"4 messages of 16 MiB to {requests.crowded(1000)[kind][0]}, {kind}"
         figure(name, f"{seconds:.1f} s, {server.show_peak()}; {ends}")
         assert answered
         assert server.peak() < server.promise

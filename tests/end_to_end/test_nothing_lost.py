@@ -104,3 +104,24 @@ def test_a_call_that_takes_long_keeps_its_connection_although_the_client_pings()
         execute, request = wire.method(channel, "Execute"), wire.long_call(*wire.ENDLESS)
         error = execute.future(request, timeout=60.0, wait_for_ready=True).exception()
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.long
+def test_a_caller_that_stops_without_a_word_is_found_out_too() -> None:
+    """Before: after 80 s, since gRPC's option for it does nothing alone."""
+    program = (
+        "import sys, npucall_client, numpy as np\n"
+        "array = np.broadcast_to(np.ones(1, np.float32), (4096, 4096, 65536))\n"
+        "one = np.ones((), np.float32)\n"
+        "npucall_client.connect(sys.argv[1]).run(\n"
+        "    'aclnnKlDivBackward', one, self=one, target=array, reduction=2, timeout=500.0)\n"
+    )
+    with running_server(wire.ENDLESS_LIMIT) as server, wire.bare_channel(server.target) as channel:
+        caller = subprocess.Popen([sys.executable, "-c", program, server.target])
+        try:
+            wire.until(lambda: wire.calls_in_flight(channel) == 1, "its call runs")
+            caller.send_signal(signal.SIGSTOP)
+            wire.until(lambda: wire.calls_in_flight(channel) == 0, "it is cancelled", within=60.0)
+        finally:
+            caller.kill()
+            caller.wait()

@@ -28,8 +28,8 @@ PATIENCE = 30.0
 LANES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
 """Turns of a CPU server on this machine: one a core."""
 
-ENDLESS = (4096, 4096, 65536)
-"""2**40 elements: about 20 minutes. A server takes it with a memory limit of ENDLESS_LIMIT."""
+ENDLESS = (4096, 4096, 32768)
+"""2**39 elements: about ten minutes. A server takes it with a memory limit of ENDLESS_LIMIT."""
 
 ENDLESS_LIMIT = "--memory-limit=16TiB"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,11 +134,11 @@ def test_working_memory_counts_from_admission_to_dismissal() -> None:
     device = ScriptedDevice()
     device.working = 500
     subject, call = executor(device, memory_limit=4000), prepared(100)  # 1,600 bytes
-    subject.admit(call)
+    admission = subject.admit(call, ScriptedCaller())
     assert subject.bytes_in_flight == 2100
     with pytest.raises(QueueFullError, match="memory_limit = 4000"):
-        subject.admit(call)
-    subject.dismiss(call)
+        subject.admit(call, ScriptedCaller())
+    admission.dismiss()
     assert is_at_rest(subject)
 
 
@@ -149,9 +150,9 @@ def test_a_call_whose_working_memory_can_never_fit_is_refused_for_good(working: 
     if working == 2400:
         subject.plan(call, ScriptedCaller())
         return
-    for ask in (lambda: subject.admit(call), lambda: subject.plan(call, ScriptedCaller())):
+    for ask in (partial(subject.admit, call), partial(subject.plan, call)):
         with pytest.raises(TooLargeError, match=r"working memory.*memory_limit.*4001") as caught:
-            ask()
+            ask(ScriptedCaller())
         assert caught.value.details == {"limit": "4000", "setting": "memory_limit"}
 
 
@@ -159,9 +160,9 @@ def test_a_call_that_computes_too_much_is_refused_for_good() -> None:
     subject = Executor(ScriptedDevice(), Limits(8, 1 << 30, PATIENCE, computation_limit=100))
     subject.plan(prepared(100), ScriptedCaller())
     call = prepared(101)
-    for ask in (lambda: subject.admit(call), lambda: subject.plan(call, ScriptedCaller())):
+    for ask in (partial(subject.admit, call), partial(subject.plan, call)):
         with pytest.raises(TooLargeError, match=r"computation: expected at most 100 .*101") as it:
-            ask()
+            ask(ScriptedCaller())
         assert it.value.details == {"limit": "100", "setting": "computation_limit"}
     assert is_at_rest(subject)
 
