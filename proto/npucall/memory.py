@@ -8,14 +8,17 @@ nobody may show memory that it has not written: what a call does not provably wr
 from __future__ import annotations
 
 import ctypes
+import mmap
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 # Parameters of mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 _LARGEST = 2**31 - 1
 _TOP_PAD = 16 * 2**20
+_OWN_SIZES = Path("/proc/self/statm")
 
 
 def keep(limit: int) -> bool:
@@ -41,6 +44,14 @@ def give_back() -> bool:
     """Returns what is free to the kernel, until it is needed again; whether there was any."""
     libc = _libc()
     return libc is not None and bool(libc.malloc_trim(0))
+
+
+def resident_bytes() -> int:
+    """Memory that this process has now, in bytes; 0 where the system does not tell."""
+    try:
+        return int(_OWN_SIZES.read_bytes().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 @cache

@@ -20,7 +20,7 @@ from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.exits import ExitCode
 from npucall_server.handling import Handling
-from npucall_server.idle import IdleMemory
+from npucall_server.kept_memory import IdleMemory, KeptMemory
 from npucall_server.peers import Peers
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
@@ -72,7 +72,9 @@ class Server:
         self._budget = budget = Budget.of(settings, _connections_possible())
         self._peers = Peers(log, settings.peer_timeout)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
-        executions = Executions(self._executor, identity, regions)
+        executions = Executions(
+            self._executor, identity, regions, KeptMemory(settings.memory_limit)
+        )
         calls = OperatorService(executions, settings, budget, identity)
         self._streams = StreamService(executions, settings, budget)
         handling = Handling(identity, log, self._peers)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from npucall.wire.replies import ServerIdentity
     from npucall_server.callers import Caller
     from npucall_server.executor import Admission, Completed, Executor
+    from npucall_server.kept_memory import KeptMemory
     from npucall_server.log import Record
     from npucall_server.shared.regions import Regions
 
@@ -45,11 +46,14 @@ class Answer(NamedTuple):
 class Executions:
     """Begins executions, and has what they have in common."""
 
-    def __init__(self, executor: Executor, identity: ServerIdentity, regions: Regions) -> None:
+    def __init__(
+        self, executor: Executor, identity: ServerIdentity, regions: Regions, kept: KeptMemory
+    ) -> None:
         device = executor.device
         calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
         self.executor = executor
         self.regions = regions
+        self.kept = kept
         self.prepared = calls.of
         self.encoded_reply = once_a_call(lambda call: encode_reply(call, identity))
 
@@ -133,7 +137,9 @@ class Execution:
 
         ``end``: what ends it, until it runs, where others ask for the room.
         """
-        self._admission = self._common.executor.admit(self.call, self.caller, self._room, end)
+        room = self._room
+        self._admission = self._common.executor.admit(self.call, self.caller, room, end)
+        self._common.kept.make_room(room)
 
     def expect(self, name: str) -> Receiving:
         """Takes the storages in chunks: as they are computed, or into memory made for them.
@@ -225,7 +231,7 @@ class Execution:
         One that goes in one message is made beside the outputs. What lies in regions counts there.
         """
         placed = self._placed.region_bytes if self._placed is not None else 0
-        size = self.call.bytes_in_flight - placed
+        size = self._common.executor.admitted_bytes(self.call) - placed
         return max(size, 2 * self._replied_bytes) if self._answer_in_one else size
 
     def _decode(self, message: bytes) -> tuple[Request, int]:

@@ -44,8 +44,8 @@ def _share(values: dict[str, Any]) -> ByteSize:
     return half_of_memory(values.get("servers_per_host", 1))
 
 
-def _half_a_share(values: dict[str, Any]) -> ByteSize:
-    return ByteSize(_share(values) // 2)
+def _half_of_the_limit(values: dict[str, Any]) -> ByteSize:
+    return ByteSize(max(values.get("memory_limit", 0) // 2, 1))
 
 
 class MemorySettings(BaseModel):
@@ -56,8 +56,8 @@ class MemorySettings(BaseModel):
         ge=1,
         le=1000,
         description="Servers that share the memory of this machine: what the defaults of "
-        "--memory-limit and --shared-memory-limit take for theirs is divided by it. A control "
-        "group's memory is the server's own, and is not divided.",
+        "--memory-limit takes for its own is divided by it. A control group's memory is the "
+        "server's own, and is not divided.",
     )
     memory_limit: ByteSize = Field(
         default_factory=_share,
@@ -72,7 +72,8 @@ class MemorySettings(BaseModel):
         ge=0,
         description="Bytes of freed host memory kept for the next calls, at most 2GiB, which makes "
         "large calls several times as fast; 0 keeps none. Given back when no call has come for ten "
-        "seconds. Needs Linux with glibc, and does nothing elsewhere.",
+        "seconds, or where a call would need more than --memory-limit beside it. Needs Linux with "
+        "glibc, and does nothing elsewhere.",
     )
     poison: bool = Field(
         default=False,
@@ -85,11 +86,11 @@ class MemorySettings(BaseModel):
         "user on this host, so that tensors need not travel. Linux alone.",
     )
     shared_memory_limit: ByteSize = Field(
-        default_factory=_half_a_share,
+        default_factory=_half_of_the_limit,
         gt=0,
         description="Bytes of shared memory that may be in use at a time, for example 8GiB. They "
-        "count towards --memory-limit. Default: half of what is the default there. One process has "
-        "at most half of it.",
+        "count towards --memory-limit, which bounds them too. Default: half of it. One process has "
+        "at most half of them.",
     )
     shared_memory_users: tuple[_UserId, ...] = Field(
         (),

@@ -24,6 +24,7 @@ from npucall_server.budget import Budget
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.handling import Handling
+from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Log
 from npucall_server.peers import Peers
 from npucall_server.services.operators import NAME, OperatorService
@@ -57,7 +58,7 @@ class Served:
         budget = Budget.of(given, descriptors=64)
         self.executor = Executor(device, limits)
         self.regions = Regions(given.shared_memory_limit, self.executor.memory)
-        executions = Executions(self.executor, IDENTITY, self.regions)
+        executions = Executions(self.executor, IDENTITY, self.regions, KeptMemory(1 << 40))
         operators = OperatorService(executions, given, budget, IDENTITY)
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()

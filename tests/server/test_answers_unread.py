@@ -17,6 +17,7 @@ from npucall_server.budget import Budget
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor
+from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Record
 from npucall_server.services.operators import OperatorService
 from npucall_server.settings import ServerSettings
@@ -33,7 +34,7 @@ def served(memory_limit: int, **settings: Any) -> tuple[OperatorService, Executo
     device: Any = CpuDevice("Ascend910B1", "documented", 1)
     subject = executor(device, queue_length=0, memory_limit=memory_limit)
     identity = ServerIdentity("0123456789ab", "cpu", "x")
-    executions = Executions(subject, identity, Regions(1, ledger()))
+    executions = Executions(subject, identity, Regions(1, ledger()), KeptMemory(1 << 40))
     given = ServerSettings(**settings)
     return OperatorService(executions, given, Budget.of(given, 64), identity), subject
 

@@ -18,6 +18,7 @@ from npucall.wire.replies import ServerIdentity
 from npucall_server.budget import Budget
 from npucall_server.devices.base import Phases
 from npucall_server.execution import Executions
+from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Log, Record
 from npucall_server.services.operators import OperatorService
 from npucall_server.settings import ServerSettings
@@ -33,7 +34,7 @@ def answered(device: ScriptedDevice) -> tuple[pb.Timings, Record]:
     """The timings of a response, and the record of its call."""
     device.result = ONE
     identity = ServerIdentity("0123456789ab", device.name, device.soc)
-    executions = Executions(executor(device), identity, Regions(1, ledger()))
+    executions = Executions(executor(device), identity, Regions(1, ledger()), KeptMemory(1 << 40))
     settings = ServerSettings()
     service = OperatorService(executions, settings, Budget.of(settings, 64), identity)
     inputs = ("grad_output", "self", "target")

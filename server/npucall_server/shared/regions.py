@@ -39,7 +39,7 @@ class Regions:
     """
 
     def __init__(self, limit: int, memory: Ledger) -> None:
-        self._limit = limit
+        self._limit = min(limit, memory.limit)
         self._memory = memory
         self._viewable: dict[bytes, memoryview] = {}
         self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()

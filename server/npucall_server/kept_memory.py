@@ -1,4 +1,4 @@
-"""Gives kept memory back to the kernel when no call has come for a while."""
+"""Gives kept memory back to the kernel: when no call has come for a while, or one needs room."""
 
 from __future__ import annotations
 
@@ -11,6 +11,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_server.executor import Executor
+
+
+_LARGE = 16
+"""A call that needs this part of the limit is worth a look at the memory of the process."""
+
+
+class KeptMemory:
+    """Freed memory that the process keeps for the next calls, as far as ``limit`` allows.
+
+    What is kept and what calls hold are together no more than what the process had at its start,
+    and ``limit``: a call that would need more has what is kept given back first.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        give_back: Callable[[], object] = memory.give_back,
+        resident: Callable[[], int] = memory.resident_bytes,
+    ) -> None:
+        self._large = limit // _LARGE
+        self._most = resident() + limit
+        self._give_back, self._resident = give_back, resident
+
+    def make_room(self, size: int) -> None:
+        """Called before a call of so many bytes takes its memory."""
+        if size >= self._large and self._resident() + size > self._most:
+            self._give_back()
 
 
 class IdleMemory:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npucall_server.idle import IdleMemory
+from npucall_server.kept_memory import IdleMemory, KeptMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,3 +76,18 @@ def test_nothing_goes_back_while_a_call_runs(watched: tuple[Calls, list[str]]) -
     calls.calls_in_flight = 0
     calls.wait_for_looks(6)
     assert given == ["back"]
+
+
+@pytest.mark.parametrize(
+    ("resident", "size", "given_back"),
+    [(500, 500, 0), (600, 500, 1), (600, 400, 0), (990, 63, 1), (1000, 61, 0)],
+)
+def test_a_large_call_has_kept_memory_given_back_where_it_would_be_too_much(
+    resident: int, size: int, given_back: int
+) -> None:
+    given: list[str] = []
+    now = [0]
+    subject = KeptMemory(1000, lambda: given.append("back"), lambda: now[0])
+    now[0] = resident
+    subject.make_room(size)
+    assert len(given) == given_back
