@@ -10,13 +10,15 @@
 # Wheels of NumPy and grpcio belong to one Python minor version, so this one holds for every stage,
 # the CANN image included.
 ARG PYTHON_VERSION=3.11
+# A tag may be another image tomorrow; `make pin` finds the digests, for compose and --build-arg.
+ARG PYTHON_IMAGE=python:${PYTHON_VERSION}-slim
 
 # The CANN image needs Python 3.11 or newer: take a tag that ends in -py3.11 (or -py3.12, with
 # PYTHON_VERSION=3.12), of the chip series of the host, e.g. 910b for Atlas A2, a3 for Atlas A3.
 ARG CANN_IMAGE=ascendai/cann:8.5.0-910b-ubuntu22.04-py3.11
 
 
-FROM python:${PYTHON_VERSION}-slim AS wheels
+FROM ${PYTHON_IMAGE} AS wheels
 WORKDIR /src
 COPY constraints.txt ./
 COPY proto proto/
@@ -66,7 +68,7 @@ ENTRYPOINT ["/bin/bash", "-c", "source \"$CANN_SET_ENV\" || exit 69; exec /opt/n
 CMD ["serve"]
 
 
-FROM python:${PYTHON_VERSION}-slim AS test
+FROM ${PYTHON_IMAGE} AS test
 WORKDIR /src
 # The simulator of CANN is built here, and runs below a server of this image. No versions: what the
 # base image's Debian has will do.
@@ -94,7 +96,7 @@ CMD ["tests/conformance"]
 
 
 # Last, so that it is what `docker build .` makes.
-FROM python:${PYTHON_VERSION}-slim AS cpu
+FROM ${PYTHON_IMAGE} AS cpu
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python3 -m venv /opt/npucall \

@@ -15,7 +15,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers test test-all test-oldest test-long coverage bench bench-full bench-cann abi proto proto-check docs docs-check clean
+	containers test test-all test-oldest test-long coverage bench bench-full bench-cann abi audit pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -133,6 +133,16 @@ bench-full: .venv/.dev  ## a quarter of an hour: every size, way, number of call
 
 bench-cann: .venv/.dev  ## measures the NPU's side on the simulator; writes build/bench-cann.json
 	$(BIN)/python benchmarks/cann.py
+
+# --- Supply chain ---------------------------------------------------------------------------------
+
+# Exit code 1 is a vulnerability, or no answer; the last line says which.
+audit: .venv/.dev  ## asks whether a version of constraints.txt has a known vulnerability (needs the internet)
+	@$(BIN)/pip-audit --requirement constraints.txt --strict --no-deps --disable-pip --progress-spinner off \
+		|| { echo "audit: not passed: a vulnerability stands above, or its data could not be reached" >&2; exit 1; }
+
+pin:  ## writes the digests of the base images to .env, which compose reads (needs docker and its registry)
+	@deploy/pin > .env.new && mv .env.new .env && cat .env || { rm -f .env.new; exit 1; }
 
 # --- Generated ------------------------------------------------------------------------------------
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import npucall_client
+from npucall import buffers
 from npucall_client.settings import target_of_environment
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
+
+# Memory that nobody wrote shows in every test, in this process and in servers that tests start.
+os.environ["NPUCALL_POISON"] = "1"
+buffers.poison()
 
 pytest_plugins = ["npucall_client.testing"]
 

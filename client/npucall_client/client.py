@@ -6,7 +6,7 @@ import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
 
-from npucall import memory
+from npucall import buffers, memory
 from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
 from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
@@ -42,6 +42,7 @@ def connect(  # noqa: PLR0913  # one a setting
     send_unread: bool | None = None,
     shared_memory_socket: str | None = None,
     variant: str | None = None,
+    poison: bool | None = None,
     soc: str | None = None,
 ) -> Client:
     """Connects to a server, and closes again as a context manager.
@@ -62,6 +63,8 @@ def connect(  # noqa: PLR0913  # one a setting
         another than in the server's file system (NPUCALL_SHARED_MEMORY_SOCKET, the server's own).
     variant: the variant of operators called by name that have several (NPUCALL_VARIANT, else the
         server's own default).
+    poison: for tests, fill new memory of this process with a pattern, so that bytes which nobody
+        wrote show (NPUCALL_POISON, False).
     soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
 
     Raises ServerUnreachableError if nothing answers in time, ValueError for a setting that cannot
@@ -76,8 +79,11 @@ def connect(  # noqa: PLR0913  # one a setting
         send_unread=send_unread,
         shared_memory_socket=shared_memory_socket,
         variant=variant,
+        poison=poison,
         soc=soc,
     )
+    if settings.poison:
+        buffers.poison()
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
     if settings.target == LOCAL:

@@ -42,6 +42,9 @@ class ClientSettings:
     server's file system. NPUCALL_SHARED_MEMORY_SOCKET."""
     variant: str = ""
     """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""
+    poison: bool = False
+    """For tests: fill new memory of this process with a pattern, so that bytes which nobody wrote
+    show. NPUCALL_POISON."""
     soc: str = DEFAULT_SOC
     """For ``local:`` only: the SoC whose rules hold. NPUCALL_SOC."""
 

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
-from npucall import memory
+from npucall import buffers, memory
 from npucall.errors import NpucallError
 from npucall_server import process_limits
 from npucall_server.app import BindError, Server
@@ -61,6 +61,8 @@ def serve(arguments: list[str]) -> ExitCode:
     if settings.print_settings:
         sys.stdout.write(settings.as_toml())
         return ExitCode.DRAINED
+    if settings.poison:
+        buffers.poison()
     log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
     logging.getLogger().addHandler(LibraryLines(log))
     if (limit := process_limits.descriptors()) < process_limits.FEW:
@@ -166,6 +168,8 @@ def _sentences(error: Exception) -> str:
         return str(error)
     lines = []
     for fault in error.errors():
+        if fault["type"] == "default_factory_not_called":
+            continue  # a default that depends on what is wrong
         place = ".".join(map(str, fault["loc"]))
         message = fault["msg"].removeprefix("Value error, ")
         named = not place or message.startswith(f"{place}:")

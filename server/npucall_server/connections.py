@@ -8,20 +8,23 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from npucall_server.log import Log
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _TCP_INFO = getattr(socket, "TCP_INFO", 11)
-_COUNTERS = struct.Struct("QQ")
-"""``tcpi_bytes_acked`` and ``tcpi_bytes_received`` of linux/tcp.h."""
-_AT = 120
+# Of struct tcp_info in linux/tcp.h.
+_SILENCE, _SILENCE_AT = struct.Struct("I"), 52
+"""``tcpi_last_data_recv``: ms since something came."""
+_MOVED, _MOVED_AT = struct.Struct("QQ"), 120
+"""``tcpi_bytes_acked`` and ``tcpi_bytes_received``."""
+_IDLE_MS = 1000
 _MAPPED = "::ffff:"
 
 
@@ -33,7 +36,7 @@ def bytes_moved() -> dict[str, int]:
     moved = {}
     for connection in _connections():
         with closing(connection), suppress(OSError):
-            moved[_name(connection)] = _count(connection)
+            moved[_name(connection)] = sum(_MOVED.unpack_from(_info(connection), _MOVED_AT))
     return moved
 
 
@@ -50,33 +53,28 @@ class IdleConnections:
         self._few = most // 2
         self._busy = busy
         self._log = log
-        self._moved: dict[str, int] = {}
-        """At the last look."""
 
     def look(self) -> None:
-        """Closes those too many that have not moved since the last look."""
+        """Closes those too many, first the ones from which nothing has come for longest."""
         if _open_descriptors() <= self._many:
             return
-        before, self._moved = self._moved, bytes_moved()
-        surplus = len(self._moved) - self._few
-        if len(self._moved) <= self._many:
-            return
-        busy = self._busy()
-        still = [name for name, count in self._moved.items() if before.get(name) == count]
-        idle = {name for name in still if name not in busy}
-        closed = _shut_down(set(sorted(idle)[:surplus]))
-        if closed:
-            self._log.event("idle connections closed", connections=closed)
+        with ExitStack() as open_:
+            connections = [open_.enter_context(closing(each)) for each in _connections()]
+            surplus = len(connections) - self._few
+            if len(connections) > self._many and (idle := self._idle(connections)[:surplus]):
+                for connection in idle:
+                    with suppress(OSError):  # it has gone
+                        connection.shutdown(socket.SHUT_RDWR)
+                self._log.event("idle connections closed", connections=len(idle))
 
-
-def _shut_down(names: set[str]) -> int:
-    closed = 0
-    for connection in _connections():
-        with closing(connection), suppress(OSError):
-            if _name(connection) in names:
-                connection.shutdown(socket.SHUT_RDWR)
-                closed += 1
-    return closed
+    def _idle(self, connections: Iterable[socket.socket]) -> list[socket.socket]:
+        busy, silences = self._busy(), {}
+        for connection in connections:
+            with suppress(OSError):
+                if _name(connection) not in busy:
+                    silences[connection] = _SILENCE.unpack_from(_info(connection), _SILENCE_AT)[0]
+        idle = [connection for connection, silence in silences.items() if silence >= _IDLE_MS]
+        return sorted(idle, key=silences.__getitem__, reverse=True)
 
 
 def _open_descriptors() -> int:
@@ -114,6 +112,5 @@ def _name(connection: socket.socket) -> str:
     return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
-def _count(connection: socket.socket) -> int:
-    info = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _AT + _COUNTERS.size)
-    return sum(_COUNTERS.unpack_from(info, _AT))
+def _info(connection: socket.socket) -> bytes:
+    return connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _MOVED_AT + _MOVED.size)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import numpy as np
-
+from npucall.buffers import fresh
 from npucall.declare.prepare import once_a_call
 from npucall.errors import MessageError, TooLargeError
 from npucall.exchange import Receiving, into
@@ -147,7 +146,7 @@ class Execution:
             return Receiving(
                 name, call.stored_bytes, lambda chunk: arrivals.put(chunk.storage, chunk.data)
             )
-        memories = [np.empty(size, np.uint8).data for size in call.stored_bytes]
+        memories = [fresh(size) for size in call.stored_bytes]
         self._storages = call.storages(memories)
         return Receiving(name, call.stored_bytes, into(memories))
 

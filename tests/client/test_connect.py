@@ -23,6 +23,7 @@ OF_ENVIRONMENT = {
     "timeout": ("7.5", 7.5),
     "connect_timeout": ("2", 2.0),
     "variant": ("builtin", "builtin"),
+    "poison": ("true", True),
     "soc": ("Ascend310P3", "Ascend310P3"),
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from npucall import buffers
 from npucall.compute import blocks, evaluate, pieces
 from npucall.compute.blocks import Work, _SummedWork
 from npucall.compute.helpers import Helpers
@@ -88,6 +89,7 @@ def test_what_was_in_new_memory_does_not_show(title: str, monkeypatch: pytest.Mo
         for byte in POISONS:
             with monkeypatch.context() as patch:
                 patch.setattr(np, "empty", poison(byte))
+                patch.setattr(buffers, "PATTERN", byte)
                 assert answer_of(call, storages) == expected
         seen += 1
     assert seen > 20
@@ -196,6 +198,7 @@ def test_what_was_in_memory_does_not_show_in_what_is_computed_chunk_by_chunk(
             for byte in POISONS:
                 with monkeypatch.context() as patch:
                     patch.setattr(np, "empty", poison(byte))
+                    patch.setattr(buffers, "PATTERN", byte)
                     assert answer_of(call, storages) == expected
                     if pieces.takes_pieces(call):
                         seen += 1

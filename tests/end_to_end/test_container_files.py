@@ -238,6 +238,72 @@ def test_one_variable_limits_the_memory_of_each_of_eight_services() -> None:
     assert filled_in(limit, SERVER_MEMORY="24g") == "24g"
 
 
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_what_a_server_promises_to_take_fits_into_the_memory_of_its_service(
+    service: dict[str, Any],
+) -> None:
+    gibibytes = int(filled_in(service["mem_limit"]).removesuffix("g"))
+    assert might_take(gibibytes * 2**30) <= gibibytes * 2**30
+    # Threads of calls and of streams at the defaults, their readers, and as many of the device's.
+    assert service["pids_limit"] >= 4 * (64 + 8 + 64 + 8)
+
+
+def might_take(memory: int) -> int:
+    """At its peak, of which the default of memory_limit is half; and its file system in memory."""
+    return memory // 2 * 3 // 2 + 256 * 2**20 + 256 * 2**20
+
+
+@pytest.mark.parametrize("machine", [9, 64, 512])
+def test_eight_units_leave_something_of_the_machine_and_each_may_take_what_it_promises(
+    machine: int,
+) -> None:
+    (percent,), (servers,) = unit("MemoryMax"), environment_of_the_unit("NPUCALL_SERVERS_PER_HOST")
+    allowed = machine * 2**30 * int(percent.removesuffix("%")) // 100
+    limit = min(machine * 2**30 // int(servers), allowed) // 2
+    assert limit * 3 // 2 + 256 * 2**20 <= allowed
+    assert int(servers) * allowed < machine * 2**30
+    assert unit("MemorySwapMax") == ["0"]
+    assert int(unit("TasksMax")[-1]) >= 4 * (64 + 8 + 64 + 8)
+
+
+def environment_of_the_unit(name: str) -> list[str]:
+    assignments = (line.partition("=") for line in unit("Environment"))
+    return [value for key, _, value in assignments if key == name]
+
+
+@pytest.mark.parametrize("answer", ["sha256:" + "ab" * 32, ""])
+def test_the_base_images_are_pinned_by_what_the_registry_answers(
+    tmp_path: Path, answer: str
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "{answer}"\n')
+    docker.chmod(0o755)
+    result = run(str(ROOT / "deploy/pin"), env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    if not answer:
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "expected a digest of python:3.11-slim, found ''" in result.stderr
+        return
+    pinned = dict(line.split("=", 1) for line in result.stdout.splitlines())
+    assert pinned.keys() == {"PYTHON_IMAGE", "CANN_IMAGE"}
+    assert pinned["PYTHON_IMAGE"] == f"python:3.11-slim@{answer}"
+    assert pinned["CANN_IMAGE"].startswith("ascendai/cann:")
+    for service in SERVICES.values():
+        if "build" in service:
+            assert set(service["build"]["args"]) == set(pinned)
+
+
+def test_the_base_images_are_pinned_by_docker_alone(tmp_path: Path) -> None:
+    for tool in "dirname", "sh":
+        (tmp_path / tool).symlink_to(shutil.which(tool) or "")
+    result = run(str(ROOT / "deploy/pin"), env={"PATH": str(tmp_path)})
+    assert (result.returncode, "docker is not installed" in result.stderr) == (1, True)
+
+
+def test_every_image_that_is_built_on_can_be_given_with_a_digest() -> None:
+    bases = [values(stage, "FROM")[0].split()[0] for stage in STAGES if stage]
+    assert set(bases) == {"${PYTHON_IMAGE}", "${CANN_IMAGE}"}
+
+
 def test_the_test_runner_finds_the_cpu_service() -> None:
     assert SERVICES["docker-compose:test"]["environment"] == {"NPUCALL_TARGET": f"cpu:{PORT}"}
     assert environment("test")["NPUCALL_TARGET"] == f"cpu:{PORT}"
@@ -259,11 +325,12 @@ def test_the_driver_is_the_host_s_and_cannot_be_changed(service: dict[str, Any])
 
 
 def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_its_own() -> None:
-    its_own = {"devices", "ports", "profiles", "build", "mem_limit"}
+    its_own = {"devices", "ports", "profiles", "build"}
     one, *eight = [
         {key: value for key, value in service.items() if key not in its_own}
         for service in NPU_SERVICES.values()
     ]
+    one["environment"] = {**one["environment"], "NPUCALL_SERVERS_PER_HOST": "8"}
     assert eight == [one] * 8
     of_eight = read_services("deploy/compose.host8.yml").values()
     assert [service["devices"][0] for service in of_eight] == [

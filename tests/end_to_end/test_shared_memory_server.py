@@ -261,7 +261,7 @@ def test_a_call_in_chunks_has_no_places(channel: grpc.Channel, side: Path) -> No
 def test_bytes_in_shared_memory_count_towards_the_memory_limit(tmp_path: Path) -> None:
     """Once: a call takes no more of it for what it has in the memory."""
     side = tmp_path / "side.sock"
-    flags = (f"--shared-memory={side}", "--memory-limit=4MiB", "--shared-memory-limit=8MiB", LONG)
+    flags = (f"--shared-memory={side}", "--memory-limit=4MiB", "--shared-memory-limit=16MiB", LONG)
     with (
         running_server(*flags) as server,
         wire.bare_channel(server.target) as channel,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import grpc
 import pytest
 
+from npucall_server import connections
 from npucall_server.connections import IdleConnections, bytes_moved
 from npucall_server.log import Log
 
@@ -54,26 +56,24 @@ def test_grpc_calls_a_peer_by_the_same_name(listen: str, target: str) -> None:
     assert (answer, len(names)) == (b"known", 1)
 
 
-def test_connections_without_a_call_are_closed_for_others() -> None:
-    """Three quarters of four are in use: of them one has a call, one has moved, one is left."""
+def test_connections_without_a_call_are_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six where there may be four: one has a call, from one something has just come."""
+    monkeypatch.setattr(connections, "_IDLE_MS", 200)
     with ExitStack() as open_:
         listener = open_.enter_context(socket.create_server(("127.0.0.1", 0)))
-        peers = [
-            open_.enter_context(socket.create_connection(listener.getsockname())) for _ in range(6)
-        ]
+        address = listener.getsockname()
+        peers = [open_.enter_context(socket.create_connection(address)) for _ in range(6)]
         served = [open_.enter_context(listener.accept()[0]) for _ in peers]
-        names = [f"ipv4:127.0.0.1:{peer.getsockname()[1]}" for peer in peers]
-        both_ends = {f"ipv4:127.0.0.1:{listener.getsockname()[1]}"}
-        log = io.StringIO()
-        subject = IdleConnections(4, lambda: {names[0], *both_ends}, Log(stream=log))
-        subject.look()
+        busy = {f"ipv4:127.0.0.1:{peer.getsockname()[1]}" for peer in peers[:1]}
+        busy |= {f"ipv4:127.0.0.1:{address[1]}"}  # the peers' own ends, which are here too
+        threading.Event().wait(0.3)
         peers[1].sendall(b"moved")
-        until(lambda: bytes_moved()[names[1]] == 5, "it is counted")
-        subject.look()
+        log = io.StringIO()
+        IdleConnections(4, lambda: busy, Log(stream=log)).look()
         for each in served:
             each.settimeout(PATIENCE)
         assert [each.recv(5) for each in served[1:]] == [b"moved", b"", b"", b"", b""]
-        served[0].setblocking(False)
+        served[0].settimeout(0)
         with pytest.raises(BlockingIOError):
             served[0].recv(1)
     assert '"connections": 4' in log.getvalue()

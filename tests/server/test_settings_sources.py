@@ -89,6 +89,8 @@ OTHERS: dict[str, Any] = {
     "soc": "Ascend910_9391",
     "variant": "builtin",
     "keep_memory": "2MiB",
+    "servers_per_host": 3,
+    "poison": True,
     "listen": "[::1]:4321",
     "listen_host": "::1",
     "insecure_bind": True,
@@ -106,7 +108,6 @@ OTHERS: dict[str, Any] = {
     "max_streams": 3,
     "stream_window": 5,
     "max_connections": 9,
-    "computation_limit": 8,
     "peer_timeout": 1.5,
     "idle_timeout": 2.5,
     "chunk_bytes": "256KiB",
@@ -142,17 +143,29 @@ def test_any_address_is_printed_as_toml(address: str) -> None:
     assert tomllib.loads(printed)["listen"] == f"unix:{address}"
 
 
-@pytest.fixture(params=["version 2", "version 1"])
+LIMIT_FILES = {
+    "version 2, in a container": ("0::/", "memory.max"),
+    "version 2, of a unit": ("0::/system.slice/x.service", "system.slice/x.service/memory.max"),
+    "version 2, of a group around it": ("0::/system.slice/x.service", "system.slice/memory.max"),
+    "version 1, in a container": ("9:memory:/docker/1", "memory/memory.limit_in_bytes"),
+    "version 1, of a unit": ("9:memory:/x\n8:cpu:/y", "memory/x/memory.limit_in_bytes"),
+}
+
+
+@pytest.fixture(params=LIMIT_FILES)
 def machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Path:
     """A machine with 1 GiB; answers the file where its control group's limit stands."""
-    file, missing = tmp_path / "limit", tmp_path / "missing"
+    own, file = LIMIT_FILES[request.param]
     sizes = {"SC_PHYS_PAGES": 2**18, "SC_PAGE_SIZE": 2**12}
     monkeypatch.setattr(module.os, "sysconf", sizes.__getitem__)
-    files = (file, missing) if request.param == "version 2" else (missing, file)
-    monkeypatch.setattr(module, "_CGROUP_LIMITS", files)
-    return file
+    (tmp_path / "own").write_text(own + "\n")
+    monkeypatch.setattr(module, "_OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(module, "_CGROUPS", tmp_path / "groups")
+    limit = tmp_path / "groups" / file
+    limit.parent.mkdir(parents=True)
+    return limit
 
 
 @pytest.mark.parametrize(
@@ -173,3 +186,21 @@ def test_the_memory_limit_is_half_of_what_machine_and_control_group_allow(
     assert half_of_memory() == half
     assert read().memory_limit == ByteSize(half)
     assert read().shared_memory_limit == ByteSize(half // 2)
+
+
+@pytest.mark.parametrize(
+    ("limit", "servers", "half"),
+    [
+        (None, 8, 2**26),  # an eighth of the machine's half
+        (2**26, 8, 2**25),  # its own control group, which is less than its share
+        (2**29, 8, 2**26),  # one that allows more than its share
+        (2**29, 1, 2**28),
+    ],
+)
+def test_servers_of_one_host_share_the_machine_but_not_each_others_control_groups(
+    machine: Path, limit: int | None, servers: int, half: int
+) -> None:
+    if limit is not None:
+        machine.write_text(f"{limit}\n")
+    settings = read(f"--servers-per-host={servers}")
+    assert (settings.memory_limit, settings.shared_memory_limit) == (half, half // 2)

@@ -34,6 +34,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
         ("--queue-length=many", "queue_length: "),
         ("--queue-length=-1", "queue_length: "),
         ("--queue-length=1001", "queue_length: "),
+        ("--servers-per-host=0", "servers_per_host: "),  # and nothing of what depends on it
         ("--memory-limit=0", "memory_limit: "),
         ("--memory-limit=-3", "memory_limit: "),
         ("--memory-limit=8XB", "memory_limit: "),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.buffers import fresh
 from npucall.errors import InternalError, MessageError
 from npucall.exchange import (
     Begin,
@@ -153,7 +154,7 @@ class Incoming:
         # A target that is an input too must stay as it is: a broken stream is begun once more.
         if target is not None and arrays.is_dense(target, spec) and self._is_apart(target):
             return arrays.memory(target)
-        return np.empty(spec.storage_bytes, np.uint8).data
+        return memoryview(fresh(spec.storage_bytes))
 
     def _is_apart(self, target: Any) -> bool:
         sent = self._call.storage.values()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from npucall.buffers import fresh_array
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,7 +33,7 @@ _DIGITS = 10
 
 def converted(array: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     """A new row-major array of that dtype."""
-    result = np.empty(array.shape, dtype)
+    result = fresh_array(array.shape, dtype)
     convert(result, array)
     return result
 

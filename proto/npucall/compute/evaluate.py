@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from npucall.buffers import fresh, fresh_array, is_poisoned, spoilt
 from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, SharedBlocks
 from npucall.compute.layouts import Layout
@@ -43,8 +44,6 @@ _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
 _BLOCKS_A_TURN = 3
 """Between turns threads meet, and other calls get theirs: seldom enough to cost little."""
-_SMALL = 1 << 14
-"""Bytes below which cleared memory costs less than an array that is not cleared."""
 NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
 """Every output gets memory of its own."""
 
@@ -150,7 +149,7 @@ def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R
     call = Call(operator, {**specs, **values}, tuple(tensors))
     prepared = prepare(call, product_of(DEFAULT_SOC), CATALOGUE)
     outputs = {
-        name: np.empty(spec.shape, np.float64 if exact else spec.dtype.numpy)
+        name: fresh_array(spec.shape, np.float64 if exact else spec.dtype.numpy)
         for name, spec in prepared.outputs.items()
     }
     evaluate(prepared, tensors, outputs, exact=exact)
@@ -175,7 +174,9 @@ class _OutputStorage(NamedTuple):
 
     def storage(self, sent: Buffer | None, target: Buffer | None) -> Buffer:
         """The memory that it is computed into, of anything but for gaps that were sent."""
-        storage = _memory(self.size) if target is None else target
+        storage = fresh(self.size) if target is None else target
+        if target is not None and sent is None and is_poisoned():
+            spoilt(target)
         if not self.covered and self.size:
             place = np.frombuffer(storage, np.uint8)
             place[...] = 0 if sent is None else np.frombuffer(sent, np.uint8)
@@ -186,10 +187,6 @@ def _clear(array: AnyArray, turn: Turn) -> None:
     for index in cut(array.shape, BLOCK):
         turn.pause()
         array[... if index == () else index] = 0
-
-
-def _memory(size: int) -> Buffer:
-    return bytearray(size) if size < _SMALL else np.empty(size, np.uint8).data
 
 
 class _Recipe(NamedTuple):

@@ -48,6 +48,8 @@ _CALL, _REQUEST_STORAGE, _OUTPUT_PLACES = 1, 2, 3
 _REPLY, _TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
 _PADDING, _REGION = 1, 2
 _PLACE_OUTPUT, _PLACE_REGION, _REGION_ID = 1, 2, 1
+_SMALL_BYTES = 1024
+"""Of a region, or of an output's place, as npucall and the generated classes spell them."""
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG, _DATA_TAG = 0x0A, 0x12, 0x1A, 0x7A
 _NOWHERE: Mapping[str, RegionPart] = MappingProxyType({})
 
@@ -194,10 +196,17 @@ def _storages(message: bytes, position: int, tag: int) -> tuple[list[memoryview 
             storages.append(view[data:behind])
         else:  # a region; small
             behind = position
-            storages.append(_region_in(message[start:position]))
+            storages.append(_region_in(_small(message, start, position)))
         if behind != position or position > end or len(storages) >= MAX_FIELDS:
             raise Malformed("another spelling")
     return storages, position
+
+
+def _small(message: bytes, start: int, end: int) -> bytes:
+    """What the class may read before its fields are counted."""
+    if end - start > _SMALL_BYTES:
+        raise Malformed("another spelling")
+    return message[start:end]
 
 
 def _region_in(storage: bytes) -> RegionPart:
@@ -215,7 +224,7 @@ def _output_places(
     end = len(message)
     while position < end and message[position] == _THIRD_TAG and len(places) < most:
         start, position = bytes_at(message, position, end, _THIRD_TAG)
-        places.append(_parsed(pb.OutputPlace, message[start:position]))
+        places.append(_parsed(pb.OutputPlace, _small(message, start, position)))
     return _places_of_class(places), position
 
 

@@ -108,9 +108,9 @@ class SideSocket:
             return
         process, user, _ = _CREDENTIALS.unpack(_credentials(connection))
         if user not in self._users or len(self._holdings) >= MOST_CONNECTIONS:
-            connection.close()
             if user not in self._users:
                 self._note_refused(user, process)
+            connection.close()
             self._stopping.wait(_REFUSED_SECONDS)
             return
         connection.settimeout(0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from npucall.buffers import fresh_array
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
@@ -140,7 +141,7 @@ class Lane:
         outputs = {
             name: np.frombuffer(targets[name], np.uint8)
             if name in targets
-            else np.empty(spec.storage_bytes, np.uint8)
+            else fresh_array((spec.storage_bytes,), np.uint8)
             for name, spec in call.outputs.items()
         }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npucall import buffers
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.memory import PinnedBuffer, device_buffer
 from npucall_server.devices.cleanup import Cleanup
@@ -63,6 +64,8 @@ class Transfer:
 
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
+        if buffers.is_poisoned():
+            self._spoil(memory_map.size)
         for span in memory_map.cleared:
             self.fill(self._device(span.start), span.length)
         for span in memory_map.sent if self._staged else ():
@@ -106,6 +109,12 @@ class Transfer:
         with Cleanup() as every:
             every.callback(self._memory.release)
             every.callback(self._staging.release)
+
+    def _spoil(self, size: int) -> None:
+        if size:
+            self._acl.aclrtMemsetAsync(self._device(0), size, buffers.PATTERN, size, self._stream)
+        if self._staged:
+            self._pinned(0, size).fill(buffers.PATTERN)
 
     def _device(self, start: int) -> int:
         return (self._memory.address or 0) + start

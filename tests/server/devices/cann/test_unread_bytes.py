@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from npucall import buffers
 from npucall.errors import CancelledError
 
 from .asked import Asked, declared, installed, like
 from .situations import add, add_scalars, l1, numbers, unread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .opened import Opened
 
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 SECRET = b"\x5e"
 COUNT = 4096
+
+
+@pytest.fixture(autouse=True)
+def _as_in_production() -> Iterator[None]:
+    """The debug mode would fill the memory of each call anew."""
+    buffers.poison(False)
+    yield
+    buffers.poison()
 
 
 def keep_secrets(device: Opened) -> None:
@@ -168,6 +177,16 @@ def test_new_memory_is_cleared_before_its_first_use(open_device: Open) -> None:
     opened.simulator.set_kernels("none")
     (answer,) = opened.answers(l1(opened.device))
     assert answer == bytes(len(answer))
+
+
+def test_in_the_debug_mode_the_pattern_comes_back_where_a_kernel_wrote_nothing(
+    device: Opened,
+) -> None:
+    buffers.poison()
+    device.simulator.set_kernels("none")
+    for _ in range(2):
+        (answer,) = device.answers(l1(device.device))
+        assert answer == bytes([buffers.PATTERN]) * len(answer)
 
 
 def test_without_clearing_the_secret_would_come_back(device: Opened) -> None:

@@ -1,0 +1,91 @@
+"""gRPC ignores options that it does not know: each is tested by what it does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+import npucall_client
+from npucall_client.testing import running_server
+from npucall_server.budget import CONNECTION_CALLS
+
+from . import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_client.testing import ServerProcess
+
+SETTINGS = 4
+"""The frame that a server of HTTP/2 sends first."""
+MAX_CONCURRENT_STREAMS = 3
+CONNECTIONS = 6
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    flags = (wire.ENDLESS_LIMIT, f"--max-connections={CONNECTIONS}", "--max-message-bytes=1MiB")
+    with running_server(*flags, "--peer-timeout=3") as server:
+        yield server
+
+
+def connect(server: ServerProcess) -> socket.socket:
+    host, _, port = server.target.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=wire.PATIENCE)
+    connection.sendall(
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + bytes([SETTINGS]) + bytes(5)
+    )
+    return connection
+
+
+def settings_of(connection: socket.socket) -> dict[int, int]:
+    """What the server says of itself first; empty where it closes the connection."""
+    header = connection.recv(9, socket.MSG_WAITALL)
+    if len(header) < 9:
+        return {}
+    assert header[3] == SETTINGS
+    body = connection.recv(int.from_bytes(header[:3]), socket.MSG_WAITALL)
+    return dict(struct.iter_unpack(">HI", body))
+
+
+def test_a_connection_has_a_limit_of_calls_at_a_time(server: ServerProcess) -> None:
+    with connect(server) as connection:
+        assert settings_of(connection)[MAX_CONCURRENT_STREAMS] == CONNECTION_CALLS
+
+
+def test_further_connections_are_closed_and_idle_ones_make_room(server: ServerProcess) -> None:
+    with ExitStack() as open_:
+        found = [settings_of(open_.enter_context(connect(server))) for _ in range(CONNECTIONS + 3)]
+        assert len([each for each in found if each]) in (CONNECTIONS - 1, CONNECTIONS)
+        with npucall_client.connect(server.target, connect_timeout=wire.PATIENCE) as client:
+            assert client.server_info().calls_in_flight == 0
+    wire.until(lambda: "idle connections closed" in server.log.read_text(), "it is logged")
+
+
+def test_a_longer_message_than_the_setting_is_refused(server: ServerProcess) -> None:
+    with wire.bare_channel(server.target) as channel:
+        assert wire.refusal(channel, "Execute", bytes(2**20 + 1)) == "RESOURCE_EXHAUSTED"
+
+
+def test_a_call_without_a_message_is_cut_and_logged(server: ServerProcess) -> None:
+    silence: Any = iter(lambda: time.sleep(wire.PATIENCE), None)
+    with wire.bare_channel(server.target) as channel:
+        call: Any = channel.stream_unary(f"/{wire.SERVICE}/Execute").future(silence)
+        error = call.exception(timeout=wire.PATIENCE)
+        assert error.code() is grpc.StatusCode.CANCELLED
+        call.cancel()
+    wire.until(lambda: "for its message" in server.log.read_text(), "it is logged")
+
+
+def test_a_stream_without_a_call_ends(server: ServerProcess) -> None:
+    nothing: Any = iter(lambda: time.sleep(wire.PATIENCE), None)
+    with wire.bare_channel(server.target) as channel:
+        stream: Any = channel.stream_stream(f"/{wire.SERVICE}/ExecuteStream")(nothing)
+        assert next(stream, None) is None
+        stream.cancel()
