@@ -182,6 +182,5 @@ def test_a_call_takes_what_is_declared_and_no_more_than_a_lane_may(case: Large) 
 def test_the_measure_sees_a_copy_of_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Work, "block", MANY)
     case = next(case for case in CASES if case.name == "aclnnHardswishBackward")
-    evaluate.recipe_of.cache_clear()
     call, storages = prepared(case)
     assert taken(call, storages) > LANE_BYTES

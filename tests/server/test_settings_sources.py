@@ -99,7 +99,6 @@ OTHERS: dict[str, Any] = {
     "memory_limit": 12345,
     "max_message_bytes": 54321,
     "call_timeout": 1e-3,
-    "computation_limit": 5000,
     "drain_timeout": 0.0,
     "log_calls": "errors",
     "slow_call": 1e9,
