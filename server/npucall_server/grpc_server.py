@@ -50,6 +50,8 @@ def options(settings: ServerSettings, budget: Budget) -> list[tuple[str, int]]:
         # A compressed message is refused before anything is unpacked.
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
         # A peer that has stopped is found in half a minute, and nobody pings all the time.
+        # Or windows grow with the link, and a message that nobody receives takes its whole length.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_PATIENCE_SECONDS * 1000),
         # What counts in gRPC 1.85 instead of that: with its default of 60 s it took 80.

@@ -138,8 +138,8 @@ def frames(target: str, streams: int, *bodies: bytes, window: int = 2**31 - 1) -
 
 @contextmanager
 def a_claim_on_everything(target: str, size: int) -> Iterator[Raw]:
-    """One begin of some hundred bytes, which wants all the memory there is."""
-    with frames(target, 1, requests.claims(1, size)) as raw:
+    """One begin of some hundred bytes, which wants nearly all the memory there is."""
+    with frames(target, 1, requests.claims(1, size * 3 // 4)) as raw:
         yield raw
 
 
@@ -178,7 +178,7 @@ def resets(target: str, seconds: float) -> Iterator[Raw]:
 def idle_connections(target: str, count: int) -> Iterator[list[Raw]]:
     """Connections that greet and say nothing more."""
     with connections(target, count) as raws:
-        pump(raws, 1)
+        pump(raws, 3)
         yield raws
 
 

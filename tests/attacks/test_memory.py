@@ -57,11 +57,11 @@ def test_bodies_one_byte_short_are_bounded_and_cut(
     with start(limit=limit) as server:
         calls, size = crowd(server, 50 * MIB)
         with attacks.bodies_one_byte_short(server.target, calls, size) as raws:
-            pump(raws, 15, over(raws))
+            pump(raws, 25, over(raws))  # 10 s for room, then 10 s for a byte
             left = sum(raw.open_streams for raw in raws)
             ends = attacks.refusals(raws)
         name = f"{calls} bodies of {size // MIB} MiB one byte short, {limit // MIB} MiB"
-        figure(name, f"{server.show_peak()}; {left} held after 15 s; {ends}")
+        figure(name, f"{server.show_peak()}; {left} held after 25 s; {ends}")
         assert server.peak() < server.promise
         assert left == 0
 
