@@ -209,6 +209,13 @@ class DrainingError(NpucallError):
     repeat = Repeat.HERE
 
 
+class BusyError(NpucallError):
+    """The server has no room for the request, and has read nothing of it. Repeat the call."""
+
+    code, reason = StatusCode.UNAVAILABLE, "BUSY"
+    repeat = Repeat.HERE
+
+
 class DeviceError(NpucallError):
     """The device failed on this call. Do not repeat it unchanged."""
 

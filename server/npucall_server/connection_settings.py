@@ -18,18 +18,19 @@ class ConnectionSettings(BaseModel):
         "in chunks. gRPC's own limit is 2 GiB. Default: 16MiB, or a 32nd of --memory-limit where "
         "that is less.",
     )
-    max_connections: int | None = Field(
-        None,
+    max_connections: int = Field(
+        256,
         ge=1,
-        description="Connections that may be open; more are closed at once. Default: as many as an "
-        "eighth of --memory-limit allows, at 4 MiB each, at most 512.",
+        description="Connections that may be open; more are closed at once. Where most of them are "
+        "in use, those without calls are closed for others. No more than the process may have "
+        "files, less a few.",
     )
     max_streams: int | None = Field(
         None,
         ge=0,
         le=1000,
         description="Streams that may be open; more are refused. Default: as many as an eighth of "
-        "--memory-limit allows, at --max-message-bytes each, at most 64.",
+        "--memory-limit and 32MiB allow, at --max-message-bytes each, at most 64.",
     )
     stream_window: int = Field(
         32,
@@ -59,8 +60,7 @@ class ConnectionSettings(BaseModel):
         gt=0,
         allow_inf_nan=False,
         le=2_000_000,
-        description="Seconds after which a connection without calls is closed; sooner where most "
-        "of --max-connections are in use.",
+        description="Seconds after which a connection without calls is closed.",
     )
     reflection: bool | None = Field(
         None,

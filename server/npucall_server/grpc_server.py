@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from npucall.errors import QueueFullError
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
-from npucall_server.handling import MESSAGES_QUEUE, on, room_for_messages
+from npucall_server.handling import on, room_for_messages
 from npucall_server.ledger import Ledger
 from npucall_server.services import operators
 from npucall_server.services.health import NAME as HEALTH
@@ -50,8 +50,6 @@ def options(settings: ServerSettings, budget: Budget) -> list[tuple[str, int]]:
         # A compressed message is refused before anything is unpacked.
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
         # A peer that has stopped is found in half a minute, and nobody pings all the time.
-        # Or windows grow with the link, and a message that nobody receives takes its whole length.
-        ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_PATIENCE_SECONDS * 1000),
         # What counts in gRPC 1.85 instead of that: with its default of 60 s it took 80.
@@ -64,11 +62,11 @@ def options(settings: ServerSettings, budget: Budget) -> list[tuple[str, int]]:
 def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
     """A server with its options and its threads, and no service.
 
-    There are threads for calls that wait or run, for streams, and for messages on their way in or
-    without room; so none waits for a thread: gRPC's own queue has no bound and no refusal.
+    There are threads for calls that wait or run, for streams, and for messages on their way in, so
+    that none waits for a thread: gRPC's own queue has no bound and no refusal.
     """
     calls = settings.queue_length + lanes + budget.max_streams
-    most = calls + budget.messages + MESSAGES_QUEUE + _SPARE_THREADS
+    most = calls + budget.messages + _SPARE_THREADS
     threads: Any = Threads(most, "npucall-call")  # any executor will do
     return grpc.server(threads, options=options(settings, budget))
 
@@ -82,10 +80,10 @@ class Services:
         self._listing_room = room_for_messages(LISTING_MESSAGES)
         self._standing_room = Ledger(_STANDING, _too_many_standing)
         self._listing_threads = ThreadPoolExecutor(
-            LISTING_MESSAGES + MESSAGES_QUEUE + _SPARE_THREADS, "npucall-listing"
+            LISTING_MESSAGES + _SPARE_THREADS, "npucall-listing"
         )
         self._standing_threads = ThreadPoolExecutor(
-            LISTING_MESSAGES + MESSAGES_QUEUE + _STANDING, "npucall-standing"
+            LISTING_MESSAGES + _STANDING + _SPARE_THREADS, "npucall-standing"
         )
         self.health = Health(
             [operators.NAME], is_well, handling.peers, self._listing_room, self._standing_room

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import grpc
 
-from npucall.errors import InternalError, NpucallError, OutOfMemoryError, QueueFullError
+from npucall.errors import BusyError, InternalError, NpucallError, OutOfMemoryError
 from npucall.limits import (
     MAX_NAME_BYTES,
     MAX_REQUEST_ID_CHARACTERS,
@@ -36,10 +36,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 R = TypeVar("R")
 
-MESSAGES_QUEUE = 64
-"""Calls whose message has no room yet and may wait for it."""
-_MESSAGE_ROOM_SECONDS = 10.0
-_RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 0.1
 
 
 class Method(Protocol):
@@ -164,16 +161,13 @@ def room_for_messages(count: int) -> Ledger:
     """Room for as many messages on their way in."""
     return Ledger(
         count,
-        lambda: QueueFullError(
-            f"server: expected room for one more request, found that as many as it takes at a time "
-            f"are on their way in, {count} (a share of the setting memory_limit); repeat the call "
-            "later",
+        lambda: BusyError(
+            f"server: expected room for one more request, found {count} on their way in, as many "
+            "as a share of the setting memory_limit holds; repeat the call",
             retry_after=_RETRY_SECONDS,
             limit=str(count),
             setting="memory_limit",
         ),
-        queue=MESSAGES_QUEUE,
-        patience=_MESSAGE_ROOM_SECONDS,
     )
 
 

@@ -5,18 +5,20 @@ Nobody holds more than half while others ask: what may be ended of it is, for th
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from npucall.errors import NpucallError
 
 _GIVE_WAY_SECONDS = 1.0
 """In which what others have been told to give back is there."""
+_WANTED_SECONDS = 2.0
+"""After which nobody asks again who was refused."""
 _IDLE_SECONDS = 1.0
 """From which on what is not used may be ended for others."""
 
@@ -31,7 +33,6 @@ class Entry:
         "idle_since",
         "leaving",
         "owner",
-        "refused",
         "yields",
     )
 
@@ -48,8 +49,6 @@ class Entry:
         self.leaving = False
         """Whether it has been told to end."""
         self.granted: threading.Event | None = None
-        """Set when it need not wait any more."""
-        self.refused = False
 
     def give_back(self) -> None:
         """Gives all of it back; a second time does nothing."""
@@ -60,22 +59,14 @@ class Ledger:
     """An amount of something that callers take parts of, each known by its owner's name.
 
     ``refusal`` makes the error for who asks in vain. Where others can be told to give way, who asks
-    waits for that a second at most. Besides, ``queue`` of those who ask may wait, for ``patience``
-    seconds each; nobody has the last of these places while others have more of them.
+    waits for that a second at most.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        refusal: Callable[[], NpucallError],
-        *,
-        queue: int = 0,
-        patience: float = _GIVE_WAY_SECONDS,
-    ) -> None:
+    def __init__(self, limit: int, refusal: Callable[[], NpucallError]) -> None:
         self.limit = limit
         self.used = 0
         self._refusal = refusal
-        self._queue, self._patience = queue, patience
+        self._refused_at = -math.inf
         self._lock = threading.RLock()  # the collector may give a region back in any thread
         self._owners: dict[str, dict[Entry, None]] = {}
         self._waiting: list[Entry] = []
@@ -84,15 +75,16 @@ class Ledger:
         """Takes a part, at once where there is room. Raises the refusal where none comes."""
         entry = Entry(self, owner, amount, yields)
         with self._lock:
-            if not self._waiting and self.used + amount <= self.limit:
+            fits = self.used + amount <= self.limit
+            if fits and (not self._waiting or not self._is_greedy(entry)):
                 self._add(entry)
                 return entry
             ending = self._who_gives_way(entry)
             entry.granted = threading.Event()
             self._waiting.append(entry)
-        for each in ending:
-            each()
-        self._wait(entry)
+        for end in ending:
+            end()
+        self._wait(entry, entry.granted)
         return entry
 
     def give_back(self, entry: Entry) -> None:
@@ -110,8 +102,8 @@ class Ledger:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for a part."""
-        return bool(self._waiting)
+        """Whether somebody waits for a part, or asked in vain a moment ago."""
+        return bool(self._waiting) or time.monotonic() - self._refused_at < _WANTED_SECONDS
 
     @property
     def owners(self) -> set[str]:
@@ -141,22 +133,19 @@ class Ledger:
             self._add(entry)
             entry.granted.set()  # type: ignore[union-attr]  # it waits
 
-    def _wait(self, entry: Entry) -> None:
-        entry.granted.wait(self._patience)  # type: ignore[union-attr]  # as above
+    def _wait(self, entry: Entry, granted: threading.Event) -> None:
+        if granted.wait(_GIVE_WAY_SECONDS):
+            return
         with self._lock:
             if entry in self._waiting:
                 self._waiting.remove(entry)
-                entry.refused = True
-        if entry.refused:
-            raise self._refusal()
+                raise self._refused()
 
-    def _who_gives_way(self, asking: Entry) -> Sequence[Callable[[], object]]:
-        """What ends so much that it suffices; raises the refusal where nothing can, or need be."""
+    def _who_gives_way(self, asking: Entry) -> list[Callable[[], object]]:
+        """What ends so much that it suffices; raises the refusal where nothing can."""
         everybody = [entry for entries in tuple(self._owners.values()) for entry in tuple(entries)]
         leaving = sum(entry.amount for entry in everybody if entry.leaving)
-        mine = self.held(asking.owner)
-        before = [entry for entry in self._waiting if self.held(entry.owner) <= mine]
-        wanted = asking.amount + sum(entry.amount for entry in before)
+        wanted = asking.amount + sum(entry.amount for entry in self._waiting)
         missing = self.used + wanted - leaving - self.limit
         ending = []
         for entry in (*filter(_is_idle, everybody), *self._of_who_has_most(asking)):
@@ -164,35 +153,29 @@ class Ledger:
                 ending.append(entry)
                 missing -= entry.amount
         if missing > 0:
-            self._make_room_in_queue(asking.owner)
-            return []
+            raise self._refused()
         for entry in ending:
             entry.leaving = True
         return [entry.yields for entry in ending if entry.yields is not None]
-
-    def _make_room_in_queue(self, owner: str) -> None:
-        """Raises the refusal where the queue is full and nobody waits more often than the owner."""
-        if len(self._waiting) < self._queue:
-            return
-        waits = Counter(entry.owner for entry in self._waiting)
-        most, count = max(waits.items(), key=lambda item: item[1], default=("", 0))
-        if count <= waits[owner] + 1:
-            raise self._refusal()
-        last = next(entry for entry in reversed(self._waiting) if entry.owner == most)
-        self._waiting.remove(last)
-        last.refused = True
-        last.granted.set()  # type: ignore[union-attr]  # it waits
 
     def _of_who_has_most(self, asking: Entry) -> list[Entry]:
         """The parts of an owner who has more than half, the newest first.
 
         None where whoever asks is that owner, or would have more than half too.
         """
-        half = self.limit // 2
-        if self.held(asking.owner) + asking.amount > half:
+        if self._is_greedy(asking):
             return []
+        half = self.limit // 2
         greedy = [owner for owner in self._owners if self.held(owner) > half]
         return [entry for owner in greedy for entry in reversed(self._owners[owner])]
+
+    def _is_greedy(self, asking: Entry) -> bool:
+        """Whether its owner would have more than half."""
+        return self.held(asking.owner) + asking.amount > self.limit // 2
+
+    def _refused(self) -> NpucallError:
+        self._refused_at = time.monotonic()
+        return self._refusal()
 
 
 def _is_idle(entry: Entry) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from npucall.limits import FRAME_BYTES, GIB, KIB, MIB
-from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES, Budget
+from npucall_server.budget import LISTING_MESSAGES, Budget
 from npucall_server.settings import ServerSettings
 
-_WINDOW = 64 * KIB
 _PROCESS = 120 * MIB
 """Of a server that has done nothing yet."""
 
@@ -21,26 +20,25 @@ def of(memory: int, descriptors: int = 10_000, **settings: object) -> Budget:
 def test_all_of_it_keeps_the_promise_of_the_memory_limit(memory: int) -> None:
     budget = of(memory)
     messages = budget.messages + budget.max_streams + LISTING_MESSAGES
-    beyond = budget.max_connections * CONNECTION_CALLS * _WINDOW
-    most = memory + messages * budget.max_message_bytes + beyond + _PROCESS
+    most = memory + messages * budget.max_message_bytes + _PROCESS
     assert most < 1.5 * memory + 256 * MIB
 
 
 @pytest.mark.parametrize(
-    ("memory", "message", "streams", "connections"),
-    [(256 * MIB, 8 * MIB, 8, 16), (GIB, 16 * MIB, 10, 40), (12 * GIB, 16 * MIB, 64, 392)],
+    ("memory", "message", "streams", "messages"),
+    [(256 * MIB, 8 * MIB, 8, 12), (GIB, 16 * MIB, 10, 12), (12 * GIB, 16 * MIB, 64, 100)],
 )
 def test_what_follows_from_the_memory(
-    memory: int, message: int, streams: int, connections: int
+    memory: int, message: int, streams: int, messages: int
 ) -> None:
     budget = of(memory)
-    found = (budget.max_message_bytes, budget.max_streams, budget.max_connections)
-    assert found == (message, streams, connections)
+    found = (budget.max_message_bytes, budget.max_streams, budget.messages)
+    assert found == (message, streams, messages)
 
 
 def test_a_small_server_takes_a_few_of_everything() -> None:
     budget = of(1)
-    assert min(budget.messages, budget.max_streams, budget.max_connections) >= 4
+    assert min(budget.messages, budget.max_streams) >= 4
     assert budget.max_message_bytes == 256 * KIB
 
 

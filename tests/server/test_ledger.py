@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,15 +12,15 @@ import pytest
 from npucall_server import ledger as module
 from npucall_server.ledger import Entry, Ledger
 
-from .scripted import PATIENCE, until
+from .scripted import PATIENCE
 
 
 class FullError(Exception):
     """What the ledgers here refuse with."""
 
 
-def of(limit: int, **waiting: float) -> Ledger:
-    return Ledger(limit, FullError, **waiting)  # type: ignore[arg-type]
+def of(limit: int) -> Ledger:
+    return Ledger(limit, FullError)  # type: ignore[arg-type]
 
 
 def test_a_part_is_taken_until_it_is_given_back() -> None:
@@ -89,13 +88,14 @@ def test_ones_own_parts_do_not_give_way_to_oneself() -> None:
 
 
 def test_who_does_not_give_way_in_time_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = of(10, patience=0.05)
+    monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", 0.05)
+    subject = of(10)
     told = threading.Event()
     subject.take("hog", 10, told.set)
     with pytest.raises(FullError):
         subject.take("other", 1)
     assert told.is_set()
-    assert not subject.is_wanted
+    assert subject.owners == {"hog"}
 
 
 def test_what_is_idle_gives_way_however_little_its_owner_holds(
@@ -111,48 +111,35 @@ def test_what_is_idle_gives_way_however_little_its_owner_holds(
     assert (subject.held("a"), subject.held("c")) == (0, 1)
 
 
-def test_those_who_may_wait_get_what_is_given_back_first_who_holds_least() -> None:
-    subject = of(2, queue=4, patience=PATIENCE)
-    held = [subject.take("a", 1), subject.take("b", 1)]
-    order: list[str] = []
-    with ThreadPoolExecutor(2) as pool:
-        for count, owner in enumerate(("a", "c"), 1):
-            pool.submit(lambda owner=owner: (subject.take(owner, 1), order.append(owner)))
-            until(lambda count=count: len(subject._waiting) == count, "it waits")  # type: ignore[misc]
-        held[1].give_back()
-        until(lambda: order == ["c"], "who holds nothing comes first")
-        held[0].give_back()
-    assert order == ["c", "a"]
+def test_who_has_more_than_half_does_not_get_what_was_given_back_for_another() -> None:
+    subject = of(10)
+    entries = [subject.take("hog", 2) for _ in range(5)]
+    asked, got = threading.Event(), []
+    entries[4].yields = asked.set
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: got.append(subject.take("other", 2)))
+        assert asked.wait(PATIENCE)
+        with pytest.raises(FullError):
+            subject.take("hog", 1)
+        entries[4].give_back()
+    assert [entry.owner for entry in got] == ["other"]
 
 
-def test_nobody_fills_the_queue() -> None:
-    """Who has most of it gives the last place up for one who has less."""
-    subject = of(1, queue=3, patience=PATIENCE)
-    holder = subject.take("x", 1)
-    ends: Counter[str] = Counter()
-
-    def ask(owner: str) -> None:
-        try:
-            subject.take(owner, 1).give_back()
-            ends[f"{owner} got it"] += 1
-        except FullError:
-            ends[f"{owner} was refused"] += 1
-
-    with ThreadPoolExecutor(5) as pool:
-        for count in 1, 2, 3:
-            pool.submit(ask, "many")
-            until(lambda count=count: len(subject._waiting) == count, "it waits")  # type: ignore[misc]
-        pool.submit(ask, "many")
-        until(lambda: ends["many was refused"] == 1, "its queue is full")
-        pool.submit(ask, "one")
-        until(lambda: ends["many was refused"] == 2, "it gives way")
-        holder.give_back()
-    assert ends == {"many was refused": 2, "many got it": 2, "one got it": 1}
+def test_it_is_wanted_while_somebody_waits_and_for_a_moment_behind_a_refusal() -> None:
+    subject = of(1)
+    assert not subject.is_wanted
+    subject.take("a", 1)
+    with pytest.raises(FullError):
+        subject.take("b", 1)
+    assert subject.is_wanted
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_threads_do_the_sum_is_right_and_never_above_the_limit(seed: int) -> None:
-    subject = of(100, queue=3, patience=0.01)
+def test_whatever_threads_do_the_sum_is_right_and_never_above_the_limit(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", 0.01)
+    subject = of(100)
     above: list[int] = []
 
     def work(owner: int) -> None:

@@ -108,6 +108,7 @@ OTHERS: dict[str, Any] = {
     "max_streams": 3,
     "stream_window": 5,
     "max_connections": 9,
+    "computation_limit": 5000,
     "peer_timeout": 1.5,
     "idle_timeout": 2.5,
     "chunk_bytes": "256KiB",

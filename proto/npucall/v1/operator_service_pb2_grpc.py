@@ -129,6 +129,8 @@ class OperatorServiceServicer(object):
         * DEADLINE_EXCEEDED, DEADLINE: the deadline ended first.
         * CANCELLED, CANCELLED: the caller cancelled.
         * UNAVAILABLE, DRAINING or DEVICE_LOST: the server is going down. Repeat the call.
+        * UNAVAILABLE, BUSY: too many requests are on their way in; nothing of this one has been read.
+        Repeat the call after a pause.
         * INTERNAL, DEVICE_ERROR: the device failed on this call. Do not repeat it unchanged.
         * INTERNAL, INTERNAL: a bug of the server; the log has the request id.
         """
