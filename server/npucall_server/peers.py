@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HURRIED_SECONDS = 2.0
 """The same, while others wait for the room of a message."""
 _LOOK_SECONDS = 1.0
-_PROGRESS_BYTES = 256
+_BYTES_A_SECOND = 4
 """That must move to count: more than the pings of a connection that stands still."""
 
 
@@ -38,12 +38,15 @@ class Wait:
         self.since = time.monotonic()
         self.moved: int | None = None
 
-    def has_moved(self, moved: int | None) -> bool:
-        """Whether its connection has, since the last look that saw it move."""
-        if moved is None or (self.moved is not None and moved - self.moved < _PROGRESS_BYTES):
+    def has_moved(self, moved: int | None, seconds: float) -> bool:
+        """Whether its connection has, in these seconds since it was last seen to move."""
+        if moved is None:
             return False
-        first, self.moved = self.moved is None, moved
-        return not first
+        if self.moved is None:
+            self.moved = moved
+        enough = moved - self.moved >= _BYTES_A_SECOND * seconds
+        self.moved = moved if enough else self.moved
+        return enough
 
     @property
     def patience(self) -> float:
@@ -122,10 +125,11 @@ class Peers:
             return
         moved, now = self._moved(), time.monotonic()
         for wait in long:
-            if wait.has_moved(moved.get(wait.caller.peer)):
+            seconds = now - wait.since
+            if wait.has_moved(moved.get(wait.caller.peer), seconds):
                 wait.since = now
-            elif now - wait.since >= wait.patience:
-                self._cut(wait, now - wait.since)
+            elif seconds >= wait.patience:
+                self._cut(wait, seconds)
 
     def _cut(self, wait: Wait, seconds: float) -> None:
         self.end(wait)
