@@ -1159,9 +1159,9 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     version: builtins.str
     """Version of the server software."""
     calls_in_flight: builtins.int
-    """Calls that wait or run now, this one not counted."""
+    """Calls that wait, run, or have an answer that has not been read; this one not counted."""
     bytes_in_flight: builtins.int
-    """Bytes of requests and responses that wait or run now, and of what computing them takes besides."""
+    """Bytes of `Limits.memory_limit` that are held now."""
     uptime_seconds: builtins.float
     """Seconds since the server started."""
     shared_memory_socket: builtins.str
@@ -1292,15 +1292,18 @@ class Limits(google.protobuf.message.Message):
     CHUNK_BYTES_FIELD_NUMBER: builtins.int
     COMPUTATION_LIMIT_FIELD_NUMBER: builtins.int
     max_message_bytes: builtins.int
-    """Largest message that it receives, in bytes."""
+    """Largest message that it receives, in bytes; a frame of a stream is one too. gRPC itself refuses
+    longer ones with RESOURCE_EXHAUSTED, without details. Larger calls travel on streams, in chunks.
+    """
     memory_limit: builtins.int
-    """Bytes of requests and responses together, and of what computing them takes besides, that may
-    wait or run at a time, and the most that any one tensor may hold.
+    """Bytes that calls may hold at a time: requests and responses, from admission until the answer has
+    been read, what computing them takes besides, and shared memory. And the most that any one tensor
+    may hold.
     """
     queue_length: builtins.int
     """Calls that may wait for the device."""
     call_timeout_seconds: builtins.float
-    """Seconds after which the server ends a call."""
+    """Seconds after which the server ends a call, without those in which its bytes travel."""
     max_rank: builtins.int
     """Most dimensions that a tensor may travel with."""
     stream_window: builtins.int

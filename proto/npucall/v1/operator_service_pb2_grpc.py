@@ -30,6 +30,13 @@ class OperatorServiceStub(object):
     server's log line and in errors; the server makes one where there is none.
 
     A call has no side effects: every method may be repeated.
+
+    What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
+    often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
+    CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
+    servers may set other times. It ends a stream without a call, with OK, after the same time. While
+    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a connection that
+    holds more than half.
     """
 
     def __init__(self, channel):
@@ -95,6 +102,13 @@ class OperatorServiceServicer(object):
     server's log line and in errors; the server makes one where there is none.
 
     A call has no side effects: every method may be repeated.
+
+    What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
+    often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
+    CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
+    servers may set other times. It ends a stream without a call, with OK, after the same time. While
+    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a connection that
+    holds more than half.
     """
 
     def Execute(self, request, context):
@@ -284,6 +298,13 @@ class OperatorService(object):
     server's log line and in errors; the server makes one where there is none.
 
     A call has no side effects: every method may be repeated.
+
+    What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
+    often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
+    CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
+    servers may set other times. It ends a stream without a call, with OK, after the same time. While
+    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a connection that
+    holds more than half.
     """
 
     @staticmethod
