@@ -196,6 +196,13 @@ class DeadlineError(NpucallError):
     code, reason = StatusCode.DEADLINE_EXCEEDED, "DEADLINE"
 
 
+class StalledError(DeadlineError):
+    """No byte of the call came for as long as the server waits for one. Repeat the call."""
+
+    reason = "STALLED"
+    repeat = Repeat.HERE
+
+
 class CancelledError(NpucallError):
     """The caller cancelled the call, or went away."""
 

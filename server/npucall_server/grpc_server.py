@@ -39,7 +39,7 @@ _IDENTITY_ALONE = 1
 
 
 def options(settings: ServerSettings, budget: Budget) -> list[tuple[str, int]]:
-    """GRPC's options. It ignores those that it does not know, so tests look at what they do."""
+    """What gRPC is told. It ignores what it does not know, so tests look at what it does."""
     return [
         ("grpc.max_receive_message_length", budget.max_message_bytes),
         ("grpc.max_send_message_length", -1),

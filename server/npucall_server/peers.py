@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
 
 _HURRIED_SECONDS = 2.0
-"""The same, while others wait for the room of a message."""
+"""Without progress, while others want the room that a message holds."""
 _LOOK_SECONDS = 1.0
 _BYTES_A_SECOND = 4
 """That must move to count: more than the pings of a connection that stands still."""

@@ -10,7 +10,7 @@ import pytest
 from npucall.errors import BY_REASON, NpucallError, Repeat
 from npucall_client.remote.retry import FEW_TIMES, PAUSES, Attempts, repeated
 
-HERE = {"BUSY", "DRAINING", "SERVER_UNREACHABLE"}
+HERE = {"BUSY", "DRAINING", "SERVER_UNREACHABLE", "STALLED"}
 A_FEW_TIMES = {"CONNECTION_LOST", "DEVICE_LOST"}
 LATER = {"QUEUE_FULL"}
 ELSEWHERE = {"DEVICE_MEMORY", "OPERATOR_UNAVAILABLE", "VARIANT_UNAVAILABLE"}

@@ -10,8 +10,9 @@ import pytest
 
 from npucall import buffers
 from npucall.compute import blocks, evaluate, pieces
-from npucall.compute.blocks import Work, _SummedWork
+from npucall.compute.blocks import _SummedWork
 from npucall.compute.helpers import Helpers
+from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.over import Elementwise
 from npucall.declare.prepare import prepare

@@ -13,7 +13,7 @@ import pytest
 import npucall_client
 from npucall import buffers
 from npucall.compute import evaluate
-from npucall.compute.blocks import Work
+from npucall.compute.work import Work
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.testing import running_server
 from npucall_server.app import Server

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.compute.blocks import Work
 from npucall.compute.evaluate import evaluate
+from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npucall.compute import evaluate
-from npucall.compute.blocks import Work
+from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.declaration import Operator
 from npucall.declare.over import LANE_BYTES, Elementwise

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npucall.compute import evaluate, pieces
-from npucall.compute.blocks import Work
 from npucall.compute.pieces import Piece
+from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BF16, FLOAT, FLOAT16

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from npucall.compute import evaluate
-from npucall.compute.blocks import Work
 from npucall.compute.helpers import Helpers
+from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, FLOAT16, INT64

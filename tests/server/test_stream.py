@@ -297,7 +297,7 @@ def test_the_servers_own_limit_ends_a_call_whose_bytes_do_not_come() -> None:
         peer.begin_chunked(1)
         frame = peer.receive()
         info = info_of(frame.error)
-        assert (info.reason, info.metadata["setting"]) == ("DEADLINE", "peer_timeout")
+        assert (info.reason, info.metadata["setting"]) == ("STALLED", "peer_timeout")
 
 
 def test_bytes_that_come_slowly_end_no_call() -> None:

@@ -20,6 +20,7 @@ from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, SharedBlocks
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Operand, Reading
+from npucall.compute.work import Work, complete
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
 from npucall.declare.cuts import BLOCK, cut
@@ -33,7 +34,6 @@ from npucall.tensors import TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npucall.compute.blocks import Work
     from npucall.compute.helpers import Helpers, Turn
     from npucall.compute.operands import Index
     from npucall.declare.declaration import Operator, P, R
@@ -100,7 +100,7 @@ def check_values(
     try:
         check(replace(call.facts, pause=pause), inputs, call.attributes)
     except NpucallError as error:
-        blocks.complete(error, call)
+        complete(error, call)
         raise
 
 

@@ -16,8 +16,8 @@ from npucall.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from npucall.compute.blocks import Work
     from npucall.compute.helpers import Helpers, Turn
+    from npucall.compute.work import Work
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer

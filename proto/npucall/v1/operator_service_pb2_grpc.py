@@ -141,6 +141,8 @@ class OperatorServiceServicer(object):
         * RESOURCE_EXHAUSTED, QUEUE_FULL: the server is busy. Wait for RetryInfo's delay, then repeat.
         * RESOURCE_EXHAUSTED, DEVICE_MEMORY: the device has no memory for it now.
         * DEADLINE_EXCEEDED, DEADLINE: the deadline ended first.
+        * DEADLINE_EXCEEDED, STALLED: of a call whose storages follow in chunks none came for a while.
+        Repeat the call.
         * CANCELLED, CANCELLED: the caller cancelled.
         * UNAVAILABLE, DRAINING or DEVICE_LOST: the server is going down. Repeat the call.
         * UNAVAILABLE, BUSY: too many requests are on their way in; nothing of this one has been read.

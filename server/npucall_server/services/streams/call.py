@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from npucall.errors import DeadlineError, StalledError
 from npucall.exchange import Sending, State
 from npucall.regions import RegionPart
 from npucall.wire.frames import join_chunk, join_end, join_reply
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from npucall.exchange import Chunk, Receiving
     from npucall_server.callers import StreamCaller
     from npucall_server.execution import Answer, Execution
+    from npucall_server.peers import Peers
 
 
 class StreamCall:
@@ -35,10 +37,28 @@ class StreamCall:
         """The answer."""
         self._begun_ns = self._moved_ns = time.perf_counter_ns()
 
-    @property
-    def seconds_still(self) -> float:
-        """Since its last frame."""
-        return (time.perf_counter_ns() - self._moved_ns) / 1e9
+    def seconds_left(self, peers: Peers) -> float:
+        """In which its next bytes have to come."""
+        own = self.caller.time_remaining()
+        left = self._patience(peers) - (time.perf_counter_ns() - self._moved_ns) / 1e9
+        return left if own is None else min(own, left)
+
+    def lateness(self, peers: Peers) -> DeadlineError:
+        """What it ends with where they have not come."""
+        own = self.caller.time_remaining()
+        if own is not None and own <= 0:
+            return DeadlineError("call: its deadline ended before all of its bytes had come")
+        limit = f"{self._patience(peers):g}"
+        return StalledError(
+            f"call: expected its next bytes in less than {limit} s (setting peer_timeout), found "
+            "none; repeat the call",
+            limit=limit,
+            setting="peer_timeout",
+        )
+
+    def _patience(self, peers: Peers) -> float:
+        some = self.receiving is not None and self.receiving.received
+        return peers.timeout if some else peers.first_timeout
 
     def receive(self, chunk: Chunk) -> None:
         """Takes the next part of a storage. Raises MessageError where it does not fit."""

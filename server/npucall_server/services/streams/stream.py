@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from npucall.errors import CancelledError, DeadlineError, MessageError
+from npucall.errors import CancelledError, MessageError
 from npucall.exchange import PASSED_OVER, TRANSITIONS, Begin, Chunk, Event, State, after, event_of
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
@@ -261,7 +261,7 @@ class Stream:
                 if not late and not self._changed.wait(seconds) and not self._open:
                     return None  # it has been idle for long
             for call in late:
-                self._refuse(call, self._lateness(call), State.RECEIVING)
+                self._refuse(call, call.lateness(self._handling.peers), State.RECEIVING)
 
     def _settle(self, call: StreamCall) -> None:
         with self._changed:
@@ -277,37 +277,16 @@ class Stream:
 
     def _late(self) -> tuple[list[StreamCall], float | None]:
         """Calls whose bytes did not come in time; seconds until the next one, or until the end."""
+        peers = self._handling.peers
         if not self._open:
-            return [], self._handling.peers.timeout
+            return [], peers.timeout
         left = {
-            call: self._seconds_left(call)
+            call: call.seconds_left(peers)
             for call in self._open.values()
             if call.state is State.RECEIVING and call.receiving is not None
         }
         late = [call for call, seconds in left.items() if seconds <= 0]
         return late, min(left.values(), default=None)
-
-    def _seconds_left(self, call: StreamCall) -> float:
-        own = call.caller.time_remaining()
-        allowed = self._patience(call) - call.seconds_still
-        return allowed if own is None else min(own, allowed)
-
-    def _lateness(self, call: StreamCall) -> DeadlineError:
-        own = call.caller.time_remaining()
-        if own is not None and own <= 0:
-            return DeadlineError("call: its deadline ended before all of its bytes had come")
-        limit = f"{self._patience(call):g}"
-        return DeadlineError(
-            f"call: expected its next bytes in less than {limit} s (setting peer_timeout), found "
-            "none",
-            limit=limit,
-            setting="peer_timeout",
-        )
-
-    def _patience(self, call: StreamCall) -> float:
-        """Seconds in which the next bytes of a call have to come."""
-        peers, some = self._handling.peers, call.receiving is not None and call.receiving.received
-        return peers.timeout if some else peers.first_timeout
 
     def _give_way(self, call: StreamCall) -> None:
         """Ends a call whose bytes still come, for others: its caller has more than half."""

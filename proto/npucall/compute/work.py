@@ -1,0 +1,163 @@
+"""What all work that is cut into blocks has in common.
+
+All that follows from the call alone is found when its ``Work`` is made, once for all its runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.compute.operands import Operand, store, within
+from npucall.declare.cuts import BLOCK, cut
+from npucall.errors import NpucallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from npucall.compute.layouts import Layout
+    from npucall.compute.operands import Index
+    from npucall.declare.facts import Facts
+    from npucall.declare.prepare import Prepared
+    from npucall.dtypes import AnyArray
+    from npucall.tensors import Shape
+
+_FEW = 1 << 8
+"""Blocks that are kept cut."""
+
+
+def complete(error: NpucallError, call: Prepared) -> None:
+    """Adds what an error about values, which no rule sees, does not know itself."""
+    error.details.setdefault("operator", call.operator.name)
+    error.details.setdefault("phase", "run")
+
+
+class Work(ABC):
+    """What is to be done for a call, wherever the memory of its tensors is.
+
+    Blocks may be computed in any order and at the same time. Its operator has a formula; only
+    devices of their own run those that have none.
+    """
+
+    block = BLOCK
+    """Most elements of a block: a few arrays of float32 of this length stay near the core."""
+    space: Shape
+    """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
+    flat = False
+    """Whether a range of the elements of dense inputs, and numbers, give that range of a dense
+    output: then any range can be computed by itself."""
+
+    def __init__(
+        self,
+        call: Prepared,
+        inputs: Mapping[str, Layout],
+        outputs: Mapping[str, Layout],
+        *,
+        exact: bool,
+    ) -> None:
+        self.call = call
+        self.kernel = np.dtype(np.float64) if exact else call.kernel_dtype.numpy  # type: ignore[union-attr]
+        facts = replace(call.facts, dtype=self.kernel) if exact else call.facts
+        given = [p for p in call.operator.inputs if p.name in call.inputs]
+        self.inputs = {p.name: inputs[p.name] for p in given if p.read}
+        self.outputs = list(outputs.values())
+        self._names = list(outputs)
+        self._arrange()
+        self.operands = [
+            Operand(p.name, self.inputs[p.name], () if p.as_is else (self.kernel, facts.dtype))
+            for p in given
+            if p.read
+        ]
+        unread = np.zeros((1,) * len(self.space), facts.dtype)
+        formula: Any = call.operator.formula
+        self._facts = facts
+        self._formula = partial(
+            formula,
+            **{p.name: unread for p in given if not p.read},
+            **call.absent,
+            **call.attributes,
+        )
+
+    @abstractmethod
+    def _arrange(self) -> None:
+        """Finds the space, and the layouts in which its blocks are cut from inputs and outputs."""
+
+    def cuts(self, limit: int | None = None) -> Sequence[Index]:
+        """The blocks, of about ``limit`` elements; of as many as there should be if left out."""
+        limit = limit or self.block
+        if 0 < prod(self.space) <= limit:
+            return _ALL
+        blocks = cut(self.space, limit)
+        return list(blocks) if len(blocks) <= _FEW else blocks
+
+    def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        """Where the blocks of one run go: into the outputs, or into sums of their own."""
+        return outputs
+
+    def passes(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
+    ) -> Iterator[Callable[[Index], AnyArray | None]]:
+        """What computes a block; where there are several, each computes all of them in its turn.
+
+        It writes into the targets, or answers what has to be added to them. ``pause`` is for what
+        computes for long.
+        """
+        del pause
+        yield self.on(inputs, targets)
+
+    def on(
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray]
+    ) -> Callable[[Index], AnyArray | None]:
+        """What computes a block of a work that has one pass."""
+        return partial(self._compute, inputs, targets, self._facts)
+
+    def add(  # noqa: B027  # most have nothing to add
+        self, targets: Sequence[AnyArray], part: AnyArray, index: Index
+    ) -> None:
+        """Adds what a block answered; called in the order of the blocks, once at a time."""
+
+    def finish(  # noqa: B027  # most have nothing left
+        self,
+        targets: Sequence[AnyArray],
+        outputs: Sequence[AnyArray],
+        pause: Callable[[], None],
+    ) -> None:
+        """Makes the outputs of targets that are not the outputs, when all blocks are done."""
+
+    def _compute(
+        self,
+        inputs: Sequence[AnyArray],
+        targets: Sequence[AnyArray],
+        facts: Facts,
+        index: Index,
+    ) -> AnyArray | None:
+        results = self._results(facts, self._blocks(inputs, index))
+        for target, result in zip(targets, results, strict=True):
+            place = target if index is ... else target[within(target.shape, index)]
+            store(place, result, self.kernel)
+        return None
+
+    def _blocks(self, inputs: Sequence[AnyArray], index: Index) -> dict[str, AnyArray]:
+        """A block of each input, as the formula takes it."""
+        return {
+            operand.name: operand.block(array, index)
+            for operand, array in zip(self.operands, inputs, strict=True)
+        }
+
+    def _results(self, facts: Facts, given: Mapping[str, Any]) -> Sequence[AnyArray]:
+        """The formula's results."""
+        try:
+            answer: Any = self._formula(facts, **given)
+        except NpucallError as error:
+            complete(error, self.call)
+            raise
+        return answer if isinstance(answer, tuple) else (answer,)
+
+
+_ALL = (...,)
