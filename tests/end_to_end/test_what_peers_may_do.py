@@ -31,7 +31,7 @@ CONNECTIONS = 6
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
     flags = (wire.ENDLESS_LIMIT, f"--max-connections={CONNECTIONS}", "--max-message-bytes=1MiB")
-    with running_server(*flags, "--peer-timeout=3") as server:
+    with running_server(*flags, "--peer-timeout=3", "--idle-timeout=2") as server:
         yield server
 
 
@@ -66,6 +66,12 @@ def test_further_connections_are_closed_and_idle_ones_make_room(server: ServerPr
         with npucall_client.connect(server.target, connect_timeout=wire.PATIENCE) as client:
             assert client.server_info().calls_in_flight == 0
     wire.until(lambda: "idle connections closed" in server.log.read_text(), "it is logged")
+
+
+def test_a_connection_without_a_call_is_closed(server: ServerProcess) -> None:
+    with connect(server) as connection:
+        while connection.recv(2**16):
+            pass
 
 
 def test_a_longer_message_than_the_setting_is_refused(server: ServerProcess) -> None:

@@ -12,6 +12,7 @@ from npucall.errors import (
     CancelledError,
     DeadlineError,
     DeviceError,
+    QueueFullError,
 )
 
 from .scripted import (
@@ -247,3 +248,54 @@ def test_no_turn_is_lost_when_the_wait_itself_fails(gate: Gate) -> None:
     gate.opened.set()
     holder.join(PATIENCE)
     assert is_at_rest(subject)
+
+
+def test_a_call_that_waits_for_its_first_turn_gives_way_to_another_connection(
+    pool: ThreadPoolExecutor, gate: Gate
+) -> None:
+    """The one that runs goes on."""
+    subject = executor(ScriptedDevice(gate), queue_length=3)
+    greedy = [pool.submit(execute, subject, CALL, {}, ScriptedCaller()) for _ in range(4)]
+    until(lambda: waiting(subject) == 3, "three wait")
+    other = ScriptedCaller()
+    other.peer = "another"
+    asking = pool.submit(execute, subject, CALL, {}, other)
+    until(lambda: sum(call.done() for call in greedy) == 1, "one gives way")
+    (ended,) = [call for call in greedy if call.done()]
+    with pytest.raises(QueueFullError, match="more than half"):
+        ended.result()
+    gate.opened.set()
+    assert asking.result(PATIENCE).outputs == [b"result"]
+    assert sum(call.exception(PATIENCE) is None for call in greedy) == 3
+    assert is_at_rest(subject)
+
+
+def test_a_device_is_stuck_when_turns_are_taken_and_none_ends(
+    pool: ThreadPoolExecutor, gate: Gate
+) -> None:
+    subject = executor(ScriptedDevice(gate))
+    assert not subject.is_stuck(0.0)
+    call = pool.submit(execute, subject, CALL, {}, ScriptedCaller())
+    until(lambda: subject.is_stuck(0.02), "its turn does not end")
+    assert not subject.is_stuck(PATIENCE)
+    gate.opened.set()
+    call.result(PATIENCE)
+    assert not subject.is_stuck(0.0)
+
+
+def test_who_computes_long_and_pauses_is_not_stuck(pool: ThreadPoolExecutor) -> None:
+    stop, looked = threading.Event(), threading.Event()
+
+    def compute(turn: Turn) -> None:
+        with turn():
+            while not stop.wait(0.002):
+                turn.pause()
+                looked.set()
+
+    subject = executor(ScriptedDevice(compute))
+    call = pool.submit(execute, subject, CALL, {}, ScriptedCaller())
+    assert looked.wait(PATIENCE)
+    stop.wait(0.3)
+    assert not subject.is_stuck(0.25)
+    stop.set()
+    call.result(PATIENCE)

@@ -247,3 +247,20 @@ def test_help_shows_every_setting_with_its_meaning() -> None:
     for name, field in ServerSettings.model_fields.items():
         assert f"--{name.replace('_', '-')}" in said
         assert "".join(str(field.description).split()) in shown
+
+
+@pytest.mark.parametrize(
+    ("listen", "given", "has"),
+    [
+        ("127.0.0.1:0", None, True),
+        ("unix:/run/x.sock", None, True),
+        ("0.0.0.0:0", None, False),
+        ("0.0.0.0:0", True, True),
+        ("127.0.0.1:0", False, False),
+    ],
+)
+def test_reflection_is_off_beyond_loopback_unless_it_is_asked_for(
+    listen: str, given: bool | None, has: bool
+) -> None:
+    settings = ServerSettings(listen=listen, insecure_bind=True, reflection=given)
+    assert settings.has_reflection is has
