@@ -41,7 +41,7 @@ AT_ONCE = 32
 FRAMES_A_STREAM = 300
 MIB = 2**20
 FLAGS = ("--memory-limit=4MiB", "--max-message-bytes=1MiB", "--log-calls=errors")
-ALLOWED = REASONS | {"SHARED_MEMORY", "CANCELLED", "DEADLINE", "QUEUE_FULL"}
+ALLOWED = REASONS | {"SHARED_MEMORY", "CANCELLED", "DEADLINE", "STALLED", "QUEUE_FULL", "BUSY"}
 """A mutant may name a region, and a call of a stream may be cancelled, or its time be over."""
 
 
