@@ -51,6 +51,11 @@ def at_host(host: str, address: str) -> str:
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
+def port(address: str) -> int | None:
+    """The port of an address; None for one of another kind."""
+    return None if address.startswith(_UNIX) else int(address.rpartition(":")[2])
+
+
 def unix_path(address: str) -> Path | None:
     """Where the socket of an address is; None for an address of another kind."""
     return Path(address.removeprefix(_UNIX)) if address.startswith(_UNIX) else None

@@ -84,11 +84,14 @@ class Server:
         self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
         if settings.has_reflection:
             services.add_reflection(self._grpc)
-        idle = IdleConnections(budget.max_connections, partial(self._callers, services), log)
-        self._watch = Watch(_LOOK_SECONDS, log, self._peers.look, idle.look)
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
         self.address = self._bind()
+        looks = [self._peers.look]
+        if (port := addresses.port(self.address)) is not None:
+            callers = partial(self._callers, services)
+            looks.append(IdleConnections(port, budget.max_connections, callers, log).look)
+        self._watch = Watch(_LOOK_SECONDS, log, *looks)
         self._side = self._open_side(regions)
         device.watch(self._lose)
 

@@ -41,14 +41,15 @@ def bytes_moved() -> dict[str, int]:
 
 
 class IdleConnections:
-    """Closes connections without a call once most of those that may be open are.
+    """Closes connections to a port without a call once most of those that may be open are.
 
     Or idle ones would keep everybody out: gRPC refuses further ones, and keeps those that it has.
     ``busy`` answers the peers with a call. A client whose connection is closed opens another one
     with its next call.
     """
 
-    def __init__(self, most: int, busy: Callable[[], set[str]], log: Log) -> None:
+    def __init__(self, port: int, most: int, busy: Callable[[], set[str]], log: Log) -> None:
+        self._port = port
         self._many = most * 3 // 4
         self._few = most // 2
         self._busy = busy
@@ -59,7 +60,8 @@ class IdleConnections:
         if _open_descriptors() <= self._many:
             return
         with ExitStack() as open_:
-            connections = [open_.enter_context(closing(each)) for each in _connections()]
+            every = [open_.enter_context(closing(each)) for each in _connections()]
+            connections = [each for each in every if each.getsockname()[1] == self._port]
             surplus = len(connections) - self._few
             if len(connections) > self._many and (idle := self._idle(connections)[:surplus]):
                 for connection in idle:

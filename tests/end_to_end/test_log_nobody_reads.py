@@ -65,6 +65,7 @@ def make_calls(target: str) -> None:
             done.result(120)
 
 
+@pytest.mark.more
 def test_calls_are_answered_and_the_server_drains_though_nobody_reads_its_log(
     server: tuple[subprocess.Popen[bytes], str],
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_call_whose_working_memory_exceeds_the_limit_is_refused(client: Client
         client.plan(ctc_loss_backward, **ctc(1, 2 * labels))
 
 
+@pytest.mark.more
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_one_long_row_takes_little_beside_its_answer() -> None:
     """It took ten times as much once. The answer comes in chunks, which are not copied."""
