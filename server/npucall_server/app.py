@@ -7,7 +7,6 @@ import secrets
 import socket
 import threading
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall.errors import DeviceLostError
@@ -68,30 +67,16 @@ class Server:
             settings.computation_limit,
         )  # fmt: skip
         self._executor = Executor(device, limits)
-        identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
-        self._budget = budget = Budget.of(settings, _connections_possible())
+        self._budget = Budget.of(settings, _connections_possible())
         self._peers = Peers(log, settings.peer_timeout)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
-        executions = Executions(
-            self._executor, identity, regions, KeptMemory(settings.memory_limit)
-        )
-        calls = OperatorService(executions, settings, budget, identity)
-        self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, log, self._peers)
-        services = grpc_server.Services(handling, budget, self._is_well)
-        self._health = services.health
-        self._grpc = grpc_server.server(settings, budget, device.lanes)
-        self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
-        if settings.has_reflection:
-            services.add_reflection(self._grpc)
+        self._grpc = grpc_server.server(settings, self._budget, device.lanes)
+        self._services = self._serve_with(regions)
+        self._health = self._services.health
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
         self.address = self._bind()
-        looks = [self._peers.look]
-        if (port := addresses.port(self.address)) is not None:
-            callers = partial(self._callers, services)
-            looks.append(IdleConnections(port, budget.max_connections, callers, log).look)
-        self._watch = Watch(_LOOK_SECONDS, log, *looks)
+        self._watch = self._look_after_peers()
         self._side = self._open_side(regions)
         device.watch(self._lose)
 
@@ -162,9 +147,32 @@ class Server:
         self._log.flush()
         os._exit(ExitCode.DEVICE_LOST)
 
-    def _callers(self, services: grpc_server.Services) -> set[str]:
+    def _serve_with(self, regions: Regions) -> grpc_server.Services:
+        """Gives the gRPC server its services."""
+        settings, executor, budget = self._settings, self._executor, self._budget
+        device = executor.device
+        identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
+        executions = Executions(executor, identity, regions, KeptMemory(settings.memory_limit))
+        self._streams = StreamService(executions, settings, budget)
+        handling = Handling(identity, self._log, self._peers)
+        services = grpc_server.Services(handling, budget, self._is_well)
+        calls = OperatorService(executions, settings, budget, identity)
+        self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
+        if settings.has_reflection:
+            services.add_reflection(self._grpc)
+        return services
+
+    def _look_after_peers(self) -> Watch:
+        looks = [self._peers.look]
+        if (port := addresses.port(self.address)) is not None:
+            most = self._budget.max_connections
+            looks.append(IdleConnections(port, most, self._callers, self._log).look)
+        return Watch(_LOOK_SECONDS, self._log, *looks)
+
+    def _callers(self) -> set[str]:
         """Peers with a call, wherever it is."""
-        return self._executor.callers() | self._streams.places.owners | services.callers()
+        waiting, streams = self._services.callers(), self._streams.places.owners
+        return self._executor.callers() | streams | waiting
 
     def _is_well(self) -> bool:
         """Whether turns on the device end, if any are taken."""
