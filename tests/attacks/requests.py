@@ -35,6 +35,13 @@ def one(name: str, *shape: int, **spec: Any) -> pb.Argument:
     return tensor(name, *shape, strides=[0] * len(shape), storage_shape=[1], **spec)
 
 
+def data(size: int) -> bytes:
+    """A call with so many bytes of data."""
+    names = ("grad_output", "self", "target")
+    arguments = [tensor(name, size // 12) for name in names]
+    return request_of(L1, arguments, *[bytes(size // 12 * 4)] * 3)
+
+
 def large_answer(size: int) -> bytes:
     """A call whose answer has so many bytes."""
     names = ("grad_output", "self", "target")

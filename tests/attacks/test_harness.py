@@ -30,9 +30,7 @@ def test_a_polite_call_by_hand_is_answered(start: Start) -> None:
 def test_bodies_and_answers_of_many_windows_travel_whole(start: Start) -> None:
     size = 3 * MIB
     with start() as server, connections(server.target, 1) as (raw,):
-        parts = requests.padded(size)
-        prefix = bytes(1) + sum(map(len, parts)).to_bytes(4)
-        sent = raw.call("Execute", prefix, *parts)
+        sent = raw.call("Execute", *message(requests.data(size)))
         read = raw.call("Execute", *message(requests.large_answer(size)))
         pump([raw], 20, over([raw]))
         assert raw.ended == {sent: "0", read: "0"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.compute import blocks, evaluate
+from npucall.compute import blocks, evaluate, work
 from npucall.declare.cuts import cut
 from npucall.dtypes import BF16, FLOAT
 from npucall.tensors import TensorSpec, view
@@ -117,7 +117,7 @@ def last_block_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         pieces = list(RIGHT_CUT(shape, limit))
         yield from pieces[:-1] or pieces
 
-    monkeypatch.setattr(blocks, "cut", wrong)
+    monkeypatch.setattr(work, "cut", wrong)
 
 
 def sum_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

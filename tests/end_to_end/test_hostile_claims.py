@@ -27,12 +27,13 @@ KL, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"
 HUGE = 2**60
 ONE = b"\0\0\x80\x3f"
 MIB = 2**20
+LONG = "--max-message-bytes=64MiB"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with running_server("--memory-limit=64MiB") as server:
+    with running_server("--memory-limit=64MiB", LONG) as server:
         yield server
 
 
@@ -168,7 +169,7 @@ def test_plan_refuses_a_large_call_before_it_reads_it() -> None:
     """Each of the 8 million arguments would be an object of many times its 2 bytes."""
     arguments = b"\x1a\x00" * (8 * MIB)
     request = b"\x0a" + b"\x80\x80\x80\x08" + arguments  # the length is 2^24
-    with running_server() as server, wire.bare_channel(server.target) as channel:
+    with running_server(LONG) as server, wire.bare_channel(server.target) as channel:
         assert wire.refusal(channel, "Plan", wire.long_call(1)) != "MESSAGE_MALFORMED"
         before = wire.peak_bytes(server.process.pid)
         assert wire.refusal(channel, "Plan", request) == "MESSAGE_MALFORMED"
