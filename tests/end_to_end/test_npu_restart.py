@@ -72,6 +72,7 @@ def check(found: AnyArray, expected: AnyArray) -> None:
 
 
 @pytest.mark.more
+@pytest.mark.more
 def test_a_server_that_is_killed_again_and_again_under_load_gives_no_wrong_answer() -> None:
     slow = {"NPUCALL_SIM_KERNEL_US": str(KERNEL_US)}
     with running_npu_server(**slow) as server:

@@ -44,6 +44,7 @@ def large_call(client: npucall_client.Client) -> AnyArray:
 
 
 @pytest.mark.more
+@pytest.mark.more
 def test_a_call_of_16_mib_survives_a_server_that_is_killed_while_it_runs(
     pool: ThreadPoolExecutor,
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_large_call_that_the_server_has_no_room_for_is_refused_early() -> None
 
 
 @pytest.mark.more
+@pytest.mark.more
 def test_memory_stays_near_that_of_the_tensors() -> None:
     """Of the server; 64 MiB beside 2 x 256 MiB are caches, threads and the last chunks."""
     large = np.ones(256 * MIB // 4, np.float32)
@@ -215,6 +216,7 @@ def test_a_large_call_survives_a_server_that_is_killed_while_it_arrives() -> Non
             assert np.array_equal(answer.result(wire.PATIENCE), EXPECTED)
 
 
+@pytest.mark.more
 def test_a_pipeline_survives_a_server_that_is_killed() -> None:
     column, row = np.ones((4096, 1), np.float32), np.zeros((1, 65536), np.float32)
     with running_server() as server:
