@@ -89,28 +89,13 @@ class Executor:
 
     def check_size(self, call: Prepared) -> None:
         """Raises TooLargeError for a call that will never be admitted."""
-        limit = self.limits.memory_limit
+        limits, everything = self.limits, "request, response and working memory"
         name, size = call.largest
-        if size > limit:
-            raise TooLargeError(
-                f"{name}: expected at most {limit} bytes (setting memory_limit), found {size}",
-                limit=str(limit),
-                setting="memory_limit",
-            )
-        if self.admitted_bytes(call) > limit:
-            raise TooLargeError(
-                f"request, response and working memory: expected at most {limit} bytes (setting "
-                f"memory_limit), found {self.admitted_bytes(call)}",
-                limit=str(limit),
-                setting="memory_limit",
-            )
-        if call.computation > self.limits.computation_limit:
-            raise TooLargeError(
-                f"computation: expected at most {self.limits.computation_limit} elements (setting "
-                f"computation_limit), found {call.computation}",
-                limit=str(self.limits.computation_limit),
-                setting="computation_limit",
-            )
+        _check(name, size, limits.memory_limit, "bytes", "memory_limit")
+        size = self.admitted_bytes(call)
+        _check(everything, size, limits.memory_limit, "bytes", "memory_limit")
+        size = call.computation
+        _check("computation", size, limits.computation_limit, "elements", "computation_limit")
 
     def admitted_bytes(self, call: Prepared) -> int:
         """Bytes that a call takes from its admission to its dismissal."""
@@ -245,6 +230,15 @@ class Executor:
             f"server: expected a free place, found that as many {what} as {setting} = {limit} "
             "allows; repeat the call later",
             retry_after=min(max(delay, shortest), longest),
+            limit=str(limit),
+            setting=setting,
+        )
+
+
+def _check(what: str, size: int, limit: int, unit: str, setting: str) -> None:
+    if size > limit:
+        raise TooLargeError(
+            f"{what}: expected at most {limit} {unit} (setting {setting}), found {size}",
             limit=str(limit),
             setting=setting,
         )
