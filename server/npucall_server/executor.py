@@ -57,7 +57,8 @@ class Admission:
 
     def must_go_on(self) -> None:
         """It is not ended for others any more."""
-        self._place.yields = self._memory.yields = None
+        self._place.must_stay()
+        self._memory.must_stay()
 
     def has_run(self) -> None:
         """It does not wait for the device any more."""

@@ -50,6 +50,10 @@ class Entry:
         """Whether it has been told to end."""
         self.granted: threading.Event | None = None
 
+    def must_stay(self) -> None:
+        """It is not ended for others any more, even if it has been told to: that came too late."""
+        self.yields, self.leaving = None, False
+
     def give_back(self) -> None:
         """Gives all of it back; a second time does nothing."""
         self._ledger.give_back(self)

@@ -99,6 +99,19 @@ def test_who_does_not_give_way_in_time_keeps_it(monkeypatch: pytest.MonkeyPatch)
     assert subject.owners == {"hog"}
 
 
+def test_what_was_told_to_end_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", 0.05)
+    subject = of(10)
+    entry = subject.take("hog", 10)
+    entry.yields = entry.must_stay  # it begins to run this moment
+    with pytest.raises(FullError):
+        subject.take("other", 1)
+    monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", PATIENCE)
+    with pytest.raises(FullError):
+        subject.take("other", 1)  # at once
+    assert not entry.leaving
+
+
 def test_what_is_idle_gives_way_however_little_its_owner_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
