@@ -50,6 +50,8 @@ class Repeat(Enum):
     LATER = "after RetryInfo's delay"
     """This server may answer it then: the caller is told, and decides. Another server may answer it
     at once."""
+    LATER_HERE = "after RetryInfo's delay, and here alone"
+    """As LATER, but no other server is asked: the limit is the caller's own."""
     ELSEWHERE = "elsewhere"
     """Another server may answer it. Of this one nobody knows when: the caller is told."""
 
@@ -81,7 +83,7 @@ class NpucallError(Exception):
         self.retry_after = retry_after
         """Seconds after which the same call may succeed, or None."""
         self.details = details
-        """Facts as strings: operator, variant, phase, soc, limit, setting, request_id,
+        """Facts as strings: operator, variant, phase, soc, limit, setting, quota, request_id,
         driver_message; each where it is known."""
 
     @property
@@ -188,6 +190,56 @@ class QueueFullError(NpucallError):
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"
     repeat = Repeat.LATER
+
+
+class QuotaError(NpucallError):
+    """A quota of the caller's own tenant is spent. Wait, or ask who administrates the server."""
+
+    code, reason = StatusCode.RESOURCE_EXHAUSTED, "QUOTA"
+    repeat = Repeat.LATER_HERE
+
+
+class UnauthenticatedError(NpucallError):
+    """The server does not know who calls. Its subclasses say what is wrong with the credential."""
+
+    code, reason = StatusCode.UNAUTHENTICATED, "CREDENTIAL"
+
+
+class CredentialMissingError(UnauthenticatedError):
+    """The call carries no credential. Give the client a token or a certificate."""
+
+    reason = "CREDENTIAL_MISSING"
+
+
+class CredentialInvalidError(UnauthenticatedError):
+    """The credential is not one that this server accepts: forged, revoked, or for somebody else."""
+
+    reason = "CREDENTIAL_INVALID"
+
+
+class CredentialExpiredError(UnauthenticatedError):
+    """The credential was good, and its time has ended. Get a new one."""
+
+    reason = "CREDENTIAL_EXPIRED"
+
+
+class TenantUnknownError(UnauthenticatedError):
+    """The credential is good, and belongs to no tenant of this server."""
+
+    reason = "TENANT_UNKNOWN"
+
+
+class PermissionDeniedError(NpucallError):
+    """The server knows the caller, whose role does not allow this."""
+
+    code, reason = StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"
+
+
+class ReservedError(NpucallError):
+    """Somebody else has reserved the device. Wait for the end, or use another server."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "RESERVED"
+    repeat = Repeat.ELSEWHERE
 
 
 class DeadlineError(NpucallError):

@@ -46,6 +46,12 @@ class Cancel(NamedTuple):
     """The answer is not wanted any more."""
 
 
+class Credential(NamedTuple):
+    """Renews the credential of the stream; it is about no call, and no part of the exchange."""
+
+    authorization: str
+
+
 class ReplyFrame(NamedTuple):
     """The answer to a call."""
 
@@ -60,7 +66,8 @@ class Error(NamedTuple):
     """A serialised ``google.rpc.Status``."""
 
 
-RequestFrame: TypeAlias = Begin | Chunk | End | Cancel
+CallFrame: TypeAlias = Begin | Chunk | End | Cancel
+RequestFrame: TypeAlias = CallFrame | Credential
 ResponseFrame: TypeAlias = ReplyFrame | Chunk | End | Error
 
 
@@ -128,7 +135,7 @@ def after(state: State, event: Event) -> State | None:
     return state if event in PASSED_OVER[state] else TRANSITIONS[state].get(event)
 
 
-def event_of(frame: RequestFrame) -> Event:
+def event_of(frame: CallFrame) -> Event:
     """What a caller's frame does."""
     if isinstance(frame, Begin):
         return Event.BEGIN_CHUNKED if frame.chunked else Event.BEGIN

@@ -13,6 +13,7 @@ from npucall.errors import DeviceLostError
 from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
 from npucall_server import addresses, grpc_server, process_limits, ready_file
+from npucall_server.access.guard import OpenGuard
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
@@ -154,7 +155,7 @@ class Server:
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         executions = Executions(executor, identity, regions, KeptMemory(settings.memory_limit))
         self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, self._log, self._peers)
+        handling = Handling(identity, self._log, self._peers, OpenGuard())
         services = grpc_server.Services(handling, budget, self._is_well)
         calls = OperatorService(executions, settings, budget, identity)
         self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
@@ -166,13 +167,13 @@ class Server:
         looks = [self._peers.look]
         if (port := addresses.port(self.address)) is not None:
             most = self._budget.max_connections
-            looks.append(IdleConnections(port, most, self._callers, self._log).look)
+            looks.append(IdleConnections(port, most, self._busy_peers, self._log).look)
         return Watch(_LOOK_SECONDS, self._log, *looks)
 
-    def _callers(self) -> set[str]:
-        """Peers with a call, wherever it is."""
-        waiting, streams = self._services.callers(), self._streams.places.owners
-        return self._executor.callers() | streams | waiting
+    def _busy_peers(self) -> set[str]:
+        """Those with a call, wherever it is."""
+        waiting, streams = self._services.busy_peers(), self._streams.places.peers
+        return self._executor.peers() | streams | waiting
 
     def _is_well(self) -> bool:
         """Whether turns on the device end, if any are taken."""

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import NpucallError
 from npucall.wire.status import REQUEST_ID
+from npucall_server.access.identity import anybody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import grpc
+
+    from npucall_server.access.identity import Identity
 
 
 class Caller(Protocol):
@@ -25,6 +28,14 @@ class Caller(Protocol):
     @property
     def peer(self) -> str:
         """Its address, as gRPC tells it."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who it is."""
+
+    @property
+    def owner(self) -> str:
+        """Whom what it holds counts for."""
 
     @property
     def metadata(self) -> Mapping[str, str | bytes]:
@@ -47,25 +58,27 @@ class Caller(Protocol):
         """Ends the call, or the stream, without an answer."""
 
 
-def owner_of(caller: Caller) -> str:
-    """Whom a call counts for: the address without its port, since each connection has another."""
-    peer = caller.peer
-    host, _, port = peer.rpartition(":")
-    return host if port.isdecimal() else peer
-
-
 class UnaryCaller:
     """The caller of a method with one request, or of a stream as a whole."""
 
-    __slots__ = ("add_callback", "cancel", "is_active", "metadata", "peer", "time_remaining")
+    __slots__ = (
+        "add_callback", "cancel", "identity", "is_active", "metadata", "peer", "time_remaining",
+    )  # fmt: skip
 
     def __init__(self, context: grpc.ServicerContext) -> None:
         self.peer = context.peer()
+        self.identity: Identity = anybody(self.peer)
+        """Anybody, until somebody has found out who it is."""
         self.metadata: Mapping[str, str | bytes] = dict(context.invocation_metadata())
         self.time_remaining = context.time_remaining
         self.is_active = context.is_active
         self.add_callback = context.add_callback
         self.cancel: Callable[[], None] = context.cancel
+
+    @property
+    def owner(self) -> str:
+        """Of its identity."""
+        return self.identity.owner
 
     @property
     def request_id(self) -> str:
@@ -79,6 +92,7 @@ class StreamCaller:
 
     def __init__(self, stream: Caller, request_id: str, seconds: float | None) -> None:
         self.peer, self.metadata = stream.peer, stream.metadata
+        self.identity = stream.identity
         self.request_id = request_id
         limits = (stream.time_remaining(), seconds)
         limit = min((limit for limit in limits if limit is not None), default=None)
@@ -86,6 +100,11 @@ class StreamCaller:
         self._callbacks: list[Callable[[], None]] | None = []
         """None once it does not wait any more."""
         self._lock = threading.Lock()
+
+    @property
+    def owner(self) -> str:
+        """Of its identity."""
+        return self.identity.owner
 
     def time_remaining(self) -> float | None:
         """Of the call or of its stream, whichever ends first."""

@@ -129,9 +129,9 @@ class Executor:
         if self._refusal is not None:
             raise self._refusal()
         size = self.admitted_bytes(call) if size is None else size
-        place = self._places.take(caller.peer, 1, end)
+        place = self._places.take(caller, 1, end)
         try:
-            memory = self.memory.take(caller.peer, size, end)
+            memory = self.memory.take(caller, size, end)
         except BaseException:
             place.give_back()
             raise
@@ -191,9 +191,9 @@ class Executor:
         self.check_size(call)
         return self.device.plan(call, Turn(self._turns, caller, self.limits.call_timeout))
 
-    def callers(self) -> set[str]:
-        """Peers with a call, or with an answer that they have not read."""
-        return self._places.owners | self.memory.owners
+    def peers(self) -> set[str]:
+        """Those with a call, or with an answer that they have not read."""
+        return self._places.peers | self.memory.peers
 
     def is_stuck(self, seconds: float) -> bool:
         """Whether turns on the device are taken and none has ended for so long."""

@@ -107,10 +107,10 @@ class Services:
         services = {operators.NAME: methods, HEALTH: checks}
         return tuple(map(grpc.method_handlers_generic_handler, services, services.values()))
 
-    def callers(self) -> set[str]:
-        """Peers with a call on its way in, or one that stays."""
+    def busy_peers(self) -> set[str]:
+        """Those with a call on its way in, or one that stays."""
         rooms = self._call_room, self._listing_room, self._standing_room
-        return {owner for room in rooms for owner in room.owners}
+        return {peer for room in rooms for peer in room.peers}
 
     def add_reflection(self, server: grpc.Server) -> None:
         """Has the server describe its services to clients such as grpcurl."""
@@ -121,7 +121,7 @@ class Services:
         def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             caller = UnaryCaller(context)
             with refusals_told(context):
-                place = room.take(caller.peer, 1, caller.cancel)
+                place = room.take(caller, 1, caller.cancel)
             try:
                 yield from answers(peers.messages(messages, caller), context)
             finally:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from npucall.wire.replies import ServerIdentity
+    from npucall_server.access.guard import Guard
     from npucall_server.callers import Caller
     from npucall_server.log import Log
     from npucall_server.peers import Peers
@@ -50,7 +51,7 @@ class StreamMethod(Protocol):
     """A method of streams: frames in, frames out."""
 
     def __call__(
-        self, frames: Iterator[bytes], context: grpc.ServicerContext, handling: Handling, /
+        self, frames: Iterator[bytes], caller: UnaryCaller, handling: Handling, /
     ) -> Iterator[bytes]:
         """What it raises ends the stream. Records and errors of its calls are ``handling``'s."""
 
@@ -63,8 +64,8 @@ class Handling:
     clients notice nothing.
     """
 
-    def __init__(self, identity: ServerIdentity, log: Log, peers: Peers) -> None:
-        self.peers = peers
+    def __init__(self, identity: ServerIdentity, log: Log, peers: Peers, guard: Guard) -> None:
+        self.peers, self.guard = peers, guard
         self._identity = identity
         self._log = log
         self._numbers = itertools.count(1)
@@ -93,6 +94,8 @@ class Handling:
             caller = UnaryCaller(context)
             record = self.record(name, caller, 0)
             try:
+                self._identify(caller, context)
+                record.tenant, record.caller = caller.identity.tenant, caller.identity.name
                 request = [self.peers.message(messages, caller, room)]
                 start = time.perf_counter_ns()
                 record.request_bytes = len(request[0])
@@ -114,10 +117,12 @@ class Handling:
     def _stream(self, name: str, method: StreamMethod) -> RpcMethodHandler:
         def handle(frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
+            caller = UnaryCaller(context)
             try:
-                yield from method(frames, context, self)
+                self._identify(caller, context)
+                yield from method(frames, caller, self)
             except Exception as error:  # noqa: BLE001  # as above
-                record = self.record(name, UnaryCaller(context), 0)
+                record = self.record(name, caller, 0)
                 failure = self.failure(error, record)
                 record.total_ns = time.perf_counter_ns() - start
                 self.log(record)
@@ -125,11 +130,16 @@ class Handling:
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
+    def _identify(self, caller: UnaryCaller, context: grpc.ServicerContext) -> None:
+        """Raises UnauthenticatedError where nobody knows who calls."""
+        caller.identity = self.guard.identify(caller.peer, caller.metadata, context)
+
     def record(self, method: str, caller: Caller, request_bytes: int) -> Record:
         """The record of a call; without a name of the caller's own it gets one of this process."""
         name = caller.request_id[:MAX_REQUEST_ID_CHARACTERS]
         name = name or f"{self._identity.instance}-{next(self._numbers)}"
-        return Record(method, name, caller.peer, request_bytes=request_bytes)
+        who = caller.identity
+        return Record(method, name, caller.peer, who.tenant, who.name, request_bytes=request_bytes)
 
     def log(self, record: Record) -> None:
         """Writes the line of a call that has been answered."""

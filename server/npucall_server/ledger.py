@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,18 @@ _IDLE_SECONDS = 1.0
 """From which on what is not used may be ended for others."""
 
 
+class Holder(Protocol):
+    """Who takes parts."""
+
+    @property
+    def peer(self) -> str:
+        """Its connection, as gRPC tells it; empty where it has none."""
+
+    @property
+    def owner(self) -> str:
+        """Whom it counts for."""
+
+
 class Entry:
     """What one call, stream, message or region holds. Whoever took it gives it back."""
 
@@ -33,14 +45,15 @@ class Entry:
         "idle_since",
         "leaving",
         "owner",
+        "peer",
         "yields",
     )
 
     def __init__(
-        self, ledger: Ledger, owner: str, amount: int, yields: Callable[[], object] | None
+        self, ledger: Ledger, holder: Holder, amount: int, yields: Callable[[], object] | None
     ) -> None:
         self._ledger = ledger
-        self.owner = owner
+        self.owner, self.peer = holder.owner, holder.peer
         self.amount = amount
         self.yields = yields
         """Ends what holds it, for others who ask; None while that cannot be ended."""
@@ -75,9 +88,11 @@ class Ledger:
         self._owners: dict[str, dict[Entry, None]] = {}
         self._waiting: list[Entry] = []
 
-    def take(self, owner: str, amount: int, yields: Callable[[], object] | None = None) -> Entry:
+    def take(
+        self, holder: Holder, amount: int, yields: Callable[[], object] | None = None
+    ) -> Entry:
         """Takes a part, at once where there is room. Raises the refusal where none comes."""
-        entry = Entry(self, owner, amount, yields)
+        entry = Entry(self, holder, amount, yields)
         with self._lock:
             fits = self.used + amount <= self.limit
             if fits and (not self._waiting or not self._is_greedy(entry)):
@@ -110,10 +125,17 @@ class Ledger:
         return bool(self._waiting) or time.monotonic() - self._refused_at < _WANTED_SECONDS
 
     @property
-    def owners(self) -> set[str]:
-        """Who holds a part, or waits for one."""
+    def peers(self) -> set[str]:
+        """Connections that hold a part, or wait for one."""
         with self._lock:
-            return {*self._owners, *(entry.owner for entry in self._waiting)}
+            holding = [entry for entries in self._owners.values() for entry in entries]
+            return {entry.peer for entry in (*holding, *self._waiting)}
+
+    @property
+    def owners(self) -> dict[str, int]:
+        """What each who holds something holds."""
+        with self._lock:
+            return {owner: self.held(owner) for owner in self._owners}
 
     def held(self, owner: str) -> int:
         """What an owner holds."""

@@ -45,6 +45,9 @@ class Record:
     method: str
     request_id: str
     peer: str
+    tenant: str = ""
+    caller: str = ""
+    """Its name within the tenant."""
     operator: str = ""
     variant: str = ""
     request_bytes: int = 0
@@ -57,6 +60,8 @@ class Record:
     copy_in_ns: int = 0
     plan_ns: int = 0
     copy_out_ns: int = 0
+    device_ns: int = 0
+    """For which it held the device, by the host's clock."""
     total_ns: int = 0
     reason: str = "OK"
     message: str = ""
@@ -210,13 +215,14 @@ def _line(record: Record) -> str:
     line = (
         f'{{"time": "{_time(record.time_ns)}", "event": "call", "method": "{record.method}", '
         f'"request_id": {_text(record.request_id)}, "peer": {_usual_text(record.peer)}, '
+        f'"tenant": {_usual_text(record.tenant)}, "caller": {_usual_text(record.caller)}, '
         f'"operator": {_usual_text(record.operator)}, '
         f'"variant": {_usual_text(record.variant)}, '
         f'"reason": "{record.reason}", "request_bytes": {record.request_bytes}, '
         f'"response_bytes": {record.response_bytes}, "total_ns": {record.total_ns}, '
         f'"decode_ns": {record.decode_ns}, "check_ns": {record.check_ns}, '
         f'"queue_ns": {record.queue_ns}, "run_ns": {record.run_ns}, '
-        f'"encode_ns": {record.encode_ns}'
+        f'"encode_ns": {record.encode_ns}, "device_ns": {record.device_ns}'
     )
     if record.plan_ns:
         line += (

@@ -76,7 +76,7 @@ class Peers:
         Raises MessageError where the call has none, the room's refusal where it does not come, and
         gRPC's error where the call ends.
         """
-        place = room.take(caller.peer, 1, caller.cancel)
+        place = room.take(caller, 1, caller.cancel)
         wait = self.begin(caller, "its message", room)
         try:
             return next(messages)

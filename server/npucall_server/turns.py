@@ -8,7 +8,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from npucall.errors import CancelledError, DeadlineError, QueueFullError
-from npucall_server.callers import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +131,7 @@ class Turn:
     @property
     def owner(self) -> str:
         """Who the call is for."""
-        return owner_of(self._caller)
+        return self._caller.identity.person
 
     def __call__(self) -> Self:
         return self

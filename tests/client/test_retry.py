@@ -13,7 +13,8 @@ from npucall_client.remote.retry import FEW_TIMES, PAUSES, Attempts, repeated
 HERE = {"BUSY", "DRAINING", "SERVER_UNREACHABLE", "STALLED"}
 A_FEW_TIMES = {"CONNECTION_LOST", "DEVICE_LOST"}
 LATER = {"QUEUE_FULL"}
-ELSEWHERE = {"DEVICE_MEMORY", "OPERATOR_UNAVAILABLE", "VARIANT_UNAVAILABLE"}
+LATER_HERE = {"QUOTA"}
+ELSEWHERE = {"RESERVED", "DEVICE_MEMORY", "OPERATOR_UNAVAILABLE", "VARIANT_UNAVAILABLE"}
 
 
 @pytest.mark.parametrize("reason", BY_REASON)
@@ -22,6 +23,7 @@ def test_every_error_says_whether_its_call_is_repeated(reason: str) -> None:
         Repeat.HERE: HERE,
         Repeat.FEW_TIMES: A_FEW_TIMES,
         Repeat.LATER: LATER,
+        Repeat.LATER_HERE: LATER_HERE,
         Repeat.ELSEWHERE: ELSEWHERE,
     }
     expected = next((each for each, reasons in groups.items() if reason in reasons), Repeat.NEVER)
@@ -32,7 +34,9 @@ def error_that(repeat: Repeat) -> NpucallError:
     return next(kind for kind in BY_REASON.values() if kind.repeat is repeat)("as it says")
 
 
-@pytest.mark.parametrize("repeat", [Repeat.NEVER, Repeat.LATER, Repeat.ELSEWHERE])
+@pytest.mark.parametrize(
+    "repeat", [Repeat.NEVER, Repeat.LATER, Repeat.LATER_HERE, Repeat.ELSEWHERE]
+)
 def test_what_is_not_repeated_here_is_told_at_once(repeat: Repeat) -> None:
     assert Attempts().pause_after(error_that(repeat)) is None
 

@@ -12,6 +12,7 @@ from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
+from npucall_server.access.identity import Identity, anybody
 from npucall_server.devices.base import Ran
 from npucall_server.executor import Executor, Limits
 from npucall_server.ledger import Ledger
@@ -103,10 +104,20 @@ class ScriptedCaller:
 
     def __init__(self, remaining: float | None = None, peer: str = "scripted") -> None:
         self.peer = peer
+        self.known: Identity | None = None
+        """Who it is; None: nobody knows."""
         self._remaining = remaining
         self._active = True
         self._callbacks: list[Callable[[], None]] = []
         self._lock = threading.Lock()
+
+    @property
+    def identity(self) -> Identity:
+        return self.known or anybody(self.peer)
+
+    @property
+    def owner(self) -> str:
+        return self.identity.owner
 
     def time_remaining(self) -> float | None:
         return self._remaining

@@ -20,6 +20,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.replies import ServerIdentity
 from npucall_server import grpc_server
+from npucall_server.access.guard import OpenGuard
 from npucall_server.budget import Budget
 from npucall_server.execution import Executions
 from npucall_server.executor import Executor, Limits
@@ -65,7 +66,9 @@ class Served:
         log = Log(stream=self._log)
         peers = Peers(log, given.peer_timeout)
         self.watch = Watch(0.02, log, peers.look)
-        services = grpc_server.Services(Handling(IDENTITY, log, peers), budget, lambda: True)
+        services = grpc_server.Services(
+            Handling(IDENTITY, log, peers, OpenGuard()), budget, lambda: True
+        )
         self.grpc = grpc_server.server(given, budget, device.lanes)
         self.grpc.add_generic_rpc_handlers(services.handlers(operators, self.streams))
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"

@@ -1,14 +1,12 @@
-"""Whom a call counts for."""
+"""Who a caller is whom the server does not know."""
 
 from __future__ import annotations
 
 import pytest
 
-from npucall_server.callers import owner_of
+from npucall_server.access.identity import anybody
 
-from .scripted import ScriptedCaller
-
-OWNERS = {
+PERSONS = {
     "ipv4:127.0.0.1:40312": "ipv4:127.0.0.1",
     "ipv6:%5B::1%5D:40312": "ipv6:%5B::1%5D",
     "unix:": "unix:",
@@ -17,8 +15,9 @@ OWNERS = {
 }
 
 
-@pytest.mark.parametrize(("peer", "owner"), OWNERS.items())
-def test_the_owner_of_a_call_is_the_address_it_came_from_without_the_port(
-    peer: str, owner: str
+@pytest.mark.parametrize(("peer", "person"), PERSONS.items())
+def test_anybody_is_known_by_the_address_without_the_port_and_holds_as_a_connection(
+    peer: str, person: str
 ) -> None:
-    assert owner_of(ScriptedCaller(peer=peer)) == owner
+    assert anybody(peer).person == person
+    assert anybody(peer).owner == peer

@@ -14,6 +14,7 @@ from google.rpc.status_pb2 import Status
 
 from npucall.errors import NpucallError, OperatorUnknownError, QueueFullError, ShapeError
 from npucall.wire.replies import ServerIdentity
+from npucall_server.access.guard import OpenGuard
 from npucall_server.handling import Handling
 from npucall_server.log import Log, Record
 from npucall_server.peers import Peers
@@ -88,7 +89,7 @@ class Handled:
         stream = io.StringIO()
         self.context = Context(*metadata)
         log = Log(stream=stream)
-        handling = Handling(IDENTITY, log, Peers(log, PATIENCE))
+        handling = Handling(IDENTITY, log, Peers(log, PATIENCE), OpenGuard())
         methods = {"Execute": lambda _, record, __: method(record)}
         handler: Any = handling.unary(methods, ledger())["Execute"]
         self.response: bytes | None = None

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2_grpc
 
 from npucall.wire.replies import ServerIdentity
 from npucall_server import grpc_server
+from npucall_server.access.guard import OpenGuard
 from npucall_server.budget import Budget
 from npucall_server.grpc_server import Services
 from npucall_server.handling import Handling
@@ -38,7 +39,7 @@ class Served:
         self.well = True
         log = Log(stream=io.StringIO())
         identity = ServerIdentity("0123456789ab", "cpu", "x")
-        handling = Handling(identity, log, Peers(log, PATIENCE))
+        handling = Handling(identity, log, Peers(log, PATIENCE), OpenGuard())
         settings = ServerSettings()
         budget = Budget.of(settings, 100)
         self.services = Services(handling, budget, lambda: self.well)

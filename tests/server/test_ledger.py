@@ -13,11 +13,15 @@ from tests.more import every_third
 from npucall_server import ledger as module
 from npucall_server.ledger import Entry, Ledger
 
-from .scripted import PATIENCE
+from .scripted import PATIENCE, ScriptedCaller
 
 
 class FullError(Exception):
     """What the ledgers here refuse with."""
+
+
+def holder(name: str) -> ScriptedCaller:
+    return ScriptedCaller(peer=name)
 
 
 def of(limit: int) -> Ledger:
@@ -26,17 +30,17 @@ def of(limit: int) -> Ledger:
 
 def test_a_part_is_taken_until_it_is_given_back() -> None:
     subject = of(10)
-    entry = subject.take("a", 10)
+    entry = subject.take(holder("a"), 10)
     with pytest.raises(FullError):
-        subject.take("b", 1)
+        subject.take(holder("b"), 1)
     entry.give_back()
     assert subject.used == 0
-    subject.take("b", 10)
+    subject.take(holder("b"), 10)
 
 
 def test_giving_back_twice_gives_back_once() -> None:
     subject = of(10)
-    first, _ = subject.take("a", 4), subject.take("a", 4)
+    first, _ = subject.take(holder("a"), 4), subject.take(holder("a"), 4)
     first.give_back()
     first.give_back()
     assert (subject.used, subject.held("a")) == (4, 4)
@@ -47,68 +51,70 @@ def test_who_holds_more_than_half_gives_way_the_newest_first() -> None:
     ended: list[int] = []
 
     def hog(number: int) -> Entry:
-        entry: Entry = subject.take("hog", 2, lambda: (ended.append(number), entry.give_back()))
+        entry: Entry = subject.take(
+            holder("hog"), 2, lambda: (ended.append(number), entry.give_back())
+        )
         return entry
 
     for number in range(5):
         hog(number)
-    subject.take("other", 3)
+    subject.take(holder("other"), 3)
     assert ended == [4, 3]
     assert subject.used == 9
 
 
 def test_who_holds_half_keeps_it() -> None:
     subject = of(10)
-    subject.take("a", 5, pytest.fail)
-    subject.take("b", 5, pytest.fail)
+    subject.take(holder("a"), 5, pytest.fail)
+    subject.take(holder("b"), 5, pytest.fail)
     with pytest.raises(FullError):
-        subject.take("c", 1)
+        subject.take(holder("c"), 1)
 
 
 def test_nobody_is_ended_in_vain() -> None:
     """What cannot be ended keeps its room, so ending the rest would not help."""
     subject = of(10)
-    subject.take("hog", 8)
-    subject.take("hog", 2, pytest.fail)
+    subject.take(holder("hog"), 8)
+    subject.take(holder("hog"), 2, pytest.fail)
     with pytest.raises(FullError):
-        subject.take("other", 4)
+        subject.take(holder("other"), 4)
 
 
 def test_who_asks_for_more_than_half_makes_nobody_give_way() -> None:
     subject = of(10)
-    subject.take("hog", 10, pytest.fail)
+    subject.take(holder("hog"), 10, pytest.fail)
     with pytest.raises(FullError):
-        subject.take("other", 6)
+        subject.take(holder("other"), 6)
 
 
 def test_ones_own_parts_do_not_give_way_to_oneself() -> None:
     subject = of(10)
-    subject.take("hog", 10, pytest.fail)
+    subject.take(holder("hog"), 10, pytest.fail)
     with pytest.raises(FullError):
-        subject.take("hog", 1)
+        subject.take(holder("hog"), 1)
 
 
 def test_who_does_not_give_way_in_time_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", 0.05)
     subject = of(10)
     told = threading.Event()
-    subject.take("hog", 10, told.set)
+    subject.take(holder("hog"), 10, told.set)
     with pytest.raises(FullError):
-        subject.take("other", 1)
+        subject.take(holder("other"), 1)
     assert told.is_set()
-    assert subject.owners == {"hog"}
+    assert subject.owners == {"hog": 10}
 
 
 def test_what_was_told_to_end_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", 0.05)
     subject = of(10)
-    entry = subject.take("hog", 10)
+    entry = subject.take(holder("hog"), 10)
     entry.yields = entry.must_stay  # it begins to run this moment
     with pytest.raises(FullError):
-        subject.take("other", 1)
+        subject.take(holder("other"), 1)
     monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", PATIENCE)
     with pytest.raises(FullError):
-        subject.take("other", 1)  # at once
+        subject.take(holder("other"), 1)  # at once
     assert not entry.leaving
 
 
@@ -117,24 +123,24 @@ def test_what_is_idle_gives_way_however_little_its_owner_holds(
 ) -> None:
     monkeypatch.setattr(module, "_IDLE_SECONDS", 0.0)
     subject = of(2)
-    entry = subject.take("a", 1)
+    entry = subject.take(holder("a"), 1)
     entry.yields = entry.give_back
     entry.idle_since = 0.0
-    subject.take("b", 1, pytest.fail)
-    subject.take("c", 1)
+    subject.take(holder("b"), 1, pytest.fail)
+    subject.take(holder("c"), 1)
     assert (subject.held("a"), subject.held("c")) == (0, 1)
 
 
 def test_who_has_more_than_half_does_not_get_what_was_given_back_for_another() -> None:
     subject = of(10)
-    entries = [subject.take("hog", 2) for _ in range(5)]
+    entries = [subject.take(holder("hog"), 2) for _ in range(5)]
     asked, got = threading.Event(), []
     entries[4].yields = asked.set
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: got.append(subject.take("other", 2)))
+        pool.submit(lambda: got.append(subject.take(holder("other"), 2)))
         assert asked.wait(PATIENCE)
         with pytest.raises(FullError):
-            subject.take("hog", 1)
+            subject.take(holder("hog"), 1)
         entries[4].give_back()
     assert [entry.owner for entry in got] == ["other"]
 
@@ -142,9 +148,9 @@ def test_who_has_more_than_half_does_not_get_what_was_given_back_for_another() -
 def test_it_is_wanted_while_somebody_waits_and_for_a_moment_behind_a_refusal() -> None:
     subject = of(1)
     assert not subject.is_wanted
-    subject.take("a", 1)
+    subject.take(holder("a"), 1)
     with pytest.raises(FullError):
-        subject.take("b", 1)
+        subject.take(holder("b"), 1)
     assert subject.is_wanted
 
 
@@ -163,7 +169,9 @@ def test_whatever_threads_do_the_sum_is_right_and_never_above_the_limit(
             if mine and rolls.random() < 0.5:
                 mine.pop(rolls.randrange(len(mine))).give_back()
             try:
-                entry: Entry = subject.take(f"{owner % 3}", rolls.randint(1, 40), lambda: None)
+                entry: Entry = subject.take(
+                    holder(f"{owner % 3}"), rolls.randint(1, 40), lambda: None
+                )
             except FullError:
                 continue
             mine.append(entry)

@@ -56,6 +56,70 @@ and whose storage comes back.
 """
 global___Role = Role
 
+class _CallerRole:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _CallerRoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_CallerRole.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    CALLER_ROLE_UNSPECIFIED: _CallerRole.ValueType  # 0
+    """A newer server's role."""
+    CALLER_ROLE_USER: _CallerRole.ValueType  # 1
+    """Run calls, and see its own usage."""
+    CALLER_ROLE_BENCH: _CallerRole.ValueType  # 2
+    """Reserve the device besides."""
+    CALLER_ROLE_ADMIN: _CallerRole.ValueType  # 3
+    """See everybody's usage, and end reservations besides."""
+
+class CallerRole(_CallerRole, metaclass=_CallerRoleEnumTypeWrapper):
+    """What a caller may do."""
+
+CALLER_ROLE_UNSPECIFIED: CallerRole.ValueType  # 0
+"""A newer server's role."""
+CALLER_ROLE_USER: CallerRole.ValueType  # 1
+"""Run calls, and see its own usage."""
+CALLER_ROLE_BENCH: CallerRole.ValueType  # 2
+"""Reserve the device besides."""
+CALLER_ROLE_ADMIN: CallerRole.ValueType  # 3
+"""See everybody's usage, and end reservations besides."""
+global___CallerRole = CallerRole
+
+class _KnownBy:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _KnownByEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_KnownBy.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    KNOWN_BY_UNSPECIFIED: _KnownBy.ValueType  # 0
+    """A newer server's way."""
+    KNOWN_BY_NOTHING: _KnownBy.ValueType  # 1
+    """By nothing: the server has no tenants, and takes calls of anybody."""
+    KNOWN_BY_CERTIFICATE: _KnownBy.ValueType  # 2
+    """By its client certificate."""
+    KNOWN_BY_TOKEN: _KnownBy.ValueType  # 3
+    """By a token of the server's own."""
+    KNOWN_BY_JWT: _KnownBy.ValueType  # 4
+    """By a token of an identity provider (OIDC), such as a CI job has."""
+    KNOWN_BY_LOCAL_USER: _KnownBy.ValueType  # 5
+    """By the user number of its process on the server's host."""
+
+class KnownBy(_KnownBy, metaclass=_KnownByEnumTypeWrapper):
+    """By what the server knows a caller."""
+
+KNOWN_BY_UNSPECIFIED: KnownBy.ValueType  # 0
+"""A newer server's way."""
+KNOWN_BY_NOTHING: KnownBy.ValueType  # 1
+"""By nothing: the server has no tenants, and takes calls of anybody."""
+KNOWN_BY_CERTIFICATE: KnownBy.ValueType  # 2
+"""By its client certificate."""
+KNOWN_BY_TOKEN: KnownBy.ValueType  # 3
+"""By a token of the server's own."""
+KNOWN_BY_JWT: KnownBy.ValueType  # 4
+"""By a token of an identity provider (OIDC), such as a CI job has."""
+KNOWN_BY_LOCAL_USER: KnownBy.ValueType  # 5
+"""By the user number of its process on the server's host."""
+global___KnownBy = KnownBy
+
 class _DeviceHealth:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -199,6 +263,7 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
     CHUNK_FIELD_NUMBER: builtins.int
     END_FIELD_NUMBER: builtins.int
     CANCEL_FIELD_NUMBER: builtins.int
+    CREDENTIAL_FIELD_NUMBER: builtins.int
     call_id: builtins.int
     """Names the call on this stream. Each id is used for one call; ids that count up are best, since a
     stream whose ids leave more than 65,536 gaps ends.
@@ -219,6 +284,10 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
     def cancel(self) -> global___Cancel:
         """The answer is not wanted any more."""
 
+    @property
+    def credential(self) -> global___Credential:
+        """Renews the credential of the stream; belongs to no call."""
+
     def __init__(
         self,
         *,
@@ -227,12 +296,35 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
         chunk: global___Chunk | None = ...,
         end: global___End | None = ...,
         cancel: global___Cancel | None = ...,
+        credential: global___Credential | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["begin", b"begin", "cancel", b"cancel", "chunk", b"chunk", "end", b"end", "frame", b"frame"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["begin", b"begin", "call_id", b"call_id", "cancel", b"cancel", "chunk", b"chunk", "end", b"end", "frame", b"frame"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["begin", "chunk", "end", "cancel"] | None: ...
+    def HasField(self, field_name: typing.Literal["begin", b"begin", "cancel", b"cancel", "chunk", b"chunk", "credential", b"credential", "end", b"end", "frame", b"frame"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["begin", b"begin", "call_id", b"call_id", "cancel", b"cancel", "chunk", b"chunk", "credential", b"credential", "end", b"end", "frame", b"frame"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["begin", "chunk", "end", "cancel", "credential"] | None: ...
 
 global___ExecuteStreamRequest = ExecuteStreamRequest
+
+@typing.final
+class Credential(google.protobuf.message.Message):
+    """Who the caller of a stream proves to be from here on. The server ends a stream with
+    UNAUTHENTICATED within 10 s of the end of the credential that it was opened with, unless such a
+    frame came before. It has to prove the same tenant and the same caller; otherwise the stream ends
+    with UNAUTHENTICATED. `call_id` is ignored, and no answer comes.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    AUTHORIZATION_FIELD_NUMBER: builtins.int
+    authorization: builtins.str
+    """As the metadata `authorization` of other methods: "Bearer ", then a token."""
+    def __init__(
+        self,
+        *,
+        authorization: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["authorization", b"authorization"]) -> None: ...
+
+global___Credential = Credential
 
 @typing.final
 class ExecuteStreamResponse(google.protobuf.message.Message):
@@ -1150,6 +1242,8 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     UPTIME_SECONDS_FIELD_NUMBER: builtins.int
     DEVICE_FIELD_NUMBER: builtins.int
     SHARED_MEMORY_SOCKET_FIELD_NUMBER: builtins.int
+    CALLER_FIELD_NUMBER: builtins.int
+    RESERVATION_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -1180,6 +1274,14 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def device(self) -> global___DeviceInfo:
         """What the device says of itself; not set on a device that is no hardware."""
 
+    @property
+    def caller(self) -> global___CallerInfo:
+        """Who the server takes the caller of this method for."""
+
+    @property
+    def reservation(self) -> global___Reservation:
+        """Who has reserved the device; not set while nobody has."""
+
     def __init__(
         self,
         *,
@@ -1193,11 +1295,78 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         uptime_seconds: builtins.float = ...,
         device: global___DeviceInfo | None = ...,
         shared_memory_socket: builtins.str = ...,
+        caller: global___CallerInfo | None = ...,
+        reservation: global___Reservation | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["device", b"device", "limits", b"limits", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["caller", b"caller", "device", b"device", "limits", b"limits", "reservation", b"reservation", "server", b"server"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
+
+@typing.final
+class CallerInfo(google.protobuf.message.Message):
+    """Who somebody is for the server, and by what it knows that."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    KNOWN_BY_FIELD_NUMBER: builtins.int
+    EXPIRES_SECONDS_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """The tenant: a group of callers that has a share of the device. Empty where the server has no
+    tenants, and takes calls of anybody.
+    """
+    name: builtins.str
+    """The caller's own name within the tenant."""
+    role: global___CallerRole.ValueType
+    """What it may do."""
+    known_by: global___KnownBy.ValueType
+    """By what it is known."""
+    expires_seconds: builtins.float
+    """Seconds until the credential ends; 0: it has no end."""
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+        role: global___CallerRole.ValueType = ...,
+        known_by: global___KnownBy.ValueType = ...,
+        expires_seconds: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expires_seconds", b"expires_seconds", "known_by", b"known_by", "name", b"name", "role", b"role", "tenant", b"tenant"]) -> None: ...
+
+global___CallerInfo = CallerInfo
+
+@typing.final
+class Reservation(google.protobuf.message.Message):
+    """Exclusive use of the device for a while."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HOLDER_FIELD_NUMBER: builtins.int
+    ENDS_SECONDS_FIELD_NUMBER: builtins.int
+    WAITING_FIELD_NUMBER: builtins.int
+    ends_seconds: builtins.float
+    """Seconds until its end, at the latest."""
+    waiting: builtins.int
+    """Callers that wait for a reservation behind this one."""
+    @property
+    def holder(self) -> global___CallerInfo:
+        """Whose it is. Another tenant's callers see no `name`."""
+
+    def __init__(
+        self,
+        *,
+        holder: global___CallerInfo | None = ...,
+        ends_seconds: builtins.float = ...,
+        waiting: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["holder", b"holder"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ends_seconds", b"ends_seconds", "holder", b"holder", "waiting", b"waiting"]) -> None: ...
+
+global___Reservation = Reservation
 
 @typing.final
 class DeviceInfo(google.protobuf.message.Message):

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1enpucall/v1/shared_memory.proto\x12\nnpucall.v1\"$\n\x13SharedMemoryRequest\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\"@\n\x14SharedMemoryResponse\x12\x0c\n\x02id\x18\x01 \x01(\x0cH\x00\x12\x0f\n\x05\x65rror\x18\x02 \x01(\x0cH\x00\x42\t\n\x07outcomeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1enpucall/v1/shared_memory.proto\x12\nnpucall.v1\"O\n\x13SharedMemoryRequest\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\x12\x15\n\rauthorization\x18\x02 \x01(\t\x12\x12\n\ncredential\x18\x03 \x01(\x08\"A\n\x0fLocalCredential\x12\x15\n\rauthorization\x18\x01 \x01(\t\x12\x17\n\x0f\x65xpires_seconds\x18\x02 \x01(\x01\"y\n\x14SharedMemoryResponse\x12\x0c\n\x02id\x18\x01 \x01(\x0cH\x00\x12\x0f\n\x05\x65rror\x18\x02 \x01(\x0cH\x00\x12\x37\n\x10local_credential\x18\x03 \x01(\x0b\x32\x1b.npucall.v1.LocalCredentialH\x00\x42\t\n\x07outcomeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,7 +22,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'npucall.v1.shared_memory_pb
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_SHAREDMEMORYREQUEST']._serialized_start=46
-  _globals['_SHAREDMEMORYREQUEST']._serialized_end=82
-  _globals['_SHAREDMEMORYRESPONSE']._serialized_start=84
-  _globals['_SHAREDMEMORYRESPONSE']._serialized_end=148
+  _globals['_SHAREDMEMORYREQUEST']._serialized_end=125
+  _globals['_LOCALCREDENTIAL']._serialized_start=127
+  _globals['_LOCALCREDENTIAL']._serialized_end=192
+  _globals['_SHAREDMEMORYRESPONSE']._serialized_start=194
+  _globals['_SHAREDMEMORYRESPONSE']._serialized_end=315
 # @@protoc_insertion_point(module_scope)

@@ -15,7 +15,13 @@ the server forgets the memory; calls that run keep it until they end. Nothing el
 the connection: that ends it. The server closes it when it goes down.
 
 Only processes of the server's own user get memory, and of users that its setting
-`shared_memory_users` names; connections of others are closed without a word.
+`shared_memory_users` names; connections of others are closed without a word. On a server that has
+tenants every request is one of a tenant's caller: of the user that the operating system tells, or
+of the credential that comes along. Memory answers to that caller alone.
+
+The same socket hands out credentials: the operating system tells it the user number of a process,
+which a gRPC server on a Unix socket, or on loopback, cannot see. The caller sends a request with
+`credential` set, receives a `SharedMemoryResponse` with one, and closes the connection.
 
 Caller and server see each other's writes at once. What the caller writes to an input while a call
 runs gives anything in the outputs of that call, and nothing worse.
@@ -35,16 +41,46 @@ class SharedMemoryRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     BYTES_FIELD_NUMBER: builtins.int
+    AUTHORIZATION_FIELD_NUMBER: builtins.int
+    CREDENTIAL_FIELD_NUMBER: builtins.int
     bytes: builtins.int
     """How many bytes it wants, 1 or more. A whole number of pages is reserved."""
+    authorization: builtins.str
+    """Who wants them, as the metadata `authorization` of calls; empty: the user whose process it is."""
+    credential: builtins.bool
+    """It wants a credential for the user whose process it is, and no bytes."""
     def __init__(
         self,
         *,
         bytes: builtins.int = ...,
+        authorization: builtins.str = ...,
+        credential: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["bytes", b"bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["authorization", b"authorization", "bytes", b"bytes", "credential", b"credential"]) -> None: ...
 
 global___SharedMemoryRequest = SharedMemoryRequest
+
+@typing.final
+class LocalCredential(google.protobuf.message.Message):
+    """A short-lived credential for one user of this host."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    AUTHORIZATION_FIELD_NUMBER: builtins.int
+    EXPIRES_SECONDS_FIELD_NUMBER: builtins.int
+    authorization: builtins.str
+    """For the metadata `authorization`, whole: "Bearer ", then a token."""
+    expires_seconds: builtins.float
+    """Seconds until it ends."""
+    def __init__(
+        self,
+        *,
+        authorization: builtins.str = ...,
+        expires_seconds: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["authorization", b"authorization", "expires_seconds", b"expires_seconds"]) -> None: ...
+
+global___LocalCredential = LocalCredential
 
 @typing.final
 class SharedMemoryResponse(google.protobuf.message.Message):
@@ -54,6 +90,7 @@ class SharedMemoryResponse(google.protobuf.message.Message):
 
     ID_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    LOCAL_CREDENTIAL_FIELD_NUMBER: builtins.int
     id: builtins.bytes
     """The memory's id, 16 random bytes, for `Region.id`. A file descriptor comes along."""
     error: builtins.bytes
@@ -61,16 +98,22 @@ class SharedMemoryResponse(google.protobuf.message.Message):
     TOO_LARGE where it is more than half of the setting `shared_memory_limit`, which is what one
     process may have, and one of several users; QUEUE_FULL where it or others hold too much, or
     too many; DEVICE_MEMORY where the host has no memory for it now; MESSAGE_MALFORMED for a packet
-    that cannot be read.
+    that cannot be read; CREDENTIAL_INVALID, CREDENTIAL_EXPIRED or TENANT_UNKNOWN where the server
+    has tenants and the caller belongs to none; QUOTA where its tenant has all that it may have.
     """
+    @property
+    def local_credential(self) -> global___LocalCredential:
+        """What was asked for instead of memory."""
+
     def __init__(
         self,
         *,
         id: builtins.bytes = ...,
         error: builtins.bytes = ...,
+        local_credential: global___LocalCredential | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["error", b"error", "id", b"id", "outcome", b"outcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "id", b"id", "outcome", b"outcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["outcome", b"outcome"]) -> typing.Literal["id", "error"] | None: ...
+    def HasField(self, field_name: typing.Literal["error", b"error", "id", b"id", "local_credential", b"local_credential", "outcome", b"outcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "id", b"id", "local_credential", b"local_credential", "outcome", b"outcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["outcome", b"outcome"]) -> typing.Literal["id", "error", "local_credential"] | None: ...
 
 global___SharedMemoryResponse = SharedMemoryResponse

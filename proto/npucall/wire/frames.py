@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Cancel, Chunk, End, Error, ReplyFrame
+from npucall.exchange import Begin, Cancel, Chunk, Credential, End, Error, ReplyFrame
 from npucall.limits import (
     ALIGNMENT,
     MAX_CHUNK_BYTES,
@@ -90,6 +90,12 @@ def join_reply(call_id: int, response: bytes) -> bytes:
 def join_error(call_id: int, status: bytes) -> bytes:
     """The bytes of the frame of a failure."""
     return _frame(call_id, _LAST, status)
+
+
+def join_credential(credential: Credential) -> bytes:
+    """The bytes of the frame that renews the credential of a stream."""
+    frame = pb.Credential(authorization=credential.authorization)
+    return pb.ExecuteStreamRequest(credential=frame).SerializeToString()
 
 
 def split_request_frame(message: bytes) -> tuple[int, RequestFrame]:
@@ -191,8 +197,10 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
         return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, name)
     if kind == "chunk":
         return parsed.call_id, _chunk_of_class(parsed.chunk)
+    if kind == "credential":
+        return parsed.call_id, Credential(parsed.credential.authorization)
     if kind is None:
-        raise MessageError("frame: expected begin, chunk, end or cancel, found none of them")
+        raise MessageError("frame: expected one that this server knows, found none")
     return parsed.call_id, End() if kind == "end" else Cancel()
 
 

@@ -26,6 +26,10 @@ from npucall.texts import cut, shown
 TRAILER = "grpc-status-details-bin"
 REQUEST_ID = "npucall-request-id"
 """Metadata key by which a caller names a call."""
+AUTHORIZATION = "authorization"
+"""Metadata key of a credential: ``Bearer`` and a token."""
+RESERVATION = "npucall-reservation"
+"""Metadata key of a reservation's key, for calls of its holder."""
 
 _DOMAIN = "npucall"
 _CODES = {code.value[0]: code for code in StatusCode}

@@ -68,7 +68,7 @@ class Health:
         caller = UnaryCaller(context)
         with refusals_told(context):
             service = self._service(messages, caller)
-            place = self._watchers.take(caller.peer, 1, caller.cancel)
+            place = self._watchers.take(caller, 1, caller.cancel)
         try:
             yield from self._changes(caller, known=service in self._services)
         finally:

@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 1.0
 
 
+class _Shared:
+    """All that hold regions, for the ledger of memory: they have a limit of their own."""
+
+    peer = ""
+    owner = "shared memory"
+
+
+_SHARED = _Shared()
+
+
 class Regions:
     """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
 
@@ -59,7 +69,7 @@ class Regions:
         self._check_room(_in_pages(size))
         for holder in holders:
             self._check_share(_in_pages(size), holder)
-        room = self._memory.take("shared memory", _in_pages(size))
+        room = self._memory.take(_SHARED, _in_pages(size))
         try:
             descriptor, mapping = _sealed(size)
         except (OSError, OverflowError) as error:

@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from npucall.errors import QueueFullError
-from npucall_server.callers import UnaryCaller
 from npucall_server.executor import going_down
 from npucall_server.ledger import Ledger
 from npucall_server.services.streams.stream import Stream, StreamLimits
@@ -15,9 +14,8 @@ from npucall_server.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import grpc
-
     from npucall_server.budget import Budget
+    from npucall_server.callers import UnaryCaller
     from npucall_server.execution import Executions
     from npucall_server.handling import Handling, StreamMethod
     from npucall_server.settings import ServerSettings
@@ -44,13 +42,12 @@ class StreamService:
         return {"ExecuteStream": self.execute_stream}
 
     def execute_stream(
-        self, frames: Iterator[bytes], context: grpc.ServicerContext, handling: Handling
+        self, frames: Iterator[bytes], caller: UnaryCaller, handling: Handling
     ) -> Iterator[bytes]:
         """One stream, from its opening to its end."""
         if self._draining:
             raise going_down()
-        caller = UnaryCaller(context)
-        place = self.places.take(caller.peer, 1, caller.cancel)
+        place = self.places.take(caller, 1, caller.cancel)
         try:
             stream = Stream(
                 frames, caller, self._executions, handling, self._threads, self._limits, place

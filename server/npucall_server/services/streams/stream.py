@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from npucall.errors import CancelledError, MessageError
-from npucall.exchange import PASSED_OVER, TRANSITIONS, Begin, Chunk, Event, State, after, event_of
+from npucall.errors import CancelledError, CredentialInvalidError, MessageError
+from npucall.exchange import (
+    PASSED_OVER,
+    TRANSITIONS,
+    Begin,
+    Chunk,
+    Credential,
+    Event,
+    State,
+    after,
+    event_of,
+)
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
 from npucall_server.callers import StreamCaller
@@ -23,7 +33,7 @@ from npucall_server.turns import gave_way
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.exchange import RequestFrame
+    from npucall.exchange import CallFrame
     from npucall_server.callers import UnaryCaller
     from npucall_server.execution import Executions
     from npucall_server.handling import Handling
@@ -128,7 +138,10 @@ class Stream:
         try:
             for message in self._frames:
                 call_id, frame = split_request_frame(message)
-                self._take(call_id, frame, len(message))
+                if isinstance(frame, Credential):
+                    self._renew(frame)
+                else:
+                    self._take(call_id, frame, len(message))
             self._check_nothing_missing()
         except grpc.RpcError:
             pass  # cancelled, or the connection broke: gRPC's callback closes
@@ -139,7 +152,17 @@ class Stream:
             self._changed.notify_all()
         self._end_receiving()
 
-    def _take(self, call_id: int, frame: RequestFrame, size: int) -> None:
+    def _renew(self, credential: Credential) -> None:
+        """The same caller proves anew who it is."""
+        renewed = self._handling.guard.identify_by(credential.authorization)
+        if renewed.person != self._peer.identity.person:
+            raise CredentialInvalidError(
+                f"credential: expected one of {self._peer.identity.person}, who opened the stream, "
+                f"found one of {renewed.person}"
+            )
+        self._peer.identity = renewed
+
+    def _take(self, call_id: int, frame: CallFrame, size: int) -> None:
         if isinstance(frame, Begin):
             self._ids.add(call_id)
             self._begin(call_id, frame, size)

@@ -1,0 +1,1 @@
+"""Who calls: identities, the tenants that they belong to, and what proves who somebody is."""

@@ -1,0 +1,57 @@
+"""Finds out who calls, before anything of the call is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from npucall.errors import PermissionDeniedError
+from npucall_server.access.identity import Identity, Role, anybody
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import grpc
+
+
+class Guard(Protocol):
+    """Knows callers. Safe to use from several threads."""
+
+    def identify(
+        self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
+    ) -> Identity:
+        """Who calls. Raises UnauthenticatedError where that is not known."""
+
+    def identify_by(self, authorization: str) -> Identity:
+        """Whose credential it is, as metadata have it. Raises UnauthenticatedError."""
+
+    def check(self, identity: Identity) -> None:
+        """Raises UnauthenticatedError where who was known is so no more: expired, or revoked."""
+
+
+class OpenGuard:
+    """Of a server without tenants: takes calls of anybody."""
+
+    def identify(
+        self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
+    ) -> Identity:
+        """By its connection."""
+        del metadata, context
+        return anybody(peer)
+
+    def identify_by(self, authorization: str) -> Identity:
+        """It knows no credential, and needs none."""
+        del authorization
+        return anybody("")
+
+    def check(self, identity: Identity) -> None:
+        """Anybody stays anybody."""
+
+
+def require(identity: Identity, role: Role, what: str) -> None:
+    """Raises PermissionDeniedError where the caller's role is less. ``what`` it asks for."""
+    if identity.role < role:
+        raise PermissionDeniedError(
+            f"{what}: expected a caller with the role {role.name.lower()}, found {identity.person} "
+            f"with the role {identity.role.name.lower()}; the server's tenants say who has which",
+            role=identity.role.name.lower(),
+        )

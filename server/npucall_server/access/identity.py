@@ -1,0 +1,70 @@
+"""Who a caller is, and by what the server knows it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+
+_KEPT_PEERS = 1024
+
+
+class Role(IntEnum):
+    """What a caller may do; who may do more has a higher one. Numbers as in the proto."""
+
+    USER = 1
+    """Run calls, and see its own usage."""
+    BENCH = 2
+    """Reserve the device besides."""
+    ADMIN = 3
+    """See everybody's usage, and end reservations besides."""
+
+    @classmethod
+    def named(cls, name: str) -> Role:
+        """The role of a name as settings spell it: user, bench, admin. Raises KeyError."""
+        return cls[name.upper()]
+
+
+class KnownBy(StrEnum):
+    """What proved who the caller is. The names are those of the proto."""
+
+    NOTHING = "nothing"
+    CERTIFICATE = "certificate"
+    TOKEN = "token"  # noqa: S105  # no password
+    JWT = "jwt"
+    LOCAL_USER = "local user"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A caller of a tenant. Where the server has no tenants, all have the one without a name."""
+
+    tenant: str
+    name: str
+    """Unique within the tenant. Of a caller that is known by nothing: its host."""
+    role: Role
+    known_by: KnownBy
+    expires: float = math.inf
+    """Seconds since 1970 at which the credential ends."""
+    owner: str = ""
+    """Whom a call counts for, wherever what callers hold is limited or shared. Of a caller that is
+    known by nothing: its connection; else the person."""
+    person: str = field(init=False)
+    """The caller's name, unique on this server: whose memory it is, who is told and charged."""
+
+    def __post_init__(self) -> None:
+        person = f"{self.tenant}/{self.name}" if self.tenant else self.name
+        object.__setattr__(self, "person", person)
+        object.__setattr__(self, "owner", self.owner or person)
+
+
+@lru_cache(_KEPT_PEERS)
+def anybody(peer: str) -> Identity:
+    """Who calls from a connection, on a server that has no tenants: it may do everything.
+
+    Its name is the address without the port: each connection has another, and a client has two.
+    """
+    host, _, port = peer.rpartition(":")
+    name = host if port.isdecimal() else peer
+    return Identity("", name, Role.ADMIN, KnownBy.NOTHING, owner=peer)
