@@ -1,0 +1,94 @@
+"""Tenants: groups of callers, each with a share of the device and limits of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, StringConstraints
+
+from npucall_server.access.identity import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_WEIGHT = 1000
+
+TenantName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
+RoleName = Literal["user", "bench", "admin"]
+
+
+class Tenant(BaseModel):
+    """A table ``[tenants.NAME]`` of the settings file. What is left out has no limit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    weight: int = Field(
+        1,
+        ge=1,
+        le=MOST_WEIGHT,
+        description="Its share of the device while others want it too, beside their weights.",
+    )
+    scheduling_class: Literal["interactive", "batch"] = Field(
+        "interactive",
+        alias="class",
+        description="interactive goes before batch; batch gets a tenth of the device all the same.",
+    )
+    role: RoleName = Field(
+        "user",
+        description="What its callers may do: user runs calls, bench reserves the device besides, "
+        "admin sees everybody's usage and ends reservations besides.",
+    )
+    bench: tuple[str, ...] = Field((), description="Names of its callers who have the role bench.")
+    admins: tuple[str, ...] = Field((), description="Names of its callers who have the role admin.")
+    calls: int | None = Field(None, ge=1, description="Most calls in flight.")
+    bytes: ByteSize | None = Field(
+        None, gt=0, description="Most bytes of --memory-limit that its calls hold, such as 4GiB."
+    )
+    streams: int | None = Field(None, ge=0, description="Most open streams.")
+    shared_memory: ByteSize | None = Field(
+        None, ge=0, description="Most bytes of shared memory, for example 1GiB."
+    )
+    device_seconds_per_hour: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Most seconds for which its calls hold the device in any hour.",
+    )
+    users: tuple[str | int, ...] = Field(
+        (), description="Users of the server's host who belong to it, by number or name."
+    )
+    certificates: tuple[str, ...] = Field(
+        (),
+        description="Names in client certificates (subject alternative names) that belong to it; "
+        "* stands for any text, as in *.vision.lab.",
+    )
+    claims: tuple[str, ...] = Field(
+        (),
+        description="Values of the claim oidc_tenant_claim that belong to it; * stands for any "
+        "text, as in repo:vision/*.",
+    )
+
+    def role_of(self, name: str) -> Role:
+        """What a caller of that name may do, unless its credential says."""
+        if name in self.admins:
+            return Role.ADMIN
+        return Role.BENCH if name in self.bench else Role.named(self.role)
+
+
+NOBODY = Tenant()
+"""Of callers without a tenant, and of those whose tenant has gone: one share, no limit."""
+
+
+class Tenants:
+    """The tenants as they are now. Replaced as a whole, while others read."""
+
+    def __init__(self, by_name: Mapping[str, Tenant]) -> None:
+        self.by_name = by_name
+
+    def of(self, name: str) -> Tenant:
+        """The tenant of that name."""
+        return self.by_name.get(name, NOBODY)
+
+    def replace(self, by_name: Mapping[str, Tenant]) -> None:
+        """These are the tenants from now on."""
+        self.by_name = by_name
