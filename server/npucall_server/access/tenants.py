@@ -41,7 +41,7 @@ class Tenant(BaseModel):
     bench: tuple[str, ...] = Field((), description="Names of its callers who have the role bench.")
     admins: tuple[str, ...] = Field((), description="Names of its callers who have the role admin.")
     calls: int | None = Field(None, ge=1, description="Most calls in flight.")
-    bytes: ByteSize | None = Field(
+    memory: ByteSize | None = Field(
         None, gt=0, description="Most bytes of --memory-limit that its calls hold, such as 4GiB."
     )
     streams: int | None = Field(None, ge=0, description="Most open streams.")
