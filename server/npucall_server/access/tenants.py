@@ -75,7 +75,7 @@ class Tenant(BaseModel):
         return Role.BENCH if name in self.bench else Role.named(self.role)
 
 
-NOBODY = Tenant()
+NOBODY = Tenant.model_validate({})
 """Of callers without a tenant, and of those whose tenant has gone: one share, no limit."""
 
 
