@@ -239,6 +239,7 @@ _CLIENT_TYPES = {
     int: "integer, 0 or more",
     float: "number, more than 0",
     str: "text",
+    type(None): "true or false",
 }
 
 

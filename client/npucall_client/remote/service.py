@@ -7,8 +7,10 @@ OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_retries", 0),  # every call is repeated here; gRPC's way of it costs each of them
+    # Between attempts to connect that fail, so that a restart is noticed soon.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # What one attempt may take, whatever its name: TLS over a slow link needs six ways.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     # A peer that stops without a word is found in 30 s, while calls are under way. The server has
     # to allow a ping every 20 s (grpc.http2.min_ping_interval_without_data_ms).
