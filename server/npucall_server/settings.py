@@ -129,7 +129,7 @@ class ServerSettings(
     --config names; the first of these that is there counts. Other commands: `npucall-server health
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
-    folder declare.
+    folder declare; `npucall-server certificates DIR` makes certificates for TLS.
     """
 
     model_config = SettingsConfigDict(
