@@ -108,8 +108,9 @@ class Execution:
         request, decoded = self._decode(message)
         if request.is_placed:
             raise MessageError("plan: expected a call alone, found places in shared memory")
-        self.record.check_ns = perf_counter_ns() - decoded
-        workspace_bytes = self._common.executor.plan(self.call, self.caller)
+        record = self.record
+        record.check_ns = perf_counter_ns() - decoded
+        workspace_bytes, record.device_ns = self._common.executor.plan(self.call, self.caller)
         return self._common.encoded_reply(self.call), self._timings(), workspace_bytes
 
     def answer_in_one(self, *, streams: bool) -> None:
@@ -172,13 +173,18 @@ class Execution:
         """Runs the call in this thread, once the device has a turn. Raises what ends it."""
         executor, admission = self._common.executor, self._admission
         assert admission is not None  # noqa: S101  # it has been admitted
-        if self._arrivals is not None:
-            self._completed = executor.run_pieces(self.call, self._arrivals, self.caller)
-        elif self._placed is not None:
-            storages, targets = self._placed.storages(), self._placed.targets
-            self._completed = executor.run(self.call, storages, self.caller, admission, targets)
-        else:
-            self._completed = executor.run(self.call, self._storages, self.caller, admission)
+        call, caller = self.call, self.caller
+        try:
+            if self._arrivals is not None:
+                completed = executor.run_pieces(call, self._arrivals, caller, admission)
+            elif self._placed is not None:
+                storages, targets = self._placed.storages(), self._placed.targets
+                completed = executor.run(call, storages, caller, admission, targets)
+            else:
+                completed = executor.run(call, self._storages, caller, admission)
+        finally:
+            self.record.device_ns = admission.device_ns
+        self._completed = completed
         admission.has_run()
 
     def reply(self) -> Answer:

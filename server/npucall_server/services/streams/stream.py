@@ -28,7 +28,7 @@ from npucall_server.callers import StreamCaller
 from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.ids import Ids
-from npucall_server.turns import gave_way
+from npucall_server.turn import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
