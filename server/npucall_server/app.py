@@ -26,6 +26,7 @@ from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.usage import Usage
 from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Server:
         self._executor = Executor(device, limits)
         self._budget = Budget.of(settings, _connections_possible())
         self._peers = Peers(log, settings.peer_timeout)
+        self.usage = Usage(operator.name for operator in device.catalogue)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
@@ -155,7 +157,7 @@ class Server:
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         executions = Executions(executor, identity, regions, KeptMemory(settings.memory_limit))
         self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, self._log, self._peers, OpenGuard())
+        handling = Handling(identity, self._log, self._peers, OpenGuard(), (self.usage.called,))
         services = grpc_server.Services(handling, budget, self._is_well)
         calls = OperatorService(executions, settings, budget, identity)
         self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
