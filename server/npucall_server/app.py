@@ -27,6 +27,7 @@ from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 from npucall_server.usage import Usage
+from npucall_server.usage_file import UsageFile
 from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class BindError(Exception):
 
 
 class PathError(BindError):
-    """A socket cannot be made at its path, and no restart would mend that."""
+    """A socket or file cannot be made at its path, and no restart would mend that."""
 
     code = ExitCode.SETTINGS
 
@@ -81,6 +82,7 @@ class Server:
         self.address = self._bind()
         self._watch = self._look_after_peers()
         self._side = self._open_side(regions)
+        self._usage_file = self._open_usage_file()
         device.watch(self._lose)
 
     def start(self) -> None:
@@ -123,6 +125,8 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         self._log.event("stopped", finished=finished)
         return finished
 
@@ -145,6 +149,8 @@ class Server:
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
         if self._side is not None:
             self._side.remove()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
         self._log.flush()
@@ -195,6 +201,17 @@ class Server:
         if path is not None:
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
+
+    def _open_usage_file(self) -> UsageFile | None:
+        path = self._settings.usage_file
+        if path is None:
+            return None
+        try:
+            return UsageFile(path.absolute(), self.usage, self._log)
+        except OSError as error:
+            raise PathError(
+                f"usage_file: expected a file that can be read and written, {path}: {error}"
+            ) from error
 
     def _open_side(self, regions: Regions) -> SideSocket | None:
         path = self._settings.shared_memory
