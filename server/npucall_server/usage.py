@@ -136,24 +136,23 @@ class Usage:
             line.calls += 1
             line.request_bytes += record.request_bytes
             line.response_bytes += record.response_bytes
+            line.device_ns += record.device_ns
             if record.reason != "OK":
                 line.refusals[record.reason] = line.refusals.get(record.reason, 0) + 1
             self._recent[-1].line(record.tenant, record.caller, "").calls += 1
 
-    def spent(self, identity: Identity, nanoseconds: int, operator: str = "") -> None:
+    def spent(self, identity: Identity, nanoseconds: int) -> None:
         """A caller held the device for so long: told at the end of each turn.
 
-        So a long call counts while it runs. It is the one source of device time in the account.
+        So a long call counts while it runs: in the last minute, and for ``device_seconds``. In its
+        line it stands once it has been answered, as its record has it.
         """
-        tenant, name, now = identity.tenant, identity.name, self._clock()
-        operator = operator if operator in self._operators else ""
+        tenant, now = identity.tenant, self._clock()
         with self._lock:
             if now >= self._next:
                 self._put_away(now)
-            minute = self._minutes[-1]
-            minute.line(tenant, name, operator).device_ns += nanoseconds
-            self._recent[-1].line(tenant, name, "").device_ns += nanoseconds
-            self._charge(tenant, minute.start, nanoseconds)
+            self._recent[-1].line(tenant, identity.name, "").device_ns += nanoseconds
+            self._charge(tenant, self._minutes[-1].start, nanoseconds)
 
     # --- Asking -----------------------------------------------------------------------------------
 

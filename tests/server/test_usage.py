@@ -35,11 +35,15 @@ def account(clock: Clock) -> Usage:
 
 
 def call(
-    operator: str = KL, tenant: str = "vision", caller: str = "ann", reason: str = "OK"
+    operator: str = KL,
+    tenant: str = "vision",
+    caller: str = "ann",
+    reason: str = "OK",
+    device_ns: int = 0,
 ) -> Record:
     return Record(
         "Execute", "a name", "a peer", tenant, caller, operator,
-        request_bytes=100, response_bytes=40, reason=reason,
+        request_bytes=100, response_bytes=40, device_ns=device_ns, reason=reason,
     )  # fmt: skip
 
 
@@ -83,15 +87,17 @@ def test_callers_beyond_the_bound_share_the_line_others(
     }  # fmt: skip
 
 
-def test_device_time_comes_from_turns_and_not_from_records(account: Usage) -> None:
-    record = call()
-    record.device_ns = 5
-    account.spent(person(), 1_500_000_000, KL)
-    account.spent(person(), 500_000_000, KL)
-    account.called(record)
-    assert account.lines()[Key("vision", "ann", KL)] == Line(1, 100, 40, 2_000_000_000)
+def test_a_long_call_counts_while_it_runs_and_once_answered_in_its_line(account: Usage) -> None:
+    account.spent(person(), 1_500_000_000)
+    account.spent(person(), 500_000_000)
     assert account.device_seconds("vision") == 2.0
     assert account.device_seconds("audio") == 0.0
+    assert account.lines() == {}
+    record = call()
+    record.device_ns = 2_000_000_000
+    account.called(record)
+    assert account.lines() == {Key("vision", "ann", KL): Line(1, 100, 40, 2_000_000_000)}
+    assert account.device_seconds("vision") == 2.0
 
 
 def test_device_time_of_a_tenant_leaves_the_window_minute_by_minute(
@@ -132,8 +138,7 @@ def test_the_last_seconds_are_whole_minutes(account: Usage, clock: Clock) -> Non
 
 def test_minutes_become_hours_and_nothing_is_lost(account: Usage, clock: Clock) -> None:
     for _ in range(300):
-        account.called(call())
-        account.spent(person(), 10**9, KL)
+        account.called(call(device_ns=10**9))
         clock.now += 60
     assert account.lines()[Key("vision", "ann", KL)].calls == 300
     assert account.lines()[Key("vision", "ann", KL)].device_ns == 300 * 10**9
@@ -166,7 +171,7 @@ def test_hours_are_forgotten_after_a_month(account: Usage, clock: Clock) -> None
 
 def test_the_last_minute_moves_in_steps(account: Usage, clock: Clock) -> None:
     account.called(call())
-    account.spent(person(), 7, KL)
+    account.spent(person(), 7)
     clock.now += 30
     account.called(call(GELU))
     assert account.last_minute() == {("vision", "ann"): Line(2, 0, 0, 7)}
@@ -193,14 +198,15 @@ def test_what_is_restored_counts_for_quotas_and_is_not_written_again(
     line = Line(2, 10, 20, 5 * 10**9, {"CANCELLED": 1})
     for start in NOON - 4 * 3600, NOON - 1800, NOON - 1800, NOON:
         account.restore(start, [(Key("vision", "ann", KL), line)])
-    account.spent(person(), 10**9, KL)
+    account.spent(person(), 10**9)
+    account.called(call(device_ns=10**9))
     assert account.device_seconds("vision") == 16.0
-    assert account.lines()[Key("vision", "ann", KL)] == Line(
-        8, 40, 80, 21 * 10**9, {"CANCELLED": 4}
-    )
+    assert account.lines() == {
+        Key("vision", "ann", KL): Line(9, 140, 120, 21 * 10**9, {"CANCELLED": 4})
+    }
     assert account.since == NOON - 4 * 3600
     (span,) = account.unwritten(current=True)
-    assert span.lines == {("vision", "ann", KL): Line(device_ns=10**9)}
+    assert span.lines == {("vision", "ann", KL): Line(1, 100, 40, 10**9)}
 
 
 def test_what_was_written_over_a_month_ago_or_is_yet_to_come_is_not_restored(
@@ -223,12 +229,13 @@ def test_threads_that_count_at_once_lose_nothing() -> None:
 
     def count() -> None:
         for _ in range(2000):
-            account.called(call())
-            account.spent(person(), 3, KL)
+            account.called(call(device_ns=3))
+            account.spent(person(), 2)
 
     threads = [threading.Thread(target=count) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert account.lines()[Key("vision", "ann", KL)] == Line(16000, 1_600_000, 640_000, 48_000)
+    assert account.lines() == {Key("vision", "ann", KL): Line(16000, 1_600_000, 640_000, 48_000)}
+    assert account.device_seconds("vision") == 32_000 / 1e9

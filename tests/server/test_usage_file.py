@@ -41,9 +41,9 @@ class Account:
     def use(self, operator: str = KL, caller: str = "ann", reason: str = "OK") -> None:
         record = Record("Execute", "a name", "a peer", "vision", caller, operator, reason=reason)
         record.request_bytes, record.response_bytes = 100, 40
+        record.device_ns = 10**9
         self.usage.called(record)
-        identity = Identity("vision", caller, Role.USER, KnownBy.TOKEN)
-        self.usage.spent(identity, 10**9, operator)
+        self.usage.spent(Identity("vision", caller, Role.USER, KnownBy.TOKEN), 10**9)
 
     def write(self) -> None:
         """As its thread does when it looks."""
