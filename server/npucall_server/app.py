@@ -17,11 +17,15 @@ from npucall_server.access.guard import OpenGuard
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
-from npucall_server.executor import Executor, Limits
+from npucall_server.executor import Executor, Limits, going_down
 from npucall_server.exits import ExitCode
+from npucall_server.gate import Gate
 from npucall_server.handling import Handling
 from npucall_server.kept_memory import IdleMemory, KeptMemory
 from npucall_server.peers import Peers
+from npucall_server.reservation_keys import Keys
+from npucall_server.reservations import Reservations, Rules
+from npucall_server.services.access import AccessService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall.errors import NpucallError
+    from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Device
     from npucall_server.log import Log
     from npucall_server.settings import ServerSettings
@@ -70,6 +75,7 @@ class Server:
             settings.computation_limit,
         )  # fmt: skip
         self._executor = Executor(device, limits)
+        self._gate = self._open_gate()
         self._budget = Budget.of(settings, _connections_possible())
         self._peers = Peers(log, settings.peer_timeout)
         self.usage = Usage(operator.name for operator in device.catalogue)
@@ -115,6 +121,7 @@ class Server:
         self._log.event("draining", calls=self._executor.calls_in_flight)
         self._health.set(serving=False)
         self._executor.drain()
+        self._gate.close(going_down)
         self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
         self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
@@ -139,6 +146,7 @@ class Server:
         if not self._losing.acquire(blocking=False):
             return  # the process ends already
         self._executor.lose(_device_lost)  # first of all: nobody else shall get a turn
+        self._gate.close(_device_lost)
         threading.Thread(target=self._end, args=(error,), name="npucall-lost", daemon=True).start()
 
     def _end(self, error: NpucallError) -> None:
@@ -161,18 +169,30 @@ class Server:
         settings, executor, budget = self._settings, self._executor, self._budget
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
-        executions = Executions(executor, identity, regions, KeptMemory(settings.memory_limit))
+        kept = KeptMemory(settings.memory_limit)
+        executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
         handling = Handling(identity, self._log, self._peers, OpenGuard(), (self.usage.called,))
         services = grpc_server.Services(handling, budget, self._is_well)
         calls = OperatorService(executions, settings, budget, identity)
-        self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
+        handlers = services.handlers(calls, self._streams, AccessService(self._gate))
+        self._grpc.add_generic_rpc_handlers(handlers)
         if settings.has_reflection:
             services.add_reflection(self._grpc)
         return services
 
+    def _open_gate(self) -> Gate:
+        """The gate before the device, with the reservations that it obeys."""
+        settings, secret = self._settings, self._settings.reservation_key
+        keys = Keys(secret.get_secret_value() if secret else None, self._executor.device.name)
+        rules = Rules(settings.max_reservation, settings.reservation_gap)
+        return Gate(Reservations(rules, keys, tell=self._tell_of_reservation))
+
+    def _tell_of_reservation(self, event: str, holder: Identity, seconds: float) -> None:
+        self._log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)
+
     def _look_after_peers(self) -> Watch:
-        looks = [self._peers.look]
+        looks = [self._peers.look, self._gate.look]
         if (port := addresses.port(self.address)) is not None:
             most = self._budget.max_connections
             looks.append(IdleConnections(port, most, self._busy_peers, self._log).look)

@@ -55,6 +55,12 @@ class Admission:
         """``end`` ends the call for others who ask for what it holds."""
         self._place.yields = self._memory.yields = end
 
+    def end(self) -> None:
+        """Ends the call, if it can be ended now."""
+        end = self._place.yields
+        if end is not None:
+            end()
+
     def must_go_on(self) -> None:
         """It is not ended for others any more."""
         self._place.must_stay()

@@ -27,6 +27,7 @@ from npucall_server import addresses, device_kinds
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
+from npucall_server.reservation_settings import ReservationSettings
 from npucall_server.watch_settings import WatchSettings
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
@@ -132,6 +133,7 @@ class _ServingSettings(BaseModel):
 
 class ServerSettings(
     NpuSettings,
+    ReservationSettings,
     ConnectionSettings,
     MemorySettings,
     WatchSettings,
