@@ -14,24 +14,32 @@ from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
 from npucall_server import addresses, grpc_server, process_limits, ready_file
 from npucall_server.access.guard import OpenGuard
+from npucall_server.access.tenants import Tenants
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
-from npucall_server.executor import Executor, Limits
+from npucall_server.executor import Executor, Limits, going_down
 from npucall_server.exits import ExitCode
+from npucall_server.gate import Gate
 from npucall_server.handling import Handling
 from npucall_server.kept_memory import IdleMemory, KeptMemory
 from npucall_server.peers import Peers
+from npucall_server.reservation_keys import Keys
+from npucall_server.reservations import Reservations, Rules
+from npucall_server.services.access import AccessService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.usage import Usage
+from npucall_server.usage_file import UsageFile
 from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall.errors import NpucallError
+    from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Device
     from npucall_server.log import Log
     from npucall_server.settings import ServerSettings
@@ -52,7 +60,7 @@ class BindError(Exception):
 
 
 class PathError(BindError):
-    """A socket cannot be made at its path, and no restart would mend that."""
+    """A socket or file cannot be made at its path, and no restart would mend that."""
 
     code = ExitCode.SETTINGS
 
@@ -67,7 +75,10 @@ class Server:
             settings.queue_length, settings.memory_limit, settings.call_timeout,
             settings.computation_limit,
         )  # fmt: skip
-        self._executor = Executor(device, limits)
+        self.usage = Usage(operator.name for operator in device.catalogue)
+        self._tenants = Tenants({})
+        self._executor = Executor(device, limits, self._tenants, self.usage)
+        self._gate = self._open_gate()
         self._budget = Budget.of(settings, _connections_possible())
         self._peers = Peers(log, settings.peer_timeout)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
@@ -79,6 +90,7 @@ class Server:
         self.address = self._bind()
         self._watch = self._look_after_peers()
         self._side = self._open_side(regions)
+        self._usage_file = self._open_usage_file()
         device.watch(self._lose)
 
     def start(self) -> None:
@@ -111,6 +123,7 @@ class Server:
         self._log.event("draining", calls=self._executor.calls_in_flight)
         self._health.set(serving=False)
         self._executor.drain()
+        self._gate.close(going_down)
         self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
         self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
@@ -121,6 +134,8 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         self._log.event("stopped", finished=finished)
         return finished
 
@@ -133,6 +148,7 @@ class Server:
         if not self._losing.acquire(blocking=False):
             return  # the process ends already
         self._executor.lose(_device_lost)  # first of all: nobody else shall get a turn
+        self._gate.close(_device_lost)
         threading.Thread(target=self._end, args=(error,), name="npucall-lost", daemon=True).start()
 
     def _end(self, error: NpucallError) -> None:
@@ -143,6 +159,8 @@ class Server:
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
         if self._side is not None:
             self._side.remove()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
         self._log.flush()
@@ -153,18 +171,30 @@ class Server:
         settings, executor, budget = self._settings, self._executor, self._budget
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
-        executions = Executions(executor, identity, regions, KeptMemory(settings.memory_limit))
+        kept = KeptMemory(settings.memory_limit)
+        executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, self._log, self._peers, OpenGuard())
+        handling = Handling(identity, self._log, self._peers, OpenGuard(), (self.usage.called,))
         services = grpc_server.Services(handling, budget, self._is_well)
         calls = OperatorService(executions, settings, budget, identity)
-        self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
+        handlers = services.handlers(calls, self._streams, AccessService(self._gate))
+        self._grpc.add_generic_rpc_handlers(handlers)
         if settings.has_reflection:
             services.add_reflection(self._grpc)
         return services
 
+    def _open_gate(self) -> Gate:
+        """The gate before the device, with the reservations that it obeys."""
+        settings, secret = self._settings, self._settings.reservation_key
+        keys = Keys(secret.get_secret_value() if secret else None, self._executor.device.name)
+        rules = Rules(settings.max_reservation, settings.reservation_gap)
+        return Gate(Reservations(rules, keys, tell=self._tell_of_reservation))
+
+    def _tell_of_reservation(self, event: str, holder: Identity, seconds: float) -> None:
+        self._log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)
+
     def _look_after_peers(self) -> Watch:
-        looks = [self._peers.look]
+        looks = [self._peers.look, self._gate.look]
         if (port := addresses.port(self.address)) is not None:
             most = self._budget.max_connections
             looks.append(IdleConnections(port, most, self._busy_peers, self._log).look)
@@ -193,6 +223,17 @@ class Server:
         if path is not None:
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
+
+    def _open_usage_file(self) -> UsageFile | None:
+        path = self._settings.usage_file
+        if path is None:
+            return None
+        try:
+            return UsageFile(path.absolute(), self.usage, self._log)
+        except OSError as error:
+            raise PathError(
+                f"usage_file: expected a file that can be read and written, {path}: {error}"
+            ) from error
 
     def _open_side(self, regions: Regions) -> SideSocket | None:
         path = self._settings.shared_memory

@@ -14,6 +14,7 @@ from npucall_server.ledger import Ledger
 from npucall_server.quotas import Quotas
 from npucall_server.turn import Turn
 from npucall_server.turns import Turns
+from npucall_server.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,6 +63,12 @@ class Admission:
         """``end`` ends the call for others who ask for what it holds."""
         self._place.yields = self._memory.yields = end
 
+    def end(self) -> None:
+        """Ends the call, if it can be ended now."""
+        end = self._place.yields
+        if end is not None:
+            end()
+
     def must_go_on(self) -> None:
         """It is not ended for others any more."""
         self._place.must_stay()
@@ -82,16 +89,23 @@ class Admission:
 class Executor:
     """Admits calls and runs them on a device, within limits."""
 
-    def __init__(self, device: Device, limits: Limits, quotas: Quotas | None = None) -> None:
+    def __init__(
+        self,
+        device: Device,
+        limits: Limits,
+        tenants: Tenants | None = None,
+        usage: Usage | None = None,
+    ) -> None:
         self.device = device
-        self.quotas = quotas or Quotas(Tenants({}))
+        tenants, usage = tenants or Tenants({}), usage or Usage()
+        self.quotas = Quotas(tenants, usage)
         self.limits = limits
         self.memory = Ledger(limits.memory_limit, self._memory_full)
         """Bytes: of calls until they are dismissed, and of what else is kept for callers."""
         self.calls_admitted = 0
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
         self._admitted: set[Admission] = set()
-        self.turns = Turns(device.lanes, self.quotas.tenants, self.quotas.spent)
+        self.turns = Turns(device.lanes, tenants, usage.spent)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._refusal: Callable[[], NpucallError] | None = None

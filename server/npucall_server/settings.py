@@ -27,6 +27,8 @@ from npucall_server import addresses, device_kinds
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
+from npucall_server.reservation_settings import ReservationSettings
+from npucall_server.watch_settings import WatchSettings
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
 _PORT = 50051
@@ -130,7 +132,13 @@ class _ServingSettings(BaseModel):
 
 
 class ServerSettings(
-    NpuSettings, ConnectionSettings, MemorySettings, _ServingSettings, BaseSettings
+    NpuSettings,
+    ReservationSettings,
+    ConnectionSettings,
+    MemorySettings,
+    WatchSettings,
+    _ServingSettings,
+    BaseSettings,
 ):
     """Serves operators of Ascend NPUs over gRPC, from one device.
 

@@ -15,7 +15,10 @@ from npucall.wire.calls import PreparedCalls, encode
 from npucall_server.access.identity import Identity, anybody
 from npucall_server.devices.base import Ran
 from npucall_server.executor import Executor, Limits
+from npucall_server.gate import Gate
 from npucall_server.ledger import Ledger
+from npucall_server.reservation_keys import Keys
+from npucall_server.reservations import Reservations, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -136,6 +139,10 @@ class ScriptedCaller:
             self._active = False
         for callback in self._callbacks:
             callback()
+
+
+def open_gate(rules: Rules = Rules(longest=3600.0, gap=0.0)) -> Gate:  # noqa: B008  # a tuple
+    return Gate(Reservations(rules, Keys(None, ScriptedDevice.name)))
 
 
 def executor(

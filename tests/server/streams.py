@@ -28,16 +28,19 @@ from npucall_server.handling import Handling
 from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Log
 from npucall_server.peers import Peers
+from npucall_server.services.access import AccessService
 from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
 from npucall_server.watch import Watch
 
-from .scripted import PATIENCE, ScriptedDevice, is_at_rest, until
+from .scripted import PATIENCE, ScriptedDevice, is_at_rest, open_gate, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from npucall_server.gate import Gate
 
 IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
 INPUTS = ("grad_output", "self", "target")
@@ -53,13 +56,15 @@ def call_of(elements: int, operator: str = "aclnnL1LossBackward") -> pb.Call:
 class Served:
     """A server, its executor, and what it wrote to its log."""
 
-    def __init__(self, device: ScriptedDevice, **settings: Any) -> None:
+    def __init__(self, device: ScriptedDevice, gate: Gate | None = None, **settings: Any) -> None:
         given = ServerSettings(**settings)
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
         budget = Budget.of(given, descriptors=64)
         self.executor = Executor(device, limits)
         self.regions = Regions(given.shared_memory_limit, self.executor.memory)
-        executions = Executions(self.executor, IDENTITY, self.regions, KeptMemory(1 << 40))
+        self.gate = gate or open_gate()
+        kept = KeptMemory(1 << 40)
+        executions = Executions(self.executor, IDENTITY, self.regions, kept, self.gate)
         operators = OperatorService(executions, given, budget, IDENTITY)
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
@@ -70,7 +75,9 @@ class Served:
             Handling(IDENTITY, log, peers, OpenGuard()), budget, lambda: True
         )
         self.grpc = grpc_server.server(given, budget, device.lanes)
-        self.grpc.add_generic_rpc_handlers(services.handlers(operators, self.streams))
+        self.grpc.add_generic_rpc_handlers(
+            services.handlers(operators, self.streams, AccessService(self.gate))
+        )
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
         self.grpc.start()
 
@@ -88,9 +95,11 @@ class Served:
 
 
 @contextmanager
-def serving(device: ScriptedDevice | None = None, **settings: Any) -> Iterator[Served]:
+def serving(
+    device: ScriptedDevice | None = None, gate: Gate | None = None, **settings: Any
+) -> Iterator[Served]:
     """A server that must be at rest when it ends, whatever its streams did."""
-    served = Served(device or ScriptedDevice(), **settings)
+    served = Served(device or ScriptedDevice(), gate, **settings)
     try:
         yield served
         until(served.is_at_rest, "the server is at rest")

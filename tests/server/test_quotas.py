@@ -8,6 +8,7 @@ from npucall.errors import QuotaError, TooLargeError
 from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.access.tenants import Tenant, Tenants
 from npucall_server.quotas import Quotas
+from npucall_server.usage import Usage
 
 
 class Clock:
@@ -17,8 +18,8 @@ class Clock:
         return self.now
 
 
-def of(clock: Clock | None = None, **limits: object) -> Quotas:
-    return Quotas(Tenants({"lab": Tenant.model_validate(limits)}), clock=clock or Clock())
+def of(usage: Usage | None = None, **limits: object) -> Quotas:
+    return Quotas(Tenants({"lab": Tenant.model_validate(limits)}), usage or Usage())
 
 
 def hold(subject: Quotas, quota: str, amount: int) -> object:
@@ -64,11 +65,12 @@ def test_a_refused_call_holds_nothing() -> None:
 
 def test_the_time_of_an_hour_is_spent_and_comes_back_as_it_passes() -> None:
     clock = Clock()
-    subject = of(clock, device_seconds_per_hour=10)
+    usage = Usage(clock=clock)
+    subject = of(usage, device_seconds_per_hour=10)
     identity = Identity("lab", "x", Role.USER, KnownBy.TOKEN)
     for _ in range(4):
         subject.admit("lab", 1)
-        subject.spent(identity, 3_000_000_000)
+        usage.spent(identity, 3_000_000_000)
         clock.now += 60
     with pytest.raises(QuotaError, match=r"found 12\.0") as it:
         subject.admit("lab", 1)
@@ -82,7 +84,7 @@ def test_the_time_of_an_hour_is_spent_and_comes_back_as_it_passes() -> None:
 
 def test_tenants_do_not_count_for_each_other_and_nobody_has_no_limit() -> None:
     both = {name: Tenant.model_validate({"calls": 1}) for name in ("a", "b")}
-    subject = Quotas(Tenants(both), clock=Clock())
+    subject = Quotas(Tenants(both), Usage())
     subject.admit("a", 1)
     subject.admit("b", 1)
     for _ in range(100):
@@ -90,10 +92,11 @@ def test_tenants_do_not_count_for_each_other_and_nobody_has_no_limit() -> None:
 
 
 def test_a_limit_that_changes_counts_for_the_next_call() -> None:
-    subject = of(calls=1)
+    tenants = Tenants({"lab": Tenant.model_validate({"calls": 1})})
+    subject = Quotas(tenants, Usage())
     held = subject.admit("lab", 1)
-    subject.tenants.replace({"lab": Tenant.model_validate({"calls": 2})})
+    tenants.replace({"lab": Tenant.model_validate({"calls": 2})})
     subject.admit("lab", 1)
-    subject.tenants.replace({})
+    tenants.replace({})
     subject.admit("lab", 1)
     held.give_back()
