@@ -13,7 +13,7 @@ from npucall.errors import DeviceLostError
 from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
 from npucall_server import addresses, grpc_server, process_limits, ready_file
-from npucall_server.access.guard import OpenGuard
+from npucall_server.access.setup import Access
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
@@ -57,12 +57,19 @@ class PathError(BindError):
     code = ExitCode.SETTINGS
 
 
+class AccessError(BindError):
+    """A file that says who may call cannot be used."""
+
+    code = ExitCode.SETTINGS
+
+
 class Server:
     """A server on one device, from binding to draining."""
 
     def __init__(self, settings: ServerSettings, device: Device, log: Log) -> None:
         self._settings = settings
         self._log = log
+        self._access = _access(settings, log)
         limits = Limits(
             settings.queue_length, settings.memory_limit, settings.call_timeout,
             settings.computation_limit,
@@ -77,8 +84,8 @@ class Server:
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
         self.address = self._bind()
-        self._watch = self._look_after_peers()
         self._side = self._open_side(regions)
+        self._watch = self._look_after_peers()
         device.watch(self._lose)
 
     def start(self) -> None:
@@ -102,6 +109,10 @@ class Server:
         self._log.flush()
         if settings.ready_file is not None:
             ready_file.write(settings.ready_file, self.address)
+
+    def reload(self) -> None:
+        """Reads the files again that say who may call, at once."""
+        self._access.look()
 
     def drain(self) -> bool:
         """Reports NOT_SERVING, refuses new calls, finishes those admitted.
@@ -155,7 +166,7 @@ class Server:
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         executions = Executions(executor, identity, regions, KeptMemory(settings.memory_limit))
         self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, self._log, self._peers, OpenGuard())
+        handling = Handling(identity, self._log, self._peers, self._access.guard)
         services = grpc_server.Services(handling, budget, self._is_well)
         calls = OperatorService(executions, settings, budget, identity)
         self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
@@ -164,7 +175,9 @@ class Server:
         return services
 
     def _look_after_peers(self) -> Watch:
-        looks = [self._peers.look]
+        looks = [self._peers.look, self._access.look, self._streams.look]
+        if self._side is not None:
+            looks.append(self._side.look)
         if (port := addresses.port(self.address)) is not None:
             most = self._budget.max_connections
             looks.append(IdleConnections(port, most, self._busy_peers, self._log).look)
@@ -201,11 +214,19 @@ class Server:
         _check_path("shared_memory", path.absolute())
         try:
             users = self._settings.shared_memory_users
-            return SideSocket(path.absolute(), users, regions, self._log)
+            guard = self._access.tenants_guard
+            return SideSocket(path.absolute(), users, regions, self._log, guard)
         except OSError as error:
             raise BindError(
                 f"shared_memory: expected a path for a socket, {path}: {error}"
             ) from error
+
+
+def _access(settings: ServerSettings, log: Log) -> Access:
+    try:
+        return Access(settings, log)
+    except (OSError, ValueError) as error:
+        raise AccessError(f"access: {error}") from error
 
 
 def _connections_possible() -> int:

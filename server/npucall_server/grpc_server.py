@@ -117,10 +117,12 @@ class Services:
         names = (operators.NAME, HEALTH, reflection.SERVICE_NAME)
         servicer: Any = reflection.ReflectionServicer(names)
         answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
+        guard = self._handling.guard
 
         def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             caller = UnaryCaller(context)
             with refusals_told(context):
+                caller.identity = guard.identify(caller.peer, caller.metadata, context)
                 place = room.take(caller, 1, caller.cancel)
             try:
                 yield from answers(peers.messages(messages, caller), context)

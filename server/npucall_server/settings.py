@@ -24,6 +24,7 @@ from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server import addresses, device_kinds
+from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
@@ -130,7 +131,7 @@ class _ServingSettings(BaseModel):
 
 
 class ServerSettings(
-    NpuSettings, ConnectionSettings, MemorySettings, _ServingSettings, BaseSettings
+    NpuSettings, ConnectionSettings, AccessSettings, MemorySettings, _ServingSettings, BaseSettings
 ):
     """Serves operators of Ascend NPUs over gRPC, from one device.
 
@@ -180,6 +181,27 @@ class ServerSettings(
             )
         return self
 
+    @model_validator(mode="after")
+    def _tenants_can_be_known(self) -> ServerSettings:
+        if self.tenants and not self.knows_callers:
+            raise ValueError(
+                "tenants: expected a way to know their callers, found none: set token_file, "
+                "oidc_issuer, or tls_client_ca, or shared_memory with users of a tenant"
+            )
+        return self
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether every caller has to be known, and there is a way to know some."""
+        ways = self.token_file, self.oidc_issuer, getattr(self, "tls_client_ca", None)
+        return bool(self.tenants) and (any(ways) or self.knows_local_users)
+
+    @property
+    def knows_local_users(self) -> bool:
+        """Whether the side socket knows users of this host."""
+        has_users = any(tenant.users for tenant in self.tenants.values())
+        return has_users and self.shared_memory is not None
+
     @property
     def has_reflection(self) -> bool:
         """Whether clients may ask for the services' descriptions."""
@@ -188,10 +210,10 @@ class ServerSettings(
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
         left_out = {"config", "print_settings"}
-        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
-        return "".join(
-            f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
-        )
+        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
+        tenants = values.pop("tenants")
+        tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
+        return _lines(values) + "".join(tables)
 
     @classmethod
     def settings_customise_sources(
@@ -205,6 +227,13 @@ class ServerSettings(
         """Arguments, then environment, then the file that one of these names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _ConfigFile(settings_cls)
+
+
+def _lines(values: dict[str, Any]) -> str:
+    """Lines of TOML, which spells numbers, texts and lists of them as JSON does."""
+    return "".join(
+        f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
+    )
 
 
 class _ConfigFile(TomlConfigSettingsSource):
