@@ -19,7 +19,9 @@ from pydantic_settings import CliApp, SettingsError
 from npucall import buffers, memory
 from npucall.errors import NpucallError
 from npucall_server import process_limits
-from npucall_server.app import BindError, Server
+from npucall_server.addresses import Security
+from npucall_server.app import Server
+from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
 from npucall_server.faults import sentences
@@ -129,12 +131,12 @@ def _stop_signals() -> socket.socket:
 
 
 def check_health(arguments: list[str]) -> int:
-    """Asks the server at a target (default: the ``listen`` setting); 0 if it serves."""
+    """Asks the server at a target (default: as the settings say); 0 if it serves."""
     if arguments and arguments[0] in ("-h", "--help"):
         sys.stdout.write(
             "usage: npucall-server health [TARGET]\n\nExits with 0 if the server at TARGET "
-            "(HOST:PORT or unix:PATH; default: what NPUCALL_LISTEN or the settings say) serves, "
-            "with 1 if not.\n"
+            "(HOST:PORT or unix:PATH, without TLS; default: what NPUCALL_HEALTH_LISTEN, "
+            "NPUCALL_LISTEN or the settings say) serves, with 1 if not.\n"
         )
         return 0
     target = arguments[0] if arguments else _own_address()
@@ -159,8 +161,17 @@ def _read_settings(arguments: list[str]) -> ServerSettings:
 
 
 def _own_address() -> str:
-    listen = _read_settings([]).listen
-    host, _, port = listen.rpartition(":")
+    """Where health is asked: ``health_listen``, else the first address without TLS."""
+    settings = _read_settings([])
+    plain = [each.where for each in settings.listens if each.security is Security.PLAIN]
+    where = settings.health_listen or next(iter(plain), "")
+    if not where:
+        sys.stderr.write(
+            f"health: expected an address without TLS, found {settings.listen}; set "
+            "health_listen (NPUCALL_HEALTH_LISTEN), which answers for health alone\n"
+        )
+        sys.exit(1)
+    host, _, port = where.rpartition(":")
     return f"{_ANY_ADDRESS.get(host, host)}:{port}"
 
 

@@ -79,3 +79,8 @@ class AccessSettings(BaseModel):
                 "pip install 'npucall-server[auth]'"
             )
         return self
+
+    @property
+    def knows_tokens(self) -> bool:
+        """Whether callers without a certificate can prove who they are, wherever they are."""
+        return bool(self.tenants) and (self.token_file or self.oidc_issuer) is not None

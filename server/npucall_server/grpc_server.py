@@ -99,13 +99,8 @@ class Services:
             **unary(calls.listings(), self._listing_room, self._listing_threads),
             **self._handling.streams(streams.methods()),
         }
-        check, watch = on(self._listing_threads, self.health.check), on(standing, self.health.watch)
-        checks = {
-            "Check": grpc.stream_unary_rpc_method_handler(check),
-            "Watch": grpc.stream_stream_rpc_method_handler(watch),
-        }
-        services = {operators.NAME: methods, HEALTH: checks}
-        return tuple(map(grpc.method_handlers_generic_handler, services, services.values()))
+        npucall: Any = grpc.method_handlers_generic_handler(operators.NAME, methods)
+        return npucall, health_handlers(self.health, self._listing_threads, standing)
 
     def busy_peers(self) -> set[str]:
         """Those with a call on its way in, or one that stays."""
@@ -131,6 +126,17 @@ class Services:
 
         servicer.ServerReflectionInfo = on(self._standing_threads, describe)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+
+
+def health_handlers(
+    health: Health, checks: ThreadPoolExecutor, watches: ThreadPoolExecutor
+) -> grpc.GenericRpcHandler[bytes, bytes]:
+    """The service of health, with threads for checks and for those who watch."""
+    methods = {
+        "Check": grpc.stream_unary_rpc_method_handler(on(checks, health.check)),
+        "Watch": grpc.stream_stream_rpc_method_handler(on(watches, health.watch)),
+    }
+    return grpc.method_handlers_generic_handler(HEALTH, methods)
 
 
 def _too_many_standing() -> QueueFullError:

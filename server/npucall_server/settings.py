@@ -10,7 +10,7 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_settings import (
@@ -23,14 +23,14 @@ from pydantic_settings import (
 from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
-from npucall_server import addresses, device_kinds
+from npucall_server import device_kinds
 from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
+from npucall_server.transport_settings import TransportSettings
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
-_PORT = 50051
 _LONGEST_SECONDS = 1e9
 """Thirty years; a lock cannot wait for infinity."""
 
@@ -73,23 +73,9 @@ class _ServingSettings(BaseModel):
         f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
         "the product has; on an NPU the one that is installed.",
     )
-    listen: str = Field(
-        f"127.0.0.1:{_PORT}",
-        description="Address: HOST:PORT, port 0 for any free one, or unix:PATH. Anything but "
-        "loopback needs --insecure-bind.",
-    )
-    listen_host: str = Field(
-        "",
-        description="The host of that address alone, for who computes the port elsewhere; another "
-        "one than that of --listen is refused.",
-    )
-    insecure_bind: bool = Field(
-        default=False,
-        description="Listen beyond loopback although nothing is encrypted and nobody has to "
-        "prove who they are.",
-    )
     ready_file: Path | None = Field(
-        None, description="File to write the address to, once the server answers."
+        None,
+        description="File to write the address to, once the server answers; of several the first.",
     )
     queue_length: int = Field(
         64, ge=0, le=1000, description="Calls that may wait for the device; more are refused."
@@ -131,7 +117,13 @@ class _ServingSettings(BaseModel):
 
 
 class ServerSettings(
-    NpuSettings, ConnectionSettings, AccessSettings, MemorySettings, _ServingSettings, BaseSettings
+    NpuSettings,
+    ConnectionSettings,
+    AccessSettings,
+    MemorySettings,
+    TransportSettings,
+    _ServingSettings,
+    BaseSettings,
 ):
     """Serves operators of Ascend NPUs over gRPC, from one device.
 
@@ -154,24 +146,6 @@ class ServerSettings(
 
     print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _give_the_address_its_host(cls, values: dict[str, Any]) -> dict[str, Any]:
-        host, listen = values.get("listen_host"), values.get("listen", f":{_PORT}")
-        if not host or not isinstance(host, str) or not isinstance(listen, str):
-            return values
-        return {**values, "listen": addresses.at_host(host, addresses.check(listen))}
-
-    @model_validator(mode="after")
-    def _bind_on_purpose(self) -> ServerSettings:
-        addresses.check(self.listen)
-        if not self.insecure_bind and not addresses.is_loopback(self.listen):
-            raise ValueError(
-                f"listen: expected a loopback address, found {self.listen}; nothing is encrypted, "
-                "so another one needs insecure_bind (--insecure-bind)"
-            )
-        return self
-
     @model_validator(mode="after")
     def _share_memory_where_it_can_be_sealed(self) -> ServerSettings:
         if self.shared_memory is not None and not _CAN_SHARE_MEMORY:
@@ -193,8 +167,8 @@ class ServerSettings(
     @property
     def knows_callers(self) -> bool:
         """Whether every caller has to be known, and there is a way to know some."""
-        ways = self.token_file, self.oidc_issuer, getattr(self, "tls_client_ca", None)
-        return bool(self.tenants) and (any(ways) or self.knows_local_users)
+        known = self.knows_tokens or self.tls_client_ca is not None or self.knows_local_users
+        return bool(self.tenants) and known
 
     @property
     def knows_local_users(self) -> bool:
@@ -205,7 +179,7 @@ class ServerSettings(
     @property
     def has_reflection(self) -> bool:
         """Whether clients may ask for the services' descriptions."""
-        return addresses.is_loopback(self.listen) if self.reflection is None else self.reflection
+        return self.is_on_loopback if self.reflection is None else self.reflection
 
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""

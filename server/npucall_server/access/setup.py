@@ -145,7 +145,7 @@ def _issuer(settings: ServerSettings, log: Log) -> Issuer | None:
 
 
 def _certificates(settings: ServerSettings) -> Certificates | None:
-    if getattr(settings, "tls_client_ca", None) is None:
+    if settings.tls_client_ca is None:
         return None
     from npucall_server.access.certificates import Certificates  # noqa: PLC0415  # likewise
 
