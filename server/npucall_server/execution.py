@@ -108,7 +108,8 @@ class Execution:
         if chunked:
             _check_nothing_but_the_call(request)
         elif request.is_placed:
-            self._placed = PlacedCall(self.call, request, self._common.regions)
+            person = self.caller.identity.person
+            self._placed = PlacedCall(self.call, request, self._common.regions, person)
         else:
             self._storages = self.call.storages(request.storage)  # type: ignore[arg-type]  # no regions
         self.record.check_ns = perf_counter_ns() - decoded

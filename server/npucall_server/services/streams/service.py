@@ -65,6 +65,13 @@ class StreamService:
         finally:
             place.give_back()
 
+    def look(self) -> None:
+        """Ends the streams of callers who are known no more. Wants to be called every second."""
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.look()
+
     def drain(self) -> None:
         """From now on a stream ends as soon as none of its calls is left."""
         with self._lock:
