@@ -22,10 +22,13 @@ from npucall_server.exits import ExitCode
 from npucall_server.gate import Gate
 from npucall_server.handling import Handling
 from npucall_server.kept_memory import IdleMemory, KeptMemory
+from npucall_server.metrics.gauges import Gauges
+from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.peers import Peers
 from npucall_server.reservation_keys import Keys
 from npucall_server.reservations import Reservations, Rules
 from npucall_server.services.access import AccessService
+from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
@@ -58,6 +61,12 @@ class BindError(Exception):
     code = ExitCode.CANNOT_BIND
 
 
+class MissingError(BindError):
+    """Something that the settings ask for is not installed."""
+
+    code = ExitCode.SETTINGS
+
+
 class PathError(BindError):
     """A socket or file cannot be made at its path, and no restart would mend that."""
 
@@ -78,7 +87,9 @@ class Server:
         self._gate = self._open_gate()
         self._budget = Budget.of(settings, _connections_possible())
         self._peers = Peers(log, settings.peer_timeout)
-        self.usage = Usage(operator.name for operator in device.catalogue)
+        operators = [operator.name for operator in device.catalogue]
+        self.usage = Usage(operators)
+        self._metrics = self._count_metrics(operators)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
@@ -89,6 +100,7 @@ class Server:
         self._watch = self._look_after_peers()
         self._side = self._open_side(regions)
         self._usage_file = self._open_usage_file()
+        self._metrics_address = self._show_metrics(regions)
         device.watch(self._lose)
 
     def start(self) -> None:
@@ -103,6 +115,7 @@ class Server:
             soc=device.soc,
             memory_limit=settings.memory_limit,
             **asdict(self._budget),
+            **({"metrics": self._metrics_address} if self._metrics_address else {}),
         )
         if settings.insecure_bind:
             self._log.event(
@@ -132,6 +145,7 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        self._metrics.close()
         if self._usage_file is not None:
             self._usage_file.stop()
         self._log.event("stopped", finished=finished)
@@ -172,10 +186,13 @@ class Server:
         kept = KeptMemory(settings.memory_limit)
         executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, self._log, self._peers, OpenGuard(), (self.usage.called,))
+        handling = Handling(
+            identity, self._log, self._peers, OpenGuard(), (self.usage.called, self._metrics.called)
+        )
         services = grpc_server.Services(handling, budget, self._is_well)
+        account = AccountService(self.usage, executor, self._streams.places, self._gate)
         calls = OperatorService(executions, settings, budget, identity)
-        handlers = services.handlers(calls, self._streams, AccessService(self._gate))
+        handlers = services.handlers(calls, self._streams, AccessService(self._gate, account))
         self._grpc.add_generic_rpc_handlers(handlers)
         if settings.has_reflection:
             services.add_reflection(self._grpc)
@@ -221,6 +238,24 @@ class Server:
         if path is not None:
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
+
+    def _count_metrics(self, operators: list[str]) -> Metrics:
+        try:
+            return Metrics(self._settings, operators)
+        except ExtraMissingError as error:
+            raise MissingError(str(error)) from error
+
+    def _show_metrics(self, regions: Regions) -> str:
+        """The address that metrics are shown on, empty if nobody wants them."""
+        streams, health = self._streams.places, self._health
+        gauges = Gauges(self._executor, streams, regions, self._gate, lambda: health.is_serving)
+        try:
+            return self._metrics.show(gauges)
+        except OSError as error:
+            raise BindError(
+                "metrics_listen: expected a free address, found "
+                f"{self._settings.metrics_listen}: {error}"
+            ) from error
 
     def _open_usage_file(self) -> UsageFile | None:
         path = self._settings.usage_file

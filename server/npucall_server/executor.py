@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.compute.evaluate import NO_TARGETS
@@ -46,10 +47,17 @@ class Completed(NamedTuple):
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place")
+    __slots__ = ("_executor", "_memory", "_place", "working_bytes")
 
-    def __init__(self, executor: Executor, place: Entry, memory: Entry) -> None:
+    def __init__(self, executor: Executor, place: Entry, memory: Entry, working_bytes: int) -> None:
         self._executor, self._place, self._memory = executor, place, memory
+        self.working_bytes = working_bytes
+        """Of its memory, what computing it takes beside its inputs and outputs."""
+
+    @property
+    def owner(self) -> str:
+        """Whom it counts for."""
+        return self._memory.owner
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends the call for others who ask for what it holds."""
@@ -109,6 +117,16 @@ class Executor:
         return call.bytes_in_flight + self.device.working_bytes(call)
 
     @property
+    def turns(self) -> Turns:
+        """The turns on the device."""
+        return self._turns
+
+    def calls_by_owner(self) -> dict[str, int]:
+        """How many calls each owner has in flight."""
+        with self._lock:
+            return Counter(admission.owner for admission in self._admitted)
+
+    @property
     def calls_in_flight(self) -> int:
         """Calls that are admitted and not dismissed."""
         return len(self._admitted)
@@ -117,6 +135,12 @@ class Executor:
     def bytes_in_flight(self) -> int:
         """What callers hold of the memory."""
         return self.memory.used
+
+    @property
+    def working_bytes(self) -> int:
+        """Of these, what computing takes beside inputs and outputs."""
+        with self._lock:
+            return sum(admission.working_bytes for admission in self._admitted)
 
     def admit(
         self,
@@ -141,7 +165,7 @@ class Executor:
         except BaseException:
             place.give_back()
             raise
-        admission = Admission(self, place, memory)
+        admission = Admission(self, place, memory, self.device.working_bytes(call))
         with self._lock:
             if self._refusal is None:
                 self._admitted.add(admission)

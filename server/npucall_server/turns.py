@@ -80,6 +80,16 @@ class Turns:
                 turn.wake()
 
     @property
+    def running(self) -> int:
+        """Turns that are taken."""
+        return self._count - self._free
+
+    @property
+    def waiting(self) -> int:
+        """Those who wait for one."""
+        return len(self._waiting)
+
+    @property
     def wanted(self) -> bool:
         """Whether somebody waits for one."""
         return bool(self._waiting)
