@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 import ascend_page
 import operator_page
 import page_parts
-from pydantic import ByteSize
+from pydantic import ByteSize, SecretStr
 
 from npucall import limits
 from npucall.errors import (
@@ -217,7 +217,7 @@ def _type_of(field: FieldInfo) -> str:
     if get_origin(kind) is tuple:
         return "integers, a comma between them; in TOML and environment `[1, 2]`"
     words = {str: "text", int: "integer", float: "number", bool: "true or false"}
-    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path: "path"}
+    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path: "path", SecretStr: "secret"}
     words |= {kind | None: word for kind, word in words.items()}
     return ", ".join((words[kind], *_bounds(field)))
 

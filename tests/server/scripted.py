@@ -99,6 +99,26 @@ class ScriptedDevice:
         pass
 
 
+class VirtualClock:
+    """Both clocks of a machine. Its time passes when the test says so; the wall clock may jump."""
+
+    def __init__(self) -> None:
+        self._now, self._offset = 100.0, 1.7e9
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def wall(self) -> float:
+        return self._now + self._offset
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self._offset += seconds
+
+
 class ScriptedCaller:
     """Waits ``remaining`` seconds for its call, or until the test cancels it."""
 
