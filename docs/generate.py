@@ -283,7 +283,12 @@ def exit_codes_page() -> str:
 def metrics_page() -> str:
     """What Prometheus gets of the server."""
     rows = [
-        (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.meaning)
+        (
+            f"`{each.name}`",
+            each.kind,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.meaning,
+        )
         for each in METRICS
     ]
     bounds = ", ".join(f"{bound / 1e9:g}" for bound in BOUNDS_NS)

@@ -289,4 +289,3 @@ def test_without_the_extra_the_setting_names_it(tmp_path: Path) -> None:
         "npucall-server: metrics_listen: expected the extra metrics, found it missing: "
         "pip install 'npucall-server[metrics]'"
     )
-
