@@ -22,10 +22,13 @@ from npucall_server.gate import Gate
 from npucall_server.handling import Handling
 from npucall_server.health_server import HealthServer
 from npucall_server.kept_memory import IdleMemory, KeptMemory
+from npucall_server.metrics.gauges import Gauges
+from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.peers import Peers
 from npucall_server.reservation_keys import Keys
 from npucall_server.reservations import Reservations, Rules
 from npucall_server.services.access import AccessService
+from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
@@ -61,11 +64,13 @@ class Server:
             settings.queue_length, settings.memory_limit, settings.call_timeout,
             settings.computation_limit,
         )  # fmt: skip
-        self.usage = Usage(operator.name for operator in device.catalogue)
+        operators = [operator.name for operator in device.catalogue]
+        self.usage = Usage(operators)
         self._executor = Executor(device, limits, self._access.tenants, self.usage)
         self._gate = self._open_gate()
         self._budget = Budget.of(settings, _connections_possible() // len(settings.listens))
         self._peers = Peers(log, settings.peer_timeout)
+        self._metrics = self._count_metrics(operators)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
@@ -76,6 +81,7 @@ class Server:
         self._probes = self._open_to_probes()
         self._side = self._open_side(regions)
         self._usage_file = self._open_usage_file()
+        self._metrics_address = self._show_metrics(regions)
         self._watch = self._look_after_peers()
         device.watch(self._lose)
 
@@ -94,6 +100,7 @@ class Server:
             soc=device.soc,
             memory_limit=settings.memory_limit,
             **asdict(self._budget),
+            **({"metrics": self._metrics_address} if self._metrics_address else {}),
         )
         for message in binding.warnings(self._addresses, settings):
             self._log.event("warning", message=message)
@@ -126,6 +133,7 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        self._metrics.close()
         if self._usage_file is not None:
             self._usage_file.stop()
         self._log.event("stopped", finished=finished)
@@ -176,11 +184,12 @@ class Server:
         kept = KeptMemory(settings.memory_limit)
         executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
-        guard, counts = self._access.guard, (self.usage.called,)
+        guard, counts = self._access.guard, (self.usage.called, self._metrics.called)
         handling = Handling(identity, self._log, self._peers, guard, counts)
         services = grpc_server.Services(handling, budget, self._is_well)
+        account = AccountService(self.usage, executor, self._streams.places, self._gate)
         calls = OperatorService(executions, settings, budget, identity)
-        handlers = services.handlers(calls, self._streams, AccessService(self._gate))
+        handlers = services.handlers(calls, self._streams, AccessService(self._gate, account))
         self._grpc.add_generic_rpc_handlers(handlers)
         if settings.has_reflection:
             services.add_reflection(self._grpc)
@@ -218,6 +227,24 @@ class Server:
     def _open_to_probes(self) -> HealthServer | None:
         where = self._settings.health_listen
         return HealthServer(where, self._is_well, self._peers) if where else None
+
+    def _count_metrics(self, operators: list[str]) -> Metrics:
+        try:
+            return Metrics(self._settings, operators)
+        except ExtraMissingError as error:
+            raise binding.SettingsError(str(error)) from error
+
+    def _show_metrics(self, regions: Regions) -> str:
+        """The address that metrics are shown on, empty if nobody wants them."""
+        streams, health = self._streams.places, self._health
+        gauges = Gauges(self._executor, streams, regions, self._gate, lambda: health.is_serving)
+        try:
+            return self._metrics.show(gauges)
+        except OSError as error:
+            raise binding.BindError(
+                "metrics_listen: expected a free address, found "
+                f"{self._settings.metrics_listen}: {error}"
+            ) from error
 
     def _open_usage_file(self) -> UsageFile | None:
         path = self._settings.usage_file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.compute.evaluate import NO_TARGETS
@@ -51,13 +52,21 @@ class Completed(NamedTuple):
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place", "_quota", "device_ns")
+    __slots__ = ("_executor", "_memory", "_place", "_quota", "call", "device_ns")
 
-    def __init__(self, executor: Executor, quota: Held, place: Entry, memory: Entry) -> None:
+    def __init__(
+        self, executor: Executor, call: Prepared, quota: Held, place: Entry, memory: Entry
+    ) -> None:
         self._executor, self._quota = executor, quota
         self._place, self._memory = place, memory
+        self.call = call
         self.device_ns = 0
         """For which it held the device."""
+
+    @property
+    def owner(self) -> str:
+        """Whom it counts for."""
+        return self._memory.owner
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends the call for others who ask for what it holds."""
@@ -125,6 +134,11 @@ class Executor:
         """Bytes that a call takes from its admission to its dismissal."""
         return call.bytes_in_flight + self.device.working_bytes(call)
 
+    def calls_by_owner(self) -> dict[str, int]:
+        """How many calls each owner has in flight."""
+        with self._lock:
+            return Counter(admission.owner for admission in self._admitted)
+
     @property
     def calls_in_flight(self) -> int:
         """Calls that are admitted and not dismissed."""
@@ -134,6 +148,12 @@ class Executor:
     def bytes_in_flight(self) -> int:
         """What callers hold of the memory."""
         return self.memory.used
+
+    @property
+    def working_bytes(self) -> int:
+        """Of these, what computing takes beside inputs and outputs."""
+        with self._lock:
+            return sum(self.device.working_bytes(each.call) for each in self._admitted)
 
     def admit(
         self,
@@ -163,7 +183,7 @@ class Executor:
         except BaseException:
             quota.give_back()
             raise
-        admission = Admission(self, quota, place, memory)
+        admission = Admission(self, call, quota, place, memory)
         with self._lock:
             if self._refusal is None:
                 self._admitted.add(admission)

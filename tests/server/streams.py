@@ -29,10 +29,12 @@ from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Log
 from npucall_server.peers import Peers
 from npucall_server.services.access import AccessService
+from npucall_server.services.account import AccountService
 from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
+from npucall_server.usage import Usage
 from npucall_server.watch import Watch
 
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, open_gate, until
@@ -40,6 +42,7 @@ from .scripted import PATIENCE, ScriptedDevice, is_at_rest, open_gate, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from npucall_server.access.guard import Guard
     from npucall_server.gate import Gate
 
 IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
@@ -56,7 +59,13 @@ def call_of(elements: int, operator: str = "aclnnL1LossBackward") -> pb.Call:
 class Served:
     """A server, its executor, and what it wrote to its log."""
 
-    def __init__(self, device: ScriptedDevice, gate: Gate | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        device: ScriptedDevice,
+        gate: Gate | None = None,
+        guard: Guard | None = None,
+        **settings: Any,
+    ) -> None:
         given = ServerSettings(**settings)
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
         budget = Budget.of(given, descriptors=64)
@@ -69,14 +78,18 @@ class Served:
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
         log = Log(stream=self._log)
+        self.usage = Usage(operator.name for operator in device.catalogue)
         peers = Peers(log, given.peer_timeout)
         self.watch = Watch(0.02, log, peers.look)
         services = grpc_server.Services(
-            Handling(IDENTITY, log, peers, OpenGuard()), budget, lambda: True
+            Handling(IDENTITY, log, peers, guard or OpenGuard(), (self.usage.called,)),
+            budget,
+            lambda: True,
         )
+        account = AccountService(self.usage, self.executor, self.streams.places, self.gate)
         self.grpc = grpc_server.server(given, budget, device.lanes)
         self.grpc.add_generic_rpc_handlers(
-            services.handlers(operators, self.streams, AccessService(self.gate))
+            services.handlers(operators, self.streams, AccessService(self.gate, account))
         )
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
         self.grpc.start()
@@ -96,10 +109,13 @@ class Served:
 
 @contextmanager
 def serving(
-    device: ScriptedDevice | None = None, gate: Gate | None = None, **settings: Any
+    device: ScriptedDevice | None = None,
+    gate: Gate | None = None,
+    guard: Guard | None = None,
+    **settings: Any,
 ) -> Iterator[Served]:
     """A server that must be at rest when it ends, whatever its streams did."""
-    served = Served(device or ScriptedDevice(), gate, **settings)
+    served = Served(device or ScriptedDevice(), gate, guard, **settings)
     try:
         yield served
         until(served.is_at_rest, "the server is at rest")

@@ -15,6 +15,7 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
+from npucall.v1 import access_service_pb2 as access_pb
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import REQUEST_ID
@@ -24,7 +25,7 @@ from npucall_client.remote.failures import Sender, failure, lateness, unreachabl
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
 from npucall_client.remote.server_limits import ServerLimits
-from npucall_client.remote.service import OPTIONS, STREAM_OPTIONS, path_of
+from npucall_client.remote.service import ACCESS_SERVICE, OPTIONS, SERVICE, STREAM_OPTIONS, path_of
 from npucall_client.remote.stream import CallStream
 from npucall_client.remote.transfer import (
     message_of,
@@ -57,6 +58,8 @@ class ChannelTransport:
         self._list_operators = self._method("ListOperators")
         self._get_operator = self._method("GetOperator")
         self._get_server_info = self._method("GetServerInfo")
+        self._get_usage = self._method("GetUsage", ACCESS_SERVICE)
+        self._get_activity = self._method("GetActivity", ACCESS_SERVICE)
         try:
             limits = self.server_info(connect_timeout).limits
         except DeadlineError as error:
@@ -113,6 +116,17 @@ class ChannelTransport:
         """What the server is."""
         data = self._send(self._get_server_info, b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
+
+    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+        """Who used the server how long."""
+        request = access_pb.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
+        data = self._send(self._get_usage, request, timeout)
+        return access_pb.GetUsageResponse.FromString(data)
+
+    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+        """Who uses the server now."""
+        data = self._send(self._get_activity, b"", timeout)
+        return access_pb.GetActivityResponse.FromString(data)
 
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of the server's; ``socket``: where, unless it is where the server says."""
@@ -186,8 +200,8 @@ class ChannelTransport:
 
         return repeated(attempt, timeout, self.pause)
 
-    def _method(self, name: str) -> Callable[..., bytes]:
-        method: Callable[..., bytes] = self._channel.unary_unary(path_of(name))  # type: ignore[call-arg]
+    def _method(self, name: str, service: str = SERVICE) -> Callable[..., bytes]:
+        method: Any = self._channel.unary_unary(path_of(name, service))  # type: ignore[call-arg]
         return method
 
     def _send(
