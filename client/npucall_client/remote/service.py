@@ -1,8 +1,9 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
-from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import access_service_pb2, operator_service_pb2
 
-SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
+SERVICE: str = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"].full_name
+ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -24,6 +25,6 @@ STREAM_OPTIONS = [
 ]
 
 
-def path_of(method: str) -> str:
+def path_of(method: str, service: str = SERVICE) -> str:
     """What gRPC is told to call."""
-    return f"/{SERVICE}/{method}"
+    return f"/{service}/{method}"
