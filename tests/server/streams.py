@@ -38,8 +38,9 @@ from npucall_server.watch import Watch
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, open_gate, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from npucall_server.access.guard import Guard
     from npucall_server.gate import Gate
 
 IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
@@ -56,7 +57,13 @@ def call_of(elements: int, operator: str = "aclnnL1LossBackward") -> pb.Call:
 class Served:
     """A server, its executor, and what it wrote to its log."""
 
-    def __init__(self, device: ScriptedDevice, gate: Gate | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        device: ScriptedDevice,
+        gate: Gate | None = None,
+        guard: Guard | None = None,
+        **settings: Any,
+    ) -> None:
         given = ServerSettings(**settings)
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
         budget = Budget.of(given, descriptors=64)
@@ -72,7 +79,7 @@ class Served:
         peers = Peers(log, given.peer_timeout)
         self.watch = Watch(0.02, log, peers.look)
         services = grpc_server.Services(
-            Handling(IDENTITY, log, peers, OpenGuard()), budget, lambda: True
+            Handling(IDENTITY, log, peers, guard or OpenGuard()), budget, lambda: True
         )
         self.grpc = grpc_server.server(given, budget, device.lanes)
         self.grpc.add_generic_rpc_handlers(
@@ -96,10 +103,13 @@ class Served:
 
 @contextmanager
 def serving(
-    device: ScriptedDevice | None = None, gate: Gate | None = None, **settings: Any
+    device: ScriptedDevice | None = None,
+    gate: Gate | None = None,
+    guard: Guard | None = None,
+    **settings: Any,
 ) -> Iterator[Served]:
     """A server that must be at rest when it ends, whatever its streams did."""
-    served = Served(device or ScriptedDevice(), gate, **settings)
+    served = Served(device or ScriptedDevice(), gate, guard, **settings)
     try:
         yield served
         until(served.is_at_rest, "the server is at rest")
@@ -112,10 +122,15 @@ def serving(
 class Peer:
     """The other end of a stream: sends what a test says, receives frame by frame."""
 
-    def __init__(self, channel: grpc.Channel, timeout: float | None = PATIENCE) -> None:
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        timeout: float | None = PATIENCE,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.call: Any = channel.stream_stream(f"/{NAME}/ExecuteStream")(
-            iter(self._frames.get, None), timeout=timeout
+            iter(self._frames.get, None), timeout=timeout, metadata=metadata
         )
 
     def send(self, call_id: int = 0, **frame: Any) -> None:
@@ -172,12 +187,16 @@ class Peer:
 
 
 @contextmanager
-def stream(served: Served, timeout: float | None = PATIENCE) -> Iterator[Peer]:
+def stream(
+    served: Served,
+    timeout: float | None = PATIENCE,
+    metadata: Sequence[tuple[str, str]] = (),
+) -> Iterator[Peer]:
     """A stream over a connection of its own."""
     with grpc.insecure_channel(
         served.target, options=[("grpc.use_local_subchannel_pool", 1)]
     ) as channel:
-        peer = Peer(channel, timeout)
+        peer = Peer(channel, timeout, metadata)
         try:
             yield peer
         finally:
