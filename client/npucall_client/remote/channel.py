@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,10 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
-from npucall.v1 import access_service_pb2 as access_pb
+from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
-from npucall.wire.status import REQUEST_ID
+from npucall.wire.status import REQUEST_ID, RESERVATION
 from npucall_client.calling import closed
 from npucall_client.pipeline import OneByOne
 from npucall_client.remote.failures import Sender, failure, lateness, unreachable
@@ -31,6 +32,7 @@ from npucall_client.remote.transfer import (
     message_of,
     place_nothing_in_chunks,
 )
+from npucall_client.reservations import RUNNING_SECONDS, Granted
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ class ChannelTransport:
         self._get_server_info = self._method("GetServerInfo")
         self._get_usage = self._method("GetUsage", ACCESS_SERVICE)
         self._get_activity = self._method("GetActivity", ACCESS_SERVICE)
+        self._reserve = self._method("Reserve", ACCESS_SERVICE)
+        self._renew = self._method("RenewReservation", ACCESS_SERVICE)
+        self._release = self._method("ReleaseReservation", ACCESS_SERVICE)
+        self._key = ""
         try:
             limits = self.server_info(connect_timeout).limits
         except DeadlineError as error:
@@ -117,16 +123,16 @@ class ChannelTransport:
         data = self._send(self._get_server_info, b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
 
-    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+    def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
         """Who used the server how long."""
-        request = access_pb.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
+        request = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
         data = self._send(self._get_usage, request, timeout)
-        return access_pb.GetUsageResponse.FromString(data)
+        return access.GetUsageResponse.FromString(data)
 
-    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+    def activity(self, timeout: float) -> access.GetActivityResponse:
         """Who uses the server now."""
         data = self._send(self._get_activity, b"", timeout)
-        return access_pb.GetActivityResponse.FromString(data)
+        return access.GetActivityResponse.FromString(data)
 
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of the server's; ``socket``: where, unless it is where the server says."""
@@ -147,6 +153,37 @@ class ChannelTransport:
                 raise
 
         return repeated(attempt, timeout, self.pause)
+
+    def under(self, key: str) -> ChannelTransport:
+        """The same connection, for calls under a reservation."""
+        other = copy.copy(self)
+        other._key = key  # noqa: SLF001  # of its own kind
+        return other
+
+    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+        """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
+        ends = time.monotonic() + wait
+        asks = wait + RUNNING_SECONDS + timeout
+
+        def attempt(left: float) -> bytes:
+            waits = max(0.0, ends - time.monotonic())
+            request = access.ReserveRequest(seconds=seconds, wait_seconds=waits)
+            return self._attempt(self._reserve, request.SerializeToString(), left, asks, None)
+
+        answer = access.ReserveResponse.FromString(repeated(attempt, asks, self.pause))
+        return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has a reservation go on."""
+        request = access.RenewReservationRequest(key=key).SerializeToString()
+        data = self._send(self._renew, request, timeout)
+        answer = access.RenewReservationResponse.FromString(data)
+        return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends a reservation; without a key whatever there is."""
+        request = access.ReleaseReservationRequest(key=key).SerializeToString()
+        self._send(self._release, request, timeout)
 
     def _check_same_server(
         self, before: pb.GetServerInfoResponse, error: NpucallError, seconds: float
@@ -179,7 +216,7 @@ class ChannelTransport:
     def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
         """Opens an ``ExecuteStream``: gRPC's call, which iterates over the frames that come."""
         method: Any = self._streams.stream_stream(path_of("ExecuteStream"))  # type: ignore[call-arg]
-        return method(frames, timeout=timeout, wait_for_ready=True)
+        return method(frames, timeout=timeout, metadata=self._metadata(), wait_for_ready=True)
 
     def calls(self) -> CallStream | OneByOne:
         """Calls of a pipeline; one after the other where the server has no streams."""
@@ -204,18 +241,35 @@ class ChannelTransport:
         method: Any = self._channel.unary_unary(path_of(name, service))  # type: ignore[call-arg]
         return method
 
+    def _metadata(self, request_id: str = "") -> tuple[tuple[str, str], ...] | None:
+        """What goes with a call, or with a stream."""
+        pairs = (REQUEST_ID, request_id), (RESERVATION, self._key)
+        return tuple(pair for pair in pairs if pair[1]) or None
+
     def _send(
         self, method: Callable[..., bytes], request: bytes, timeout: float, request_id: str = ""
     ) -> bytes:
-        metadata = ((REQUEST_ID, request_id),) if request_id else None
+        metadata = self._metadata(request_id)
 
         def attempt(seconds: float) -> bytes:
-            # Waiting for a channel that is ready makes a restart of the server cost time, not
-            # attempts.
-            with self.errors(timeout):
-                return method(request, timeout=seconds, metadata=metadata, wait_for_ready=True)
+            return self._attempt(method, request, seconds, timeout, metadata)
 
         return repeated(attempt, timeout, self.pause)
+
+    def _attempt(
+        self,
+        method: Callable[..., bytes],
+        request: bytes,
+        seconds: float,
+        timeout: float,
+        metadata: tuple[tuple[str, str], ...] | None,
+    ) -> bytes:
+        """One attempt; ``timeout`` is that of all, for errors.
+
+        Waiting for a channel that is ready makes a restart of the server cost time, not attempts.
+        """
+        with self.errors(timeout):
+            return method(request, timeout=seconds, metadata=metadata, wait_for_ready=True)
 
     def errors(self, timeout: float) -> InOurErrors:
         """A context that has gRPC's errors become the contract's."""

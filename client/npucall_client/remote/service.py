@@ -1,9 +1,8 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
-from npucall.v1 import access_service_pb2
-from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import access_service_pb2, operator_service_pb2
 
-SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
+SERVICE: str = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"].full_name
 ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
