@@ -241,6 +241,7 @@ _CLIENT_TYPES = {
     int: "integer, 0 or more",
     float: "number, more than 0",
     str: "text",
+    type(None): "true or false",
 }
 
 
