@@ -10,7 +10,7 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_settings import (
@@ -131,7 +131,8 @@ class ServerSettings(
     --config names; the first of these that is there counts. Other commands: `npucall-server health
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
-    folder declare.
+    folder declare; `npucall-server token new` makes a token, `npucall-server tenants check FILE`
+    says who may do what.
     """
 
     model_config = SettingsConfigDict(

@@ -15,6 +15,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall.wire.messages import check_overhead, join_response
 from npucall.wire.replies import encode_identity
+from npucall_server.services.who import caller_info
 
 if TYPE_CHECKING:
     from npucall.declare import Operator
@@ -101,7 +102,7 @@ class OperatorService:
         operator = catalogue.find(wanted.operator, wanted.variant, default)
         return pb.GetOperatorResponse(operator=self._describe(operator)).SerializeToString()
 
-    def get_server_info(self, request: bytes, _: Record, __: Caller) -> bytes:
+    def get_server_info(self, request: bytes, _: Record, caller: Caller) -> bytes:
         """What this server is and allows."""
         _parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
@@ -127,6 +128,7 @@ class OperatorService:
             uptime_seconds=time.monotonic() - self._started,
             device=_device_info(facts) if facts else None,
             shared_memory_socket=str(path.absolute()) if path else "",
+            caller=caller_info(caller.identity, caller.identity),
         ).SerializeToString()
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
