@@ -219,7 +219,9 @@ def _server_row(name: str, field: FieldInfo) -> tuple[str, ...]:
         f"`NPUCALL_{name.upper()}`",
         "" if name in NOT_IN_A_FILE else f"`{name}`",
         _type_of(field),
-        _default(field.get_default(call_default_factory=True, validated_data={})) if "Default:" not in (field.description or "") else "see meaning",
+        _default(field.get_default(call_default_factory=True, validated_data={}))
+        if "Default:" not in (field.description or "")
+        else "see meaning",
         field.description or "",
     )
 
