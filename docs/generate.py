@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 import ascend_page
 import operator_page
 import page_parts
-from pydantic import ByteSize
+from pydantic import ByteSize, SecretStr
 
 from npucall import limits
 from npucall.errors import (
@@ -32,7 +32,9 @@ from npucall.errors import (
     Repeat,
 )
 from npucall_client.settings import ClientSettings
+from npucall_server.access.tenants import Tenant
 from npucall_server.exits import ExitCode
+from npucall_server.metrics.declared import BOUNDS_NS, METRICS
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ def pages() -> dict[Path, str]:
         docs / "limits.md": limits_page(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
+        docs / "metrics.md": metrics_page(),
         docs / "operators.md": operator_page.page(),
         readme: REGION.sub(lambda found: f"{found[1]}\n{table}\n{found[2]}", _read(readme)),
     }
@@ -187,6 +190,16 @@ def settings_page() -> str:
         a value that cannot be, ends the server with [exit code 2](exit-codes.md).
         """,
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), server),
+        "## Tenants",
+        """
+        A table `[tenants.NAME]` of the TOML file is a tenant: a group of callers with a share of the
+        device. The file is read again when it changes, and on SIGHUP; of it the tenants alone.
+        `npucall-server tenants check FILE` says what is wrong with it.
+        """,
+        page_parts.table(
+            ("line", "default", "meaning"),
+            [_tenant_row(name, field) for name, field in Tenant.model_fields.items()],
+        ),
         "## Client",
         """
         Each is an argument of `npucall_client.connect`, else an environment variable.
@@ -197,13 +210,20 @@ def settings_page() -> str:
     )
 
 
+def _tenant_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    default = "no limit" if field.default is None else _default(field.default)
+    return (f"`{field.alias or name}`", default, field.description or "")
+
+
 def _server_row(name: str, field: FieldInfo) -> tuple[str, ...]:
     return (
         f"`--{name.replace('_', '-')}`",
         f"`NPUCALL_{name.upper()}`",
         "" if name in NOT_IN_A_FILE else f"`{name}`",
         _type_of(field),
-        _default(field.default) if "Default:" not in (field.description or "") else "see meaning",
+        _default(field.get_default(call_default_factory=True, validated_data={}))
+        if "Default:" not in (field.description or "")
+        else "see meaning",
         field.description or "",
     )
 
@@ -212,10 +232,12 @@ def _type_of(field: FieldInfo) -> str:
     kind = field.annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
+    if get_origin(kind) is dict:
+        return "tables `[tenants.NAME]` of the TOML file"
     if get_origin(kind) is tuple:
         return "integers, a comma between them; in TOML and environment `[1, 2]`"
     words = {str: "text", int: "integer", float: "number", bool: "true or false"}
-    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path: "path"}
+    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path: "path", SecretStr: "secret"}
     words |= {kind | None: word for kind, word in words.items()}
     return ", ".join((words[kind], *_bounds(field)))
 
@@ -229,7 +251,7 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
 
 
 def _default(value: object) -> str:
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), {}):
         return "not set"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
@@ -273,6 +295,35 @@ def exit_codes_page() -> str:
         `npucall-server health` exits with 0 if the server that it asks serves, else with 1;
         `npucall-server doctor` with 0 if it finds no fault, else with 69.
         """,
+    )
+
+
+# --- metrics.md -----------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    """What Prometheus gets of the server."""
+    rows = [
+        (
+            f"`{each.name}`",
+            each.kind,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.meaning,
+        )
+        for each in METRICS
+    ]
+    bounds = ", ".join(f"{bound / 1e9:g}" for bound in BOUNDS_NS)
+    return page_parts.page(
+        "Metrics",
+        """
+        Of a server with `--metrics-listen HOST:PORT`, at `/metrics` of that address, for Prometheus
+        ([operations.md](operations.md#metrics)). Times are in seconds, sizes in bytes. Beside them
+        stand those of the process as `prometheus_client` has them on Linux:
+        `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`,
+        `process_max_fds`, `process_start_time_seconds`, `process_virtual_memory_bytes`.
+        """,
+        page_parts.table(("name", "kind", "labels", "meaning"), rows),
+        f"The buckets of histograms end at {bounds} s and infinity.",
     )
 
 

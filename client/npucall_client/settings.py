@@ -69,6 +69,9 @@ class ClientSettings:
     shared_memory_socket: str = ""
     """Path here of the server's socket for shared memory, where it is mounted elsewhere than in the
     server's file system. NPUCALL_SHARED_MEMORY_SOCKET."""
+    reservation: str = ""
+    """Key of a reservation of the device that calls are made under; empty: none.
+    NPUCALL_RESERVATION."""
     variant: str = ""
     """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""
     poison: bool = False
@@ -100,6 +103,11 @@ class ClientSettings:
         if self.tls is None:
             return bool(self.ca or self.certificate) and not self.target.startswith("unix")
         return self.tls
+
+
+def environment_under(target: str, reservation: str) -> dict[str, str]:
+    """This process's environment, for a child whose clients call there under a reservation."""
+    return {**os.environ, "NPUCALL_TARGET": target, "NPUCALL_RESERVATION": reservation}
 
 
 def target_of_environment() -> str | None:

@@ -24,6 +24,7 @@ from npucall_server.app import Server
 from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
+from npucall_server.faults import sentences
 from npucall_server.log import LibraryLines, Log
 from npucall_server.settings import ServerSettings
 
@@ -41,6 +42,11 @@ def main() -> NoReturn:
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
         sys.exit(check_health(arguments))
+    if command in ("token", "tenants"):
+        from npucall_server import access_commands  # noqa: PLC0415  # for who manages, not for who serves
+
+        commands = {"token": access_commands.run_token, "tenants": access_commands.run_tenants}
+        sys.exit(commands[command](arguments))
     # Imported here: they know CANN, or cryptography, which not every server needs.
     if command == "doctor":
         from npucall_server import doctor  # noqa: PLC0415
@@ -96,13 +102,14 @@ def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
     server = Server(settings, device, log)
-    asked_to_stop = _stop_signals()
+    signals = _stop_signals()
     gc.freeze()  # what there is by now stays: no collection during a call has to look at it
     try:
         server.start()
     except OSError as error:
         return _fail(ExitCode.SETTINGS, f"ready_file: {error}")
-    asked_to_stop.recv(1)
+    while signals.recv(1)[0] == signal.SIGHUP:
+        server.reload()
     return ExitCode.DRAINED if server.drain() else ExitCode.DRAIN_TIMEOUT
 
 
@@ -119,7 +126,7 @@ def _bug(log: Log) -> ExitCode:
 
 
 def _stop_signals() -> socket.socket:
-    """A socket that has a byte once SIGTERM or SIGINT came.
+    """A socket that has a byte, its number, for each SIGTERM, SIGINT and SIGHUP that came.
 
     The kernel may give a signal to any thread, and Python runs handlers in the main thread alone,
     which a lock would keep asleep. The byte is written in the thread that got the signal.
@@ -127,7 +134,7 @@ def _stop_signals() -> socket.socket:
     reader, writer = socket.socketpair()
     writer.settimeout(0)  # set_wakeup_fd wants it not to block
     signal.set_wakeup_fd(writer.detach())
-    for number in signal.SIGTERM, signal.SIGINT:
+    for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
         signal.signal(number, lambda *_: None)
     return reader
 
@@ -159,7 +166,7 @@ def _read_settings(arguments: list[str]) -> ServerSettings:
     try:
         return CliApp.run(ServerSettings, cli_args=arguments)
     except (ValidationError, SettingsError, OSError, ValueError) as error:
-        sys.exit(_fail(ExitCode.SETTINGS, _sentences(error)))
+        sys.exit(_fail(ExitCode.SETTINGS, sentences(error)))
 
 
 def _own_address() -> str:
@@ -175,21 +182,6 @@ def _own_address() -> str:
         sys.exit(1)
     host, _, port = where.rpartition(":")
     return f"{_ANY_ADDRESS.get(host, host)}:{port}"
-
-
-def _sentences(error: Exception) -> str:
-    """What is wrong with the settings, a line each."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    lines = []
-    for fault in error.errors():
-        if fault["type"] == "default_factory_not_called":
-            continue  # a default that depends on what is wrong
-        place = ".".join(map(str, fault["loc"]))
-        message = fault["msg"].removeprefix("Value error, ")
-        named = not place or message.startswith(f"{place}:")
-        lines.append(message if named else f"{place}: {message}")
-    return "\n".join(lines)
 
 
 def _fail(code: ExitCode, message: str) -> ExitCode:

@@ -10,7 +10,7 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_settings import (
@@ -24,10 +24,13 @@ from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server import device_kinds
+from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
+from npucall_server.reservation_settings import ReservationSettings
 from npucall_server.transport_settings import TransportSettings
+from npucall_server.watch_settings import WatchSettings
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
 _LONGEST_SECONDS = 1e9
@@ -117,9 +120,12 @@ class _ServingSettings(BaseModel):
 
 class ServerSettings(
     NpuSettings,
+    ReservationSettings,
     ConnectionSettings,
+    AccessSettings,
     MemorySettings,
     TransportSettings,
+    WatchSettings,
     _ServingSettings,
     BaseSettings,
 ):
@@ -129,7 +135,8 @@ class ServerSettings(
     --config names; the first of these that is there counts. Other commands: `npucall-server health
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
-    folder declare; `npucall-server certificates DIR` makes certificates for TLS.
+    folder declare; `npucall-server token new` makes a token, `npucall-server tenants check FILE`
+    says who may do what; `npucall-server certificates DIR` makes certificates for TLS.
     """
 
     model_config = SettingsConfigDict(
@@ -153,6 +160,27 @@ class ServerSettings(
             )
         return self
 
+    @model_validator(mode="after")
+    def _tenants_can_be_known(self) -> ServerSettings:
+        if self.tenants and not self.knows_callers:
+            raise ValueError(
+                "tenants: expected a way to know their callers, found none: set token_file, "
+                "oidc_issuer, or tls_client_ca, or shared_memory with users of a tenant"
+            )
+        return self
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether every caller has to be known, and there is a way to know some."""
+        known = self.knows_tokens or self.tls_client_ca is not None or self.knows_local_users
+        return bool(self.tenants) and known
+
+    @property
+    def knows_local_users(self) -> bool:
+        """Whether the side socket knows users of this host."""
+        has_users = any(tenant.users for tenant in self.tenants.values())
+        return has_users and self.shared_memory is not None
+
     @property
     def has_reflection(self) -> bool:
         """Whether clients may ask for the services' descriptions."""
@@ -161,10 +189,10 @@ class ServerSettings(
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
         left_out = {"config", "print_settings"}
-        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
-        return "".join(
-            f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
-        )
+        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
+        tenants = values.pop("tenants")
+        tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
+        return _lines(values) + "".join(tables)
 
     @classmethod
     def settings_customise_sources(
@@ -178,6 +206,13 @@ class ServerSettings(
         """Arguments, then environment, then the file that one of these names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _ConfigFile(settings_cls)
+
+
+def _lines(values: dict[str, Any]) -> str:
+    """Lines of TOML, which spells numbers, texts and lists of them as JSON does."""
+    return "".join(
+        f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
+    )
 
 
 class _ConfigFile(TomlConfigSettingsSource):

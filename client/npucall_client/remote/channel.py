@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +18,10 @@ from npucall.errors import (
     TooLargeError,
     UnauthenticatedError,
 )
+from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
-from npucall.wire.status import AUTHORIZATION, REQUEST_ID
+from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION
 from npucall_client.calling import closed
 from npucall_client.pipeline import OneByOne
 from npucall_client.remote.channels import Connections
@@ -33,6 +35,7 @@ from npucall_client.remote.transfer import (
     message_of,
     place_nothing_in_chunks,
 )
+from npucall_client.reservations import RUNNING_SECONDS, Granted
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ class ChannelTransport:
         self._connections = Connections(settings)
         self._closed = threading.Event()
         self._memories = SharedMemories()
+        self._key = ""
         seconds = settings.connect_timeout
         try:
             limits = self.server_info(seconds).limits
@@ -123,6 +127,17 @@ class ChannelTransport:
         data = self._send("GetServerInfo", b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
 
+    def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
+        """Who used the server how long."""
+        request = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
+        data = self._send("GetUsage", request, timeout)
+        return access.GetUsageResponse.FromString(data)
+
+    def activity(self, timeout: float) -> access.GetActivityResponse:
+        """Who uses the server now."""
+        data = self._send("GetActivity", b"", timeout)
+        return access.GetActivityResponse.FromString(data)
+
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of the server's; ``socket``: where, unless it is where the server says."""
 
@@ -143,6 +158,38 @@ class ChannelTransport:
                 raise
 
         return repeated(attempt, timeout, self.pause)
+
+    def under(self, key: str) -> ChannelTransport:
+        """The same connection, for calls under a reservation."""
+        other = copy.copy(self)
+        other._key = key  # noqa: SLF001  # of its own kind
+        return other
+
+    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+        """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
+        ends = time.monotonic() + wait
+        asks = wait + RUNNING_SECONDS + timeout
+
+        def send(left: float, authorization: str) -> bytes:
+            waits = max(0.0, ends - time.monotonic())
+            request = access.ReserveRequest(seconds=seconds, wait_seconds=waits).SerializeToString()
+            return self._call("Reserve", request, left, asks, self._metadata(authorization))
+
+        data = repeated(self._authorized(send), asks, self.pause)
+        answer = access.ReserveResponse.FromString(data)
+        return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has a reservation go on."""
+        request = access.RenewReservationRequest(key=key).SerializeToString()
+        data = self._send("RenewReservation", request, timeout)
+        answer = access.RenewReservationResponse.FromString(data)
+        return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends a reservation; without a key whatever there is."""
+        request = access.ReleaseReservationRequest(key=key).SerializeToString()
+        self._send("ReleaseReservation", request, timeout)
 
     def _check_same_server(
         self, before: pb.GetServerInfoResponse, error: NpucallError, seconds: float
@@ -175,7 +222,7 @@ class ChannelTransport:
         self, frames: Iterator[bytes], timeout: float | None, authorization: str
     ) -> Any:
         """Opens an ``ExecuteStream``: gRPC's call, which iterates over the frames that come."""
-        metadata = _metadata(authorization)
+        metadata = self._metadata(authorization)
         channels = self._connections.take()
         try:
             stream = channels.stream("ExecuteStream")(
@@ -224,19 +271,22 @@ class ChannelTransport:
 
     def _send(self, method: str, request: bytes, timeout: float, request_id: str = "") -> bytes:
         def send(seconds: float, authorization: str) -> bytes:
-            metadata = _metadata(authorization, request_id)
-            channels = self._connections.take()
-            try:
-                # Waiting for a channel that is ready makes a restart of the server cost time, not
-                # attempts.
-                with self.errors(timeout):
-                    return channels.method(method)(
-                        request, timeout=seconds, metadata=metadata, wait_for_ready=True
-                    )
-            finally:
-                self._connections.give_back(channels)
+            metadata = self._metadata(authorization, request_id)
+            return self._call(method, request, seconds, timeout, metadata)
 
         return repeated(self._authorized(send), timeout, self.pause)
+
+    def _metadata(
+        self, authorization: str, request_id: str = ""
+    ) -> tuple[tuple[str, str], ...] | None:
+        """What goes with a call, or with a stream.
+
+        As plain metadata: gRPC's own call credentials cost a call 360 us.
+        """
+        pairs = (
+            (AUTHORIZATION, authorization), (REQUEST_ID, request_id), (RESERVATION, self._key),
+        )  # fmt: skip
+        return tuple(pair for pair in pairs if pair[1]) or None
 
     def _authorized(self, send: Callable[[float, str], T]) -> Callable[[float], T]:
         """An attempt; once more where the server wants another credential, and there is one."""
@@ -267,6 +317,27 @@ class ChannelTransport:
             self._connections.give_back(channels)
         return ""
 
+    def _call(
+        self,
+        method: str,
+        request: bytes,
+        seconds: float,
+        timeout: float,
+        metadata: tuple[tuple[str, str], ...] | None,
+    ) -> bytes:
+        """One attempt; ``timeout`` is that of all, for errors.
+
+        Waiting for a channel that is ready makes a restart of the server cost time, not attempts.
+        """
+        channels = self._connections.take()
+        try:
+            with self.errors(timeout):
+                return channels.method(method)(
+                    request, timeout=seconds, metadata=metadata, wait_for_ready=True
+                )
+        finally:
+            self._connections.give_back(channels)
+
     def errors(self, timeout: float) -> InOurErrors:
         """A context that has gRPC's errors become the contract's."""
         return InOurErrors(self, timeout)
@@ -294,12 +365,6 @@ class ChannelTransport:
         is_closed = self._closed.is_set()
         is_connected = not is_closed and self._connections.is_connected()
         return Sender(self._target, is_connected, is_closed)
-
-
-def _metadata(authorization: str, request_id: str = "") -> tuple[tuple[str, str], ...] | None:
-    named = ((REQUEST_ID, request_id),) if request_id else ()
-    # As plain metadata: gRPC's own call credentials cost a call 360 us.
-    return (*named, (AUTHORIZATION, authorization)) if authorization else named or None
 
 
 class InOurErrors:

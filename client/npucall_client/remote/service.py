@@ -1,8 +1,16 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
-from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import access_service_pb2, operator_service_pb2
 
-SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
+_SERVICES = (
+    operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"],
+    access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
+)
+_PATHS = {
+    method.name: f"/{service.full_name}/{method.name}"
+    for service in _SERVICES
+    for method in service.methods
+}
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -27,5 +35,5 @@ STREAM_OPTIONS = [
 
 
 def path_of(method: str) -> str:
-    """What gRPC is told to call."""
-    return f"/{SERVICE}/{method}"
+    """What gRPC is told to call, by the name that the proto gives the method."""
+    return _PATHS[method]
