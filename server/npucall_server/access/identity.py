@@ -50,6 +50,9 @@ class Identity:
     owner: str = ""
     """Whom a call counts for, wherever what callers hold is limited or shared. Of a caller that is
     known by nothing: its connection; else the person."""
+    proved_by: str = ""
+    """What the tenant follows from: hash of a token, name in a certificate, value of a claim,
+    number of a user."""
     person: str = field(init=False)
     """The caller's name, unique on this server: whose memory it is, who is told and charged."""
 
