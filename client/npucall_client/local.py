@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from importlib.metadata import version
@@ -26,6 +27,7 @@ from npucall.wire.replies import (
     encode_timings,
 )
 from npucall_client.pipeline import OneByOne
+from npucall_client.reservations import Granted
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
@@ -105,6 +107,24 @@ class LocalTransport:
         """Memory of this process: nothing travels."""
         del socket, timeout
         return ordinary(nbytes)
+
+    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+        """Nobody else is here."""
+        del wait, timeout
+        return Granted("", seconds, seconds)
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Nothing ends here."""
+        del timeout
+        return Granted(key, math.inf, math.inf)
+
+    def release(self, key: str, timeout: float) -> None:
+        """Nothing to end."""
+
+    def under(self, key: str) -> LocalTransport:
+        """The same."""
+        del key
+        return self
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -66,11 +66,11 @@ class Server:
         )  # fmt: skip
         operators = [operator.name for operator in device.catalogue]
         self.usage = Usage(operators)
-        self._metrics = self._count_metrics(operators)
         self._executor = Executor(device, limits, self._access.tenants, self.usage)
         self._gate = self._open_gate()
         self._budget = Budget.of(settings, _connections_possible() // len(settings.listens))
         self._peers = Peers(log, settings.peer_timeout)
+        self._metrics = self._count_metrics(operators)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
@@ -184,8 +184,8 @@ class Server:
         kept = KeptMemory(settings.memory_limit)
         executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
-        watchers = self.usage.called, self._metrics.called
-        handling = Handling(identity, self._log, self._peers, self._access.guard, watchers)
+        guard, counts = self._access.guard, (self.usage.called, self._metrics.called)
+        handling = Handling(identity, self._log, self._peers, guard, counts)
         services = grpc_server.Services(handling, budget, self._is_well)
         account = AccountService(self.usage, executor, self._streams.places, self._gate)
         calls = OperatorService(executions, settings, budget, identity)

@@ -153,8 +153,7 @@ class Executor:
     def working_bytes(self) -> int:
         """Of these, what computing takes beside inputs and outputs."""
         with self._lock:
-            calls = [admission.call for admission in self._admitted]
-        return sum(map(self.device.working_bytes, calls))
+            return sum(self.device.working_bytes(each.call) for each in self._admitted)
 
     def admit(
         self,

@@ -40,7 +40,7 @@ from npucall_server.watch import Watch
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, open_gate, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from npucall_server.access.guard import Guard
     from npucall_server.gate import Gate
@@ -128,10 +128,15 @@ def serving(
 class Peer:
     """The other end of a stream: sends what a test says, receives frame by frame."""
 
-    def __init__(self, channel: grpc.Channel, timeout: float | None = PATIENCE) -> None:
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        timeout: float | None = PATIENCE,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.call: Any = channel.stream_stream(f"/{NAME}/ExecuteStream")(
-            iter(self._frames.get, None), timeout=timeout
+            iter(self._frames.get, None), timeout=timeout, metadata=metadata
         )
 
     def send(self, call_id: int = 0, **frame: Any) -> None:
@@ -188,12 +193,16 @@ class Peer:
 
 
 @contextmanager
-def stream(served: Served, timeout: float | None = PATIENCE) -> Iterator[Peer]:
+def stream(
+    served: Served,
+    timeout: float | None = PATIENCE,
+    metadata: Sequence[tuple[str, str]] = (),
+) -> Iterator[Peer]:
     """A stream over a connection of its own."""
     with grpc.insecure_channel(
         served.target, options=[("grpc.use_local_subchannel_pool", 1)]
     ) as channel:
-        peer = Peer(channel, timeout)
+        peer = Peer(channel, timeout, metadata)
         try:
             yield peer
         finally:
