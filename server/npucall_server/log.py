@@ -67,6 +67,8 @@ class Record:
     message: str = ""
     driver_message: str = ""
     traceback: str = ""
+    traceparent: str = ""
+    """The caller's span, as its metadata have it."""
     time_ns: int = 0
     """When it was answered, since 1970."""
 
