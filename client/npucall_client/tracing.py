@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import NpucallError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from opentelemetry.trace import Status
 
 
 class Spans:
@@ -21,8 +24,8 @@ class Spans:
         )
 
         self._tracer, self._kind = tracer, SpanKind.CLIENT
-        self._failed = lambda text: Status(StatusCode.ERROR, text)
-        self._inject = TraceContextTextMapPropagator().inject
+        self._failed: Callable[[str], Status] = partial(Status, StatusCode.ERROR)
+        self._inject: Any = TraceContextTextMapPropagator().inject
 
     @contextmanager
     def call(self, method: str, operator: str, target: str) -> Iterator[None]:

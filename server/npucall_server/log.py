@@ -235,6 +235,8 @@ def _line(record: Record) -> str:
         line += f', "message": {_text(record.message)}'
     if record.driver_message:
         line += f', "driver_message": {_text(record.driver_message)}'
+    if record.traceparent:
+        line += f', "traceparent": {_text(record.traceparent)}'
     if record.traceback:
         line += f', "traceback": {_text(record.traceback)}'
     return line + "}"
