@@ -29,7 +29,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	$(call venv,.venv)
 	$(BIN)/python $(PIP) install -c constraints.txt hatchling editables
 	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation \
-		-e ./proto -e ./server -e './client[cli,testing]'
+		-e ./proto -e './server[auth]' -e './client[cli,testing]'
 	@touch $@
 
 .venv/.dev: .venv/.setup requirements-dev.txt

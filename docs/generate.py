@@ -33,6 +33,7 @@ from npucall.errors import (
 )
 from npucall_client.settings import ClientSettings
 from npucall_server.exits import ExitCode
+from npucall_server.metrics.declared import BOUNDS_NS, METRICS
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def pages() -> dict[Path, str]:
         docs / "limits.md": limits_page(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
+        docs / "metrics.md": metrics_page(),
         docs / "operators.md": operator_page.page(),
         readme: REGION.sub(lambda found: f"{found[1]}\n{table}\n{found[2]}", _read(readme)),
     }
@@ -272,6 +274,35 @@ def exit_codes_page() -> str:
         `npucall-server health` exits with 0 if the server that it asks serves, else with 1;
         `npucall-server doctor` with 0 if it finds no fault, else with 69.
         """,
+    )
+
+
+# --- metrics.md -----------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    """What Prometheus gets of the server."""
+    rows = [
+        (
+            f"`{each.name}`",
+            each.kind,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.meaning,
+        )
+        for each in METRICS
+    ]
+    bounds = ", ".join(f"{bound / 1e9:g}" for bound in BOUNDS_NS)
+    return page_parts.page(
+        "Metrics",
+        """
+        Of a server with `--metrics-listen HOST:PORT`, at `/metrics` of that address, for Prometheus
+        ([operations.md](operations.md#metrics)). Times are in seconds, sizes in bytes. Beside them
+        stand those of the process as `prometheus_client` has them on Linux:
+        `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`,
+        `process_max_fds`, `process_start_time_seconds`, `process_virtual_memory_bytes`.
+        """,
+        page_parts.table(("name", "kind", "labels", "meaning"), rows),
+        f"The buckets of histograms end at {bounds} s and infinity.",
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from npucall.declare import Operator
+    from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
@@ -138,6 +139,12 @@ class Transport(Protocol):
 
     def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """Describes the server."""
+
+    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+        """Who used it how long."""
+
+    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+        """Who uses it now."""
 
     def close(self) -> None:
         """Gives back what it holds."""
@@ -340,6 +347,18 @@ class Client:
     def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
         return self._open().server_info(self._binding.options.timeout)
+
+    def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
+        """What callers used in the last seconds (0: as far as is known), as a message.
+
+        A line for each tenant, caller and operator: your own lines alone, unless your role is
+        admin. ``local:`` keeps no account and has no line.
+        """
+        return self._open().usage(last_seconds, self._binding.options.timeout)
+
+    def activity(self) -> access_pb.GetActivityResponse:
+        """Who uses the server now, as a message of the contract: your own line, and the sums."""
+        return self._open().activity(self._binding.options.timeout)
 
     def _call(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -14,6 +14,7 @@ from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.limits import MAX_RANK
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
+from npucall.v1 import access_service_pb2 as access_pb
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.listing import describe
@@ -91,6 +92,16 @@ class LocalTransport:
             limits=pb.Limits(max_rank=MAX_RANK),
             uptime_seconds=time.monotonic() - self._started,
         )
+
+    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+        """Nobody keeps an account here."""
+        del last_seconds, timeout
+        return access_pb.GetUsageResponse()
+
+    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+        """Nobody waits for anybody here."""
+        del timeout
+        return access_pb.GetActivityResponse()
 
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of this process: nothing travels."""

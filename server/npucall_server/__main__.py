@@ -19,9 +19,12 @@ from pydantic_settings import CliApp, SettingsError
 from npucall import buffers, memory
 from npucall.errors import NpucallError
 from npucall_server import process_limits
-from npucall_server.app import BindError, Server
+from npucall_server.addresses import Security
+from npucall_server.app import Server
+from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
+from npucall_server.faults import sentences
 from npucall_server.log import LibraryLines, Log
 from npucall_server.settings import ServerSettings
 
@@ -90,13 +93,14 @@ def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
     server = Server(settings, device, log)
-    asked_to_stop = _stop_signals()
+    signals = _stop_signals()
     gc.freeze()  # what there is by now stays: no collection during a call has to look at it
     try:
         server.start()
     except OSError as error:
         return _fail(ExitCode.SETTINGS, f"ready_file: {error}")
-    asked_to_stop.recv(1)
+    while signals.recv(1)[0] == signal.SIGHUP:
+        server.reload()
     return ExitCode.DRAINED if server.drain() else ExitCode.DRAIN_TIMEOUT
 
 
@@ -113,7 +117,7 @@ def _bug(log: Log) -> ExitCode:
 
 
 def _stop_signals() -> socket.socket:
-    """A socket that has a byte once SIGTERM or SIGINT came.
+    """A socket that has a byte, its number, for each SIGTERM, SIGINT and SIGHUP that came.
 
     The kernel may give a signal to any thread, and Python runs handlers in the main thread alone,
     which a lock would keep asleep. The byte is written in the thread that got the signal.
@@ -121,18 +125,18 @@ def _stop_signals() -> socket.socket:
     reader, writer = socket.socketpair()
     writer.settimeout(0)  # set_wakeup_fd wants it not to block
     signal.set_wakeup_fd(writer.detach())
-    for number in signal.SIGTERM, signal.SIGINT:
+    for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
         signal.signal(number, lambda *_: None)
     return reader
 
 
 def check_health(arguments: list[str]) -> int:
-    """Asks the server at a target (default: the ``listen`` setting); 0 if it serves."""
+    """Asks the server at a target (default: as the settings say); 0 if it serves."""
     if arguments and arguments[0] in ("-h", "--help"):
         sys.stdout.write(
             "usage: npucall-server health [TARGET]\n\nExits with 0 if the server at TARGET "
-            "(HOST:PORT or unix:PATH; default: what NPUCALL_LISTEN or the settings say) serves, "
-            "with 1 if not.\n"
+            "(HOST:PORT or unix:PATH, without TLS; default: what NPUCALL_HEALTH_LISTEN, "
+            "NPUCALL_LISTEN or the settings say) serves, with 1 if not.\n"
         )
         return 0
     target = arguments[0] if arguments else _own_address()
@@ -153,28 +157,22 @@ def _read_settings(arguments: list[str]) -> ServerSettings:
     try:
         return CliApp.run(ServerSettings, cli_args=arguments)
     except (ValidationError, SettingsError, OSError, ValueError) as error:
-        sys.exit(_fail(ExitCode.SETTINGS, _sentences(error)))
+        sys.exit(_fail(ExitCode.SETTINGS, sentences(error)))
 
 
 def _own_address() -> str:
-    listen = _read_settings([]).listen
-    host, _, port = listen.rpartition(":")
+    """Where health is asked: ``health_listen``, else the first address without TLS."""
+    settings = _read_settings([])
+    plain = [each.where for each in settings.listens if each.security is Security.PLAIN]
+    where = settings.health_listen or next(iter(plain), "")
+    if not where:
+        sys.stderr.write(
+            f"health: expected an address without TLS, found {settings.listen}; set "
+            "health_listen (NPUCALL_HEALTH_LISTEN), which answers for health alone\n"
+        )
+        sys.exit(1)
+    host, _, port = where.rpartition(":")
     return f"{_ANY_ADDRESS.get(host, host)}:{port}"
-
-
-def _sentences(error: Exception) -> str:
-    """What is wrong with the settings, a line each."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    lines = []
-    for fault in error.errors():
-        if fault["type"] == "default_factory_not_called":
-            continue  # a default that depends on what is wrong
-        place = ".".join(map(str, fault["loc"]))
-        message = fault["msg"].removeprefix("Value error, ")
-        named = not place or message.startswith(f"{place}:")
-        lines.append(message if named else f"{place}: {message}")
-    return "\n".join(lines)
 
 
 def _fail(code: ExitCode, message: str) -> ExitCode:

@@ -1,10 +1,15 @@
-"""Addresses as the setting ``listen`` has them: HOST:PORT, [IPV6]:PORT, unix:PATH."""
+"""Addresses as the setting ``listen`` has them: HOST:PORT, [IPV6]:PORT, unix:PATH, with a prefix.
+
+The prefix says how an address is secured: ``mtls:``, ``tls:`` or ``plain:``.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 _UNIX = "unix:"
@@ -12,14 +17,60 @@ _LONGEST_PATH = 107
 """Bytes; unix(7)."""
 
 
+class Security(StrEnum):
+    """How an address is secured."""
+
+    PLAIN = "plain"
+    """Not at all."""
+    TLS = "tls"
+    """Encrypted; the server has a certificate."""
+    MTLS = "mtls"
+    """Encrypted; server and callers have certificates."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """One address, and how it is secured."""
+
+    where: str
+    """As gRPC takes it."""
+    security: Security
+
+    def __str__(self) -> str:
+        return f"{self.security}:{self.where}"
+
+
+def parse(text: str, usual: Security) -> Address:
+    """The address that a text says; ``usual``: the security of a TCP address without a prefix.
+
+    Raises ValueError for what is no address.
+    """
+    prefix, where = split_prefix(text)
+    check(where)
+    if prefix:
+        return Address(where, Security(prefix))
+    return Address(where, Security.PLAIN if where.startswith(_UNIX) else usual)
+
+
+def split_list(texts: str) -> list[str]:
+    """The addresses of a list with commas between them."""
+    return [text.strip() for text in texts.split(",")]
+
+
+def split_prefix(text: str) -> tuple[str, str]:
+    """The prefix that says how an address is secured, empty if there is none; and the rest."""
+    before, colon, rest = text.partition(":")
+    return (before, rest) if colon and before in set(Security) else ("", text)
+
+
 def check(address: str) -> str:
-    """The address; raises ValueError for what is none."""
+    """The address, which has no prefix; raises ValueError for what is none."""
     if not address.startswith(_UNIX):
         port = re.search(r":([0-9]+)$", address)
         if port is None:
-            raise ValueError(f"listen: expected HOST:PORT or unix:PATH, found {address!r}")
+            raise ValueError(f"expected HOST:PORT or unix:PATH, found {address!r}")
         if int(port[1]) > 65535:  # gRPC would take what is left of it in 16 bits  # noqa: PLR2004
-            raise ValueError(f"listen: expected a port up to 65535, found {port[1]}")
+            raise ValueError(f"expected a port up to 65535, found {port[1]}")
     return address
 
 
@@ -36,6 +87,7 @@ def is_loopback(address: str) -> bool:
 
 def at_host(host: str, address: str) -> str:
     """An address on that host; raises ValueError where the address names another one, or none."""
+    prefix, address = split_prefix(address)
     bare = host.strip("[]")
     if ":" in bare and not _is_ip(bare):
         raise ValueError(f"listen_host: expected a host without a port, found {host!r}")
@@ -48,7 +100,8 @@ def at_host(host: str, address: str) -> str:
         raise ValueError(
             f"listen_host: expected {named}, the host of listen, found {host}; unset one of them"
         )
-    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+    before = f"{prefix}:" if prefix else ""
+    return f"{before}[{bare}]:{port}" if ":" in bare else f"{before}{bare}:{port}"
 
 
 def port(address: str) -> int | None:

@@ -1,10 +1,9 @@
-"""Puts device, executor and services together, binds the address, and drains."""
+"""Puts device, executor and services together, binds the addresses, and drains."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import socket
 import threading
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING
 from npucall.errors import DeviceLostError
 from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
-from npucall_server import addresses, grpc_server, process_limits, ready_file
-from npucall_server.access.guard import OpenGuard
+from npucall_server import addresses, binding, grpc_server, process_limits, ready_file
+from npucall_server.access.setup import Access
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
@@ -21,20 +20,24 @@ from npucall_server.executor import Executor, Limits, going_down
 from npucall_server.exits import ExitCode
 from npucall_server.gate import Gate
 from npucall_server.handling import Handling
+from npucall_server.health_server import HealthServer
 from npucall_server.kept_memory import IdleMemory, KeptMemory
+from npucall_server.metrics.gauges import Gauges
+from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.peers import Peers
 from npucall_server.reservation_keys import Keys
 from npucall_server.reservations import Reservations, Rules
 from npucall_server.services.access import AccessService
+from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.usage import Usage
+from npucall_server.usage_file import UsageFile
 from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from npucall.errors import NpucallError
     from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Device
@@ -50,64 +53,64 @@ _RESTART_SECONDS = 5.0
 """After which a server that starts again can be expected to answer."""
 
 
-class BindError(Exception):
-    """The address cannot be bound."""
-
-    code = ExitCode.CANNOT_BIND
-
-
-class PathError(BindError):
-    """A socket cannot be made at its path, and no restart would mend that."""
-
-    code = ExitCode.SETTINGS
-
-
 class Server:
     """A server on one device, from binding to draining."""
 
     def __init__(self, settings: ServerSettings, device: Device, log: Log) -> None:
         self._settings = settings
         self._log = log
+        self._access = _access(settings, log)
         limits = Limits(
             settings.queue_length, settings.memory_limit, settings.call_timeout,
             settings.computation_limit,
         )  # fmt: skip
-        self._executor = Executor(device, limits)
+        operators = [operator.name for operator in device.catalogue]
+        self.usage = Usage(operators)
+        self._executor = Executor(device, limits, self._access.tenants, self.usage)
         self._gate = self._open_gate()
-        self._budget = Budget.of(settings, _connections_possible())
+        self._budget = Budget.of(settings, _connections_possible() // len(settings.listens))
         self._peers = Peers(log, settings.peer_timeout)
+        self._metrics = self._count_metrics(operators)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
         self._health = self._services.health
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
-        self.address = self._bind()
-        self._watch = self._look_after_peers()
+        self._addresses = binding.bind(self._grpc, settings, log)
+        self._probes = self._open_to_probes()
         self._side = self._open_side(regions)
+        self._usage_file = self._open_usage_file()
+        self._metrics_address = self._show_metrics(regions)
+        self._watch = self._look_after_peers()
         device.watch(self._lose)
 
     def start(self) -> None:
         """Serves from here on; then writes the ready file."""
         self._grpc.start()
         self._health.set(serving=True)
+        if self._probes is not None:
+            self._probes.start()
         device, settings = self._executor.device, self._settings
         self._log.event(
             "serving",
             address=self.address,
+            addresses=", ".join(map(str, self._addresses)),
             device=device.name,
             soc=device.soc,
             memory_limit=settings.memory_limit,
             **asdict(self._budget),
+            **({"metrics": self._metrics_address} if self._metrics_address else {}),
         )
-        if settings.insecure_bind:
-            self._log.event(
-                "warning",
-                message=f"{self.address} is open to whoever reaches it: nothing is encrypted",
-            )
+        for message in binding.warnings(self._addresses, settings):
+            self._log.event("warning", message=message)
         self._log.flush()
         if settings.ready_file is not None:
             ready_file.write(settings.ready_file, self.address)
+
+    def reload(self) -> None:
+        """Reads the files again that say who may call, at once."""
+        self._access.look()
 
     def drain(self) -> bool:
         """Reports NOT_SERVING, refuses new calls, finishes those admitted.
@@ -115,12 +118,14 @@ class Server:
         Answers whether all were finished within ``drain_timeout``; the others are cut.
         """
         self._log.event("draining", calls=self._executor.calls_in_flight)
-        self._health.set(serving=False)
+        self._report_not_serving()
         self._executor.drain()
         self._gate.close(going_down)
         self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
         self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
+        if self._probes is not None:
+            self._probes.stop()
         if self._side is not None:
             self._side.close()
         if self._settings.ready_file is not None:
@@ -128,8 +133,21 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        self._metrics.close()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         self._log.event("stopped", finished=finished)
         return finished
+
+    @property
+    def address(self) -> str:
+        """The first of the addresses, as callers write it."""
+        return self._addresses[0].where
+
+    def _report_not_serving(self) -> None:
+        self._health.set(serving=False)
+        if self._probes is not None:
+            self._probes.health.set(serving=False)
 
     def _lose(self, error: NpucallError) -> None:
         """The device is lost: reports NOT_SERVING, answers all who wait, ends the process.
@@ -145,12 +163,14 @@ class Server:
 
     def _end(self, error: NpucallError) -> None:
         self._log.event("device lost", message=str(error), **error.details)
-        self._health.set(serving=False)
+        self._report_not_serving()
         # What hangs is cut too: not every call has a thread that could still answer.
         self._grpc.stop(_LAST_ANSWERS_SECONDS).wait(_LAST_ANSWERS_SECONDS + 1.0)
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
         if self._side is not None:
             self._side.remove()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
         self._log.flush()
@@ -164,10 +184,12 @@ class Server:
         kept = KeptMemory(settings.memory_limit)
         executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, self._log, self._peers, OpenGuard())
+        guard, counts = self._access.guard, (self.usage.called, self._metrics.called)
+        handling = Handling(identity, self._log, self._peers, guard, counts)
         services = grpc_server.Services(handling, budget, self._is_well)
+        account = AccountService(self.usage, executor, self._streams.places, self._gate)
         calls = OperatorService(executions, settings, budget, identity)
-        handlers = services.handlers(calls, self._streams, AccessService(self._gate))
+        handlers = services.handlers(calls, self._streams, AccessService(self._gate, account))
         self._grpc.add_generic_rpc_handlers(handlers)
         if settings.has_reflection:
             services.add_reflection(self._grpc)
@@ -184,10 +206,13 @@ class Server:
         self._log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)
 
     def _look_after_peers(self) -> Watch:
-        looks = [self._peers.look, self._gate.look]
-        if (port := addresses.port(self.address)) is not None:
-            most = self._budget.max_connections
-            looks.append(IdleConnections(port, most, self._busy_peers, self._log).look)
+        most = self._budget.max_connections  # on each address: so gRPC counts
+        ports = {port for each in self._addresses if (port := addresses.port(each.where))}
+        idle = [IdleConnections(port, most, self._busy_peers, self._log) for port in ports]
+        looks = [self._peers.look, self._gate.look, *(each.look for each in idle)]
+        looks += [self._access.look, self._streams.look]
+        if self._side is not None:
+            looks.append(self._side.look)
         return Watch(_LOOK_SECONDS, self._log, *looks)
 
     def _busy_peers(self) -> set[str]:
@@ -199,33 +224,59 @@ class Server:
         """Whether turns on the device end, if any are taken."""
         return not self._executor.is_stuck(self._settings.device_timeout)
 
-    def _bind(self) -> str:
-        listen = self._settings.listen
-        path = addresses.unix_path(listen)
-        if path is not None:
-            _check_path("listen", path)
-            if _answers(path):
-                raise BindError(f"listen: expected a free address, found a server at {listen}")
+    def _open_to_probes(self) -> HealthServer | None:
+        where = self._settings.health_listen
+        return HealthServer(where, self._is_well, self._peers) if where else None
+
+    def _count_metrics(self, operators: list[str]) -> Metrics:
         try:
-            port = self._grpc.add_insecure_port(listen)
-        except RuntimeError as error:
-            raise BindError(f"listen: expected a free address, found {listen}: {error}") from error
-        if path is not None:
-            return listen
-        return f"{listen.rpartition(':')[0]}:{port}"
+            return Metrics(self._settings, operators)
+        except ExtraMissingError as error:
+            raise binding.SettingsError(str(error)) from error
+
+    def _show_metrics(self, regions: Regions) -> str:
+        """The address that metrics are shown on, empty if nobody wants them."""
+        streams, health = self._streams.places, self._health
+        gauges = Gauges(self._executor, streams, regions, self._gate, lambda: health.is_serving)
+        try:
+            return self._metrics.show(gauges)
+        except OSError as error:
+            raise binding.BindError(
+                "metrics_listen: expected a free address, found "
+                f"{self._settings.metrics_listen}: {error}"
+            ) from error
+
+    def _open_usage_file(self) -> UsageFile | None:
+        path = self._settings.usage_file
+        if path is None:
+            return None
+        try:
+            return UsageFile(path.absolute(), self.usage, self._log)
+        except OSError as error:
+            raise binding.SettingsError(
+                f"usage_file: expected a file that can be read and written, {path}: {error}"
+            ) from error
 
     def _open_side(self, regions: Regions) -> SideSocket | None:
         path = self._settings.shared_memory
         if path is None:
             return None
-        _check_path("shared_memory", path.absolute())
+        binding.check_path("shared_memory", path.absolute())
         try:
             users = self._settings.shared_memory_users
-            return SideSocket(path.absolute(), users, regions, self._log)
+            guard = self._access.tenants_guard
+            return SideSocket(path.absolute(), users, regions, self._log, guard)
         except OSError as error:
-            raise BindError(
+            raise binding.BindError(
                 f"shared_memory: expected a path for a socket, {path}: {error}"
             ) from error
+
+
+def _access(settings: ServerSettings, log: Log) -> Access:
+    try:
+        return Access(settings, log)
+    except (OSError, ValueError) as error:
+        raise binding.SettingsError(f"access: {error}") from error
 
 
 def _connections_possible() -> int:
@@ -239,18 +290,3 @@ def _device_lost() -> NpucallError:
         "device: another call broke it; the server starts again, repeat the call",
         retry_after=_RESTART_SECONDS,
     )
-
-
-def _check_path(setting: str, path: Path) -> None:
-    if fault := addresses.fault_of_path(path):
-        raise PathError(f"{setting}: {fault}")
-
-
-def _answers(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket; gRPC would take it over without a word."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True

@@ -19,7 +19,7 @@ from npucall.wire.messages import split_request
 from npucall.wire.replies import Timings, encode_reply, encode_timings
 from npucall_server.arrivals import Arrivals
 from npucall_server.shared.places import PlacedCall
-from npucall_server.turns import gave_way
+from npucall_server.turn import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +108,8 @@ class Execution:
         if chunked:
             _check_nothing_but_the_call(request)
         elif request.is_placed:
-            self._placed = PlacedCall(self.call, request, self._common.regions)
+            person = self.caller.identity.person
+            self._placed = PlacedCall(self.call, request, self._common.regions, person)
         else:
             self._storages = self.call.storages(request.storage)  # type: ignore[arg-type]  # no regions
         self.record.check_ns = perf_counter_ns() - decoded
@@ -118,9 +119,10 @@ class Execution:
         request, decoded = self._decode(message)
         if request.is_placed:
             raise MessageError("plan: expected a call alone, found places in shared memory")
-        self.record.check_ns = perf_counter_ns() - decoded
+        record = self.record
+        record.check_ns = perf_counter_ns() - decoded
         self._passage = self._common.gate.enter(self.caller)
-        workspace_bytes = self._common.executor.plan(self.call, self.caller)
+        workspace_bytes, record.device_ns = self._common.executor.plan(self.call, self.caller)
         return self._common.encoded_reply(self.call), self._timings(), workspace_bytes
 
     def answer_in_one(self, *, streams: bool) -> None:
@@ -199,13 +201,18 @@ class Execution:
     def _run(self) -> None:
         executor, admission = self._common.executor, self._admission
         assert admission is not None  # noqa: S101  # it has been admitted
-        if self._arrivals is not None:
-            self._completed = executor.run_pieces(self.call, self._arrivals, self.caller)
-        elif self._placed is not None:
-            storages, targets = self._placed.storages(), self._placed.targets
-            self._completed = executor.run(self.call, storages, self.caller, admission, targets)
-        else:
-            self._completed = executor.run(self.call, self._storages, self.caller, admission)
+        call, caller = self.call, self.caller
+        try:
+            if self._arrivals is not None:
+                completed = executor.run_pieces(call, self._arrivals, caller, admission)
+            elif self._placed is not None:
+                storages, targets = self._placed.storages(), self._placed.targets
+                completed = executor.run(call, storages, caller, admission, targets)
+            else:
+                completed = executor.run(call, self._storages, caller, admission)
+        finally:
+            self.record.device_ns = admission.device_ns
+        self._completed = completed
         admission.has_run()
 
     def reply(self) -> Answer:

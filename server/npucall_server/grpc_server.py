@@ -112,13 +112,9 @@ class Services:
             **unary(accesses.waits(), self._listing_room, self._waiting_threads),
             **unary(accesses.listings(), self._listing_room, self._listing_threads),
         }
-        check, watch = on(self._listing_threads, self.health.check), on(standing, self.health.watch)
-        checks = {
-            "Check": grpc.stream_unary_rpc_method_handler(check),
-            "Watch": grpc.stream_stream_rpc_method_handler(watch),
-        }
-        services = {operators.NAME: methods, access.NAME: access_methods, HEALTH: checks}
-        return tuple(map(grpc.method_handlers_generic_handler, services, services.values()))
+        services = {operators.NAME: methods, access.NAME: access_methods}
+        handlers = map(grpc.method_handlers_generic_handler, services, services.values())
+        return *handlers, health_handlers(self.health, self._listing_threads, standing)
 
     def busy_peers(self) -> set[str]:
         """Those with a call on its way in, or one that stays."""
@@ -130,10 +126,12 @@ class Services:
         names = (operators.NAME, access.NAME, HEALTH, reflection.SERVICE_NAME)
         servicer: Any = reflection.ReflectionServicer(names)
         answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
+        guard = self._handling.guard
 
         def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             caller = UnaryCaller(context)
             with refusals_told(context):
+                caller.identity = guard.identify(caller.peer, caller.metadata, context)
                 place = room.take(caller, 1, caller.cancel)
             try:
                 yield from answers(peers.messages(messages, caller), context)
@@ -142,6 +140,17 @@ class Services:
 
         servicer.ServerReflectionInfo = on(self._standing_threads, describe)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+
+
+def health_handlers(
+    health: Health, checks: ThreadPoolExecutor, watches: ThreadPoolExecutor
+) -> grpc.GenericRpcHandler[bytes, bytes]:
+    """The service of health, with threads for checks and for those who watch."""
+    methods = {
+        "Check": grpc.stream_unary_rpc_method_handler(on(checks, health.check)),
+        "Watch": grpc.stream_stream_rpc_method_handler(on(watches, health.watch)),
+    }
+    return grpc.method_handlers_generic_handler(HEALTH, methods)
 
 
 def _too_many_standing() -> QueueFullError:

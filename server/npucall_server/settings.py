@@ -23,14 +23,16 @@ from pydantic_settings import (
 from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
-from npucall_server import addresses, device_kinds
+from npucall_server import device_kinds
+from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
 from npucall_server.reservation_settings import ReservationSettings
+from npucall_server.transport_settings import TransportSettings
+from npucall_server.watch_settings import WatchSettings
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
-_PORT = 50051
 _LONGEST_SECONDS = 1e9
 """Thirty years; a lock cannot wait for infinity."""
 
@@ -73,23 +75,9 @@ class _ServingSettings(BaseModel):
         f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
         "the product has; on an NPU the one that is installed.",
     )
-    listen: str = Field(
-        f"127.0.0.1:{_PORT}",
-        description="Address: HOST:PORT, port 0 for any free one, or unix:PATH. Anything but "
-        "loopback needs --insecure-bind.",
-    )
-    listen_host: str = Field(
-        "",
-        description="The host of that address alone, for who computes the port elsewhere; another "
-        "one than that of --listen is refused.",
-    )
-    insecure_bind: bool = Field(
-        default=False,
-        description="Listen beyond loopback although nothing is encrypted and nobody has to "
-        "prove who they are.",
-    )
     ready_file: Path | None = Field(
-        None, description="File to write the address to, once the server answers."
+        None,
+        description="File to write the address to, once the server answers; of several the first.",
     )
     queue_length: int = Field(
         64, ge=0, le=1000, description="Calls that may wait for the device; more are refused."
@@ -134,7 +122,10 @@ class ServerSettings(
     NpuSettings,
     ReservationSettings,
     ConnectionSettings,
+    AccessSettings,
     MemorySettings,
+    TransportSettings,
+    WatchSettings,
     _ServingSettings,
     BaseSettings,
 ):
@@ -159,24 +150,6 @@ class ServerSettings(
 
     print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _give_the_address_its_host(cls, values: dict[str, Any]) -> dict[str, Any]:
-        host, listen = values.get("listen_host"), values.get("listen", f":{_PORT}")
-        if not host or not isinstance(host, str) or not isinstance(listen, str):
-            return values
-        return {**values, "listen": addresses.at_host(host, addresses.check(listen))}
-
-    @model_validator(mode="after")
-    def _bind_on_purpose(self) -> ServerSettings:
-        addresses.check(self.listen)
-        if not self.insecure_bind and not addresses.is_loopback(self.listen):
-            raise ValueError(
-                f"listen: expected a loopback address, found {self.listen}; nothing is encrypted, "
-                "so another one needs insecure_bind (--insecure-bind)"
-            )
-        return self
-
     @model_validator(mode="after")
     def _share_memory_where_it_can_be_sealed(self) -> ServerSettings:
         if self.shared_memory is not None and not _CAN_SHARE_MEMORY:
@@ -186,18 +159,39 @@ class ServerSettings(
             )
         return self
 
+    @model_validator(mode="after")
+    def _tenants_can_be_known(self) -> ServerSettings:
+        if self.tenants and not self.knows_callers:
+            raise ValueError(
+                "tenants: expected a way to know their callers, found none: set token_file, "
+                "oidc_issuer, or tls_client_ca, or shared_memory with users of a tenant"
+            )
+        return self
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether every caller has to be known, and there is a way to know some."""
+        known = self.knows_tokens or self.tls_client_ca is not None or self.knows_local_users
+        return bool(self.tenants) and known
+
+    @property
+    def knows_local_users(self) -> bool:
+        """Whether the side socket knows users of this host."""
+        has_users = any(tenant.users for tenant in self.tenants.values())
+        return has_users and self.shared_memory is not None
+
     @property
     def has_reflection(self) -> bool:
         """Whether clients may ask for the services' descriptions."""
-        return addresses.is_loopback(self.listen) if self.reflection is None else self.reflection
+        return self.is_on_loopback if self.reflection is None else self.reflection
 
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
         left_out = {"config", "print_settings"}
-        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
-        return "".join(
-            f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
-        )
+        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
+        tenants = values.pop("tenants")
+        tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
+        return _lines(values) + "".join(tables)
 
     @classmethod
     def settings_customise_sources(
@@ -211,6 +205,13 @@ class ServerSettings(
         """Arguments, then environment, then the file that one of these names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _ConfigFile(settings_cls)
+
+
+def _lines(values: dict[str, Any]) -> str:
+    """Lines of TOML, which spells numbers, texts and lists of them as JSON does."""
+    return "".join(
+        f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
+    )
 
 
 class _ConfigFile(TomlConfigSettingsSource):

@@ -45,6 +45,31 @@ def test_health_of_a_server_that_listens_everywhere_asks_loopback(npucall_server
     assert (said.returncode, said.stdout) == (0, f"127.0.0.1:{port}: SERVING\n")
 
 
+def test_health_without_a_target_asks_the_address_for_probes(npucall_server: str) -> None:
+    said = run(
+        "npucall_server",
+        "health",
+        NPUCALL_LISTEN="127.0.0.1:1",
+        NPUCALL_HEALTH_LISTEN=npucall_server,
+    )
+    assert (said.returncode, said.stdout) == (0, f"{npucall_server}: SERVING\n")
+
+
+def test_health_asks_the_address_that_has_no_tls(npucall_server: str) -> None:
+    files = {"NPUCALL_TLS_CERTIFICATE": "server.pem", "NPUCALL_TLS_KEY": "server.key"}
+    listen = f"tls:127.0.0.1:1,plain:{npucall_server}"
+    said = run("npucall_server", "health", NPUCALL_LISTEN=listen, **files)
+    assert (said.returncode, said.stdout) == (0, f"{npucall_server}: SERVING\n")
+
+
+def test_health_of_a_server_with_tls_alone_needs_an_address_for_probes() -> None:
+    files = {"NPUCALL_TLS_CERTIFICATE": "server.pem", "NPUCALL_TLS_KEY": "server.key"}
+    said = run("npucall_server", "health", NPUCALL_LISTEN="127.0.0.1:1", **files)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.startswith("health: expected an address without TLS, found 127.0.0.1:1; ")
+    assert "health_listen" in said.stderr
+
+
 def test_health_of_nobody_is_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         target = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.dtypes import FLOAT
@@ -174,6 +174,24 @@ def executor(
     return Executor(device, Limits(queue_length, memory_limit, call_timeout))
 
 
+class Taker:
+    """Stands for the turn of a call: all that ``Turns`` asks of one."""
+
+    def __init__(self, identity: Identity | None = None) -> None:
+        self.identity = identity or anybody("taker")
+        self.share: Any = None
+        self.granted: Any = None
+        self.held_ns = 0
+        self.woken = 0
+
+    def grant(self, grant: Any) -> None:
+        assert self.granted is None
+        self.granted = grant
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
 def prepared(elements: int = 2) -> Prepared:
     """A call with three inputs and an output, so of 16 bytes an element."""
     spec = TensorSpec(FLOAT, (elements,))
@@ -184,7 +202,7 @@ def prepared(elements: int = 2) -> Prepared:
 
 def waiting(subject: Executor) -> int:
     """How many calls wait for a turn."""
-    return len(subject._turns._waiting)
+    return subject.turns.waiting
 
 
 def ledger(limit: int = 1 << 40) -> Ledger:
@@ -194,8 +212,8 @@ def ledger(limit: int = 1 << 40) -> Ledger:
 
 def is_at_rest(subject: Executor) -> bool:
     """Whether no call is left, every byte is counted back and every turn is free."""
-    turns = subject._turns
-    free = turns._free == subject.device.lanes and not turns._waiting
+    turns = subject.turns
+    free = not turns.running and not turns.waiting
     return free and (subject.calls_in_flight, subject.bytes_in_flight) == (0, 0)
 
 

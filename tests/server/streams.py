@@ -29,10 +29,12 @@ from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Log
 from npucall_server.peers import Peers
 from npucall_server.services.access import AccessService
+from npucall_server.services.account import AccountService
 from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
+from npucall_server.usage import Usage
 from npucall_server.watch import Watch
 
 from .scripted import PATIENCE, ScriptedDevice, is_at_rest, open_gate, until
@@ -76,14 +78,18 @@ class Served:
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
         log = Log(stream=self._log)
+        self.usage = Usage(operator.name for operator in device.catalogue)
         peers = Peers(log, given.peer_timeout)
         self.watch = Watch(0.02, log, peers.look)
         services = grpc_server.Services(
-            Handling(IDENTITY, log, peers, guard or OpenGuard()), budget, lambda: True
+            Handling(IDENTITY, log, peers, guard or OpenGuard(), (self.usage.called,)),
+            budget,
+            lambda: True,
         )
+        account = AccountService(self.usage, self.executor, self.streams.places, self.gate)
         self.grpc = grpc_server.server(given, budget, device.lanes)
         self.grpc.add_generic_rpc_handlers(
-            services.handlers(operators, self.streams, AccessService(self.gate))
+            services.handlers(operators, self.streams, AccessService(self.gate, account))
         )
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
         self.grpc.start()

@@ -12,7 +12,7 @@ import pytest
 
 from npucall_client import connect
 from npucall_client.testing import running_server
-from npucall_server import __main__, addresses, app
+from npucall_server import __main__, addresses, binding
 from npucall_server.exits import ExitCode
 
 from .scripted import PATIENCE, until
@@ -124,7 +124,7 @@ def test_a_bug_at_the_start_ends_with_1_and_is_logged(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(app.Server, "_bind", broken)
+    monkeypatch.setattr(binding, "bind", broken)
     assert __main__.serve(["--listen=127.0.0.1:0"]) == 1
     assert '"event": "bug"' in capsys.readouterr().err
 

@@ -123,6 +123,10 @@ OTHERS: dict[str, Any] = {
     "reflection": False,
     "max_reservation": 60.5,
     "reservation_gap": 0.0,
+    "tls_certificate": "/etc/npucall/server.pem",
+    "tls_key": "/etc/npucall/server.key",
+    "tls_client_ca": "/etc/npucall/ca.pem",
+    "health_listen": "127.0.0.1:4322",
 }
 
 
@@ -151,10 +155,16 @@ def test_printed_settings_are_a_file_that_gives_the_same_settings(
     assert read("--config", str(config)) == printed.model_copy(update={"config": config})
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f")))
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f,")))
 def test_any_address_is_printed_as_toml(address: str) -> None:
     printed = ServerSettings(listen=f"unix:{address}").as_toml()
     assert tomllib.loads(printed)["listen"] == f"unix:{address}"
+
+
+def test_a_file_may_give_addresses_as_a_list(tmp_path: Path) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text('listen = ["127.0.0.1:1", "unix:/run/x"]\n')
+    assert read("--config", str(config)).listen == "127.0.0.1:1,unix:/run/x"
 
 
 LIMIT_FILES = {

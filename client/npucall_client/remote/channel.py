@@ -60,6 +60,8 @@ class ChannelTransport:
         self._list_operators = self._method("ListOperators")
         self._get_operator = self._method("GetOperator")
         self._get_server_info = self._method("GetServerInfo")
+        self._get_usage = self._method("GetUsage", ACCESS_SERVICE)
+        self._get_activity = self._method("GetActivity", ACCESS_SERVICE)
         self._reserve = self._method("Reserve", ACCESS_SERVICE)
         self._renew = self._method("RenewReservation", ACCESS_SERVICE)
         self._release = self._method("ReleaseReservation", ACCESS_SERVICE)
@@ -120,6 +122,17 @@ class ChannelTransport:
         """What the server is."""
         data = self._send(self._get_server_info, b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
+
+    def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
+        """Who used the server how long."""
+        request = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
+        data = self._send(self._get_usage, request, timeout)
+        return access.GetUsageResponse.FromString(data)
+
+    def activity(self, timeout: float) -> access.GetActivityResponse:
+        """Who uses the server now."""
+        data = self._send(self._get_activity, b"", timeout)
+        return access.GetActivityResponse.FromString(data)
 
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of the server's; ``socket``: where, unless it is where the server says."""
@@ -225,8 +238,7 @@ class ChannelTransport:
         return repeated(attempt, timeout, self.pause)
 
     def _method(self, name: str, service: str = SERVICE) -> Callable[..., bytes]:
-        path = path_of(name, service)
-        method: Callable[..., bytes] = self._channel.unary_unary(path)  # type: ignore[call-arg]
+        method: Any = self._channel.unary_unary(path_of(name, service))  # type: ignore[call-arg]
         return method
 
     def _metadata(self, request_id: str = "") -> tuple[tuple[str, str], ...] | None:

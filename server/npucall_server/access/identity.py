@@ -50,6 +50,9 @@ class Identity:
     owner: str = ""
     """Whom a call counts for, wherever what callers hold is limited or shared. Of a caller that is
     known by nothing: its connection; else the person."""
+    proved_by: str = ""
+    """What the tenant follows from: hash of a token, name in a certificate, value of a claim,
+    number of a user."""
     person: str = field(init=False)
     """The caller's name, unique on this server: whose memory it is, who is told and charged."""
 
@@ -68,3 +71,11 @@ def anybody(peer: str) -> Identity:
     host, _, port = peer.rpartition(":")
     name = host if port.isdecimal() else peer
     return Identity("", name, Role.ADMIN, KnownBy.NOTHING, owner=peer)
+
+
+def whose(owner: str) -> tuple[str, str]:
+    """Tenant and name of the caller that an owner stands for: a person, or a connection."""
+    tenant, slash, name = owner.partition("/")
+    if slash and ":" not in tenant:  # no tenant's name has a colon, all connections have
+        return tenant, name
+    return "", anybody(owner).name

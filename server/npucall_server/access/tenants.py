@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, StringConstraints
 
 from npucall_server.access.identity import Role
 
@@ -74,6 +74,21 @@ class Tenant(BaseModel):
             return Role.ADMIN
         return Role.BENCH if name in self.bench else Role.named(self.role)
 
+
+def _check_users(tenants: dict[str, Tenant]) -> dict[str, Tenant]:
+    """The tenants; raises ValueError where a user of the host belongs to two of them."""
+    owners: dict[str | int, str] = {}
+    for name, tenant in tenants.items():
+        for user in tenant.users:
+            other = owners.setdefault(user, name)
+            if other != name:
+                raise ValueError(
+                    f"users: expected {user!r} in one tenant, found {other} and {name}"
+                )
+    return tenants
+
+
+TenantTables = Annotated[dict[TenantName, Tenant], AfterValidator(_check_users)]
 
 NOBODY = Tenant.model_validate({})
 """Of callers without a tenant, and of those whose tenant has gone: one share, no limit."""

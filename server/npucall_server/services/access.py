@@ -1,4 +1,4 @@
-"""``npucall.v1.AccessService``: reservations of the device."""
+"""``npucall.v1.AccessService``: reservations of the device; ``account`` has its other methods."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from npucall_server.gate import Gate
     from npucall_server.handling import Method
     from npucall_server.log import Record
+    from npucall_server.services.account import AccountService
 
 NAME: str = pb.DESCRIPTOR.services_by_name["AccessService"].full_name
 MOST_WAITING = 16
@@ -27,8 +28,8 @@ _RETRY_SECONDS = 5.0
 class AccessService:
     """The methods, from bytes to bytes."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, gate: Gate, account: AccountService) -> None:
+        self._gate, self._account = gate, account
         self.waiting = Ledger(MOST_WAITING, _too_many_wait)
         """Callers who wait."""
 
@@ -41,6 +42,7 @@ class AccessService:
         return {
             "RenewReservation": self.renew_reservation,
             "ReleaseReservation": self.release_reservation,
+            **self._account.listings(),
         }
 
     def reserve(self, request: bytes, _: Record, caller: Caller) -> bytes:

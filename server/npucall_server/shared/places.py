@@ -27,14 +27,16 @@ class PlacedCall:
     that the formula takes as they are, such as labels, and all inputs of an operator that checks
     values before a device runs it, are copied first.
 
-    Raises MessageError, TensorLayoutError and SharedMemoryError.
+    ``person``: whose call it is. Raises MessageError, TensorLayoutError and SharedMemoryError.
     """
 
-    def __init__(self, prepared: Prepared, request: Request, regions: Regions) -> None:
+    def __init__(
+        self, prepared: Prepared, request: Request, regions: Regions, person: str = ""
+    ) -> None:
         names = chain(prepared.stored, repeat("storage"))
         self._storages = prepared.storages(
             [
-                regions.view(place, name) if isinstance(place, RegionPart) else place
+                regions.view(place, name, person) if isinstance(place, RegionPart) else place
                 for place, name in zip(request.storage, names, strict=False)
             ]
         )
@@ -46,7 +48,7 @@ class PlacedCall:
         }
         self._copied = {name for name in shared if _is_addressed_with(prepared, name)}
         self.targets: dict[str, Buffer] = {
-            name: _target(prepared, name, place, regions)
+            name: _target(prepared, name, place, regions, person)
             for name, place in request.output_places.items()
         }
         """Memory for outputs, by name."""
@@ -78,7 +80,9 @@ def _is_addressed_with(prepared: Prepared, name: str) -> bool:
     return name in prepared.inputs and (operator.values is not None or parameter in operator.as_is)
 
 
-def _target(prepared: Prepared, name: str, place: RegionPart, regions: Regions) -> memoryview:
+def _target(
+    prepared: Prepared, name: str, place: RegionPart, regions: Regions, person: str
+) -> memoryview:
     spec = prepared.outputs.get(name)
     if spec is None:
         raise MessageError(
@@ -89,7 +93,7 @@ def _target(prepared: Prepared, name: str, place: RegionPart, regions: Regions) 
             f"{name}: expected a place of {spec.storage_bytes} bytes, found {place.length}",
             parameter=name,
         )
-    return regions.view(place, name)
+    return regions.view(place, name, person)
 
 
 def _check_apart(places: Mapping[str, RegionPart], storages: Mapping[str, RegionPart]) -> None:

@@ -6,12 +6,13 @@ import fcntl
 import mmap
 import os
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
 from npucall.errors import (
     OutOfMemoryError,
     QueueFullError,
+    QuotaError,
     SharedMemoryError,
     TensorLayoutError,
     TooLargeError,
@@ -37,6 +38,19 @@ class _Shared:
 _SHARED = _Shared()
 
 
+class Whose(NamedTuple):
+    """Whose a region is, and what its tenant may have."""
+
+    tenant: str
+    person: str
+    """Whose calls may name it; empty: anybody's who knows its id."""
+    most: int | None
+    """Bytes of all regions of the tenant; None: as many as there are."""
+
+
+ANYBODYS = Whose("", "", None)
+
+
 class Regions:
     """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
 
@@ -54,18 +68,22 @@ class Regions:
         self._viewable: dict[bytes, memoryview] = {}
         self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()
         self._holders: dict[bytes, Collection[str]] = {}
+        self._whose: dict[bytes, Whose] = {}
 
     @property
     def bytes_taken(self) -> int:
         """Bytes of all that is mapped, in whole pages."""
         return _pages_of(self._mapped.values())
 
-    def create(self, size: int, holders: Collection[str] = ()) -> tuple[bytes, int]:
+    def create(
+        self, size: int, holders: Collection[str] = (), whose: Whose = ANYBODYS
+    ) -> tuple[bytes, int]:
         """Makes a region of zeros; its id, and a descriptor of it that the caller has to close.
 
         ``holders``: whose it is, as errors name them ("one process"), each with a number behind it.
-        Raises TooLargeError, QueueFullError and OutOfMemoryError.
+        Raises TooLargeError, QueueFullError, QuotaError and OutOfMemoryError.
         """
+        self._check_quota(_in_pages(size), whose)
         self._check_room(_in_pages(size))
         for holder in holders:
             self._check_share(_in_pages(size), holder)
@@ -83,20 +101,22 @@ class Regions:
         self._viewable[name] = memoryview(mapping)
         self._holders = {each: self._holders[each] for each in self._mapped if each != name}
         self._holders[name] = holders
+        self._whose = {each: self._whose[each] for each in self._mapped if each != name}
+        self._whose[name] = whose
         return name, descriptor
 
     def forget(self, name: bytes) -> None:
         """Gives no more views of a region."""
         self._viewable.pop(name, None)
 
-    def view(self, region: RegionPart, name: str) -> memoryview:
-        """The bytes of a part, of the tensor ``name``, writable.
+    def view(self, region: RegionPart, name: str, person: str = "") -> memoryview:
+        """The bytes of a part, of the tensor ``name``, writable, for who asks.
 
         The client sees them and may change them at any time. Raises SharedMemoryError where the id
-        is not known, TensorLayoutError where the part is not inside the memory.
+        is not known, or somebody else's; TensorLayoutError where the part is not inside the memory.
         """
         memory = self._viewable.get(region.id)
-        if memory is None:
+        if memory is None or self._whose[region.id].person not in ("", person):
             raise SharedMemoryError(
                 f"{name}: expected memory that this server shares, found an id that it does not "
                 "know: the memory was given back, or the server started again; send the bytes",
@@ -110,6 +130,25 @@ class Regions:
                 parameter=name,
             )
         return memory[region.offset : end]
+
+    def _check_quota(self, size: int, whose: Whose) -> None:
+        """Holds a tenant to what all of its callers may have."""
+        if whose.most is None:
+            return
+        theirs = [
+            mapped for name, mapped in self._mapped.items()
+            if self._whose[name].tenant == whose.tenant
+        ]  # fmt: skip
+        taken = _pages_of(theirs)
+        if taken + size > whose.most:
+            raise QuotaError(
+                f"shared memory: expected at most {whose.most} bytes for your tenant (its setting "
+                f"shared_memory), found {taken} taken and {size} more; give some back, or repeat "
+                "the call later",
+                retry_after=_RETRY_SECONDS,
+                quota="shared_memory",
+                limit=str(whose.most),
+            )
 
     def _check_room(self, size: int) -> None:
         limit, taken = self._limit, self.bytes_taken

@@ -16,14 +16,22 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from npucall.errors import MessageError, NpucallError
+from npucall.errors import (
+    CredentialExpiredError,
+    CredentialInvalidError,
+    MessageError,
+    NpucallError,
+)
 from npucall.limits import MAX_REGIONS
 from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import to_status
+from npucall_server.shared.regions import ANYBODYS, Whose
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
+    from npucall_server.access.identity import Identity
+    from npucall_server.access.tenants_guard import TenantsGuard
     from npucall_server.log import Log
     from npucall_server.shared.regions import Regions
 
@@ -31,7 +39,9 @@ REQUEST_SECONDS = 10.0
 """In which a connection has to say what it wants."""
 MOST_CONNECTIONS = 2 * MAX_REGIONS
 """At a time; further ones are closed."""
-_LONGEST_PACKET = 4096
+MOST_SILENT = MOST_CONNECTIONS // 4
+"""Of one user, that have not said what they want."""
+_LONGEST_PACKET = 8192
 _PAUSE_SECONDS = 0.1
 _REFUSED_SECONDS = 0.001
 """For which nobody is let in when somebody was refused: who tries again and again costs little."""
@@ -45,14 +55,23 @@ _CREDENTIALS = struct.Struct("iII")
 class SideSocket:
     """Listens on a path, and has one thread for all connections. Each holds one region at most.
 
-    ``users`` may connect besides the server's own. Raises OSError where the path cannot be taken.
+    ``users`` may connect besides the server's own. With a ``guard`` everybody may, and every
+    request is one of a tenant's caller. Raises OSError where the path cannot be taken.
     """
 
-    def __init__(self, path: Path, users: Iterable[int], regions: Regions, log: Log) -> None:
-        self._path, self._regions, self._log = path, regions, log
+    def __init__(
+        self,
+        path: Path,
+        users: Iterable[int],
+        regions: Regions,
+        log: Log,
+        guard: TenantsGuard | None = None,
+    ) -> None:
+        self._path, self._regions, self._log, self._guard = path, regions, log, guard
         self._users = {os.geteuid(), *users}
+        is_open = guard is not None or self._users - {os.geteuid()}
         # Who may connect is seen from the credentials; the mode just keeps others from trying.
-        self._listener = _listening(path, 0o666 if self._users - {os.geteuid()} else 0o600)
+        self._listener = _listening(path, 0o666 if is_open else 0o600)
         self._inode = path.stat().st_ino
         self._holdings: set[_Holding] = set()
         self._silent_until, self._unsaid = -math.inf, 0
@@ -77,6 +96,21 @@ class SideSocket:
         for each in self._listener, self._wake, self._woken:
             each.close()
 
+    def look(self) -> None:
+        """Ends the memory of callers who have been revoked. Wants to be called every second.
+
+        That of a caller whose credential has ended stays: no call of his reaches it.
+        """
+        for holding in tuple(self._holdings):
+            if self._guard is not None and holding.identity is not None:
+                try:
+                    self._guard.check(holding.identity)
+                except CredentialInvalidError:
+                    holding.expires = 0.0
+                    self._wake.send(b"\0")
+                except CredentialExpiredError:
+                    pass
+
     def remove(self) -> None:
         """Removes the file, unless another one is there by now."""
         with suppress(OSError):
@@ -90,6 +124,8 @@ class SideSocket:
             for holding in [each for each in self._holdings if each.expires <= now]:
                 if holding.connection not in ready:
                     self._end(holding)
+            if self._woken in ready:
+                self._woken.recv(_LONGEST_PACKET)
             if self._listener in ready:
                 self._accept()
             for holding in [each for each in self._holdings if each.connection in ready]:
@@ -107,18 +143,20 @@ class SideSocket:
             self._stopping.wait(_PAUSE_SECONDS)
             return
         process, user, _ = _CREDENTIALS.unpack(_credentials(connection))
-        if user not in self._users or len(self._holdings) >= MOST_CONNECTIONS:
-            if user not in self._users:
-                self._note_refused(user, process)
-            connection.close()
-            self._stopping.wait(_REFUSED_SECONDS)
+        if self._guard is None and user not in self._users:
+            self._note_refused(user, process)
+        elif self._has_place(user):
+            connection.settimeout(0)
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._holdings.add(_Holding(connection, user, process))
             return
-        connection.settimeout(0)
-        self._selector.register(connection, selectors.EVENT_READ)
-        # Of several users each has at most half, and each process of theirs.
-        holders = [f"one process {process}"]
-        holders += [f"one user {user}"] if len(self._users) > 1 else []
-        self._holdings.add(_Holding(connection, holders))
+        connection.close()
+        self._stopping.wait(_REFUSED_SECONDS)
+
+    def _has_place(self, user: int) -> bool:
+        """Whether a connection of that user is let in: nobody shall keep others out."""
+        silent = [each.user for each in self._holdings if each.memory is None]
+        return len(self._holdings) < MOST_CONNECTIONS and silent.count(user) < MOST_SILENT
 
     def _note_refused(self, user: int, process: int) -> None:
         now = time.monotonic()
@@ -147,14 +185,48 @@ class SideSocket:
 
     def _give(self, holding: _Holding) -> None:
         # Without room for them the kernel throws descriptors away that come along (unix(7)).
-        packet = holding.connection.recv(_LONGEST_PACKET + 1)
-        holding.memory, descriptor = self._regions.create(_bytes_wanted(packet), holding.holders)
+        request = _request_in(holding.connection.recv(_LONGEST_PACKET + 1))
+        if request.credential:
+            self._give_credential(holding)
+            return
+        whose = self._whose(holding, request.authorization)
+        holding.memory, descriptor = self._regions.create(
+            request.bytes, self._holders(holding), whose
+        )
         try:
             answer = pb.SharedMemoryResponse(id=holding.memory).SerializeToString()
             socket.send_fds(holding.connection, [answer], [descriptor])
         finally:
             os.close(descriptor)
         holding.expires = math.inf
+
+    def _give_credential(self, holding: _Holding) -> None:
+        """Says who is there, for calls to carry; then the connection ends."""
+        if self._guard is None:
+            raise MessageError("credential: expected none on a server without tenants")
+        authorization, seconds = self._guard.credential_of(holding.user)
+        given = pb.LocalCredential(authorization=authorization, expires_seconds=seconds)
+        holding.connection.send(pb.SharedMemoryResponse(local_credential=given).SerializeToString())
+        self._end(holding)
+
+    def _whose(self, holding: _Holding, authorization: str) -> Whose:
+        """Of a request. Raises UnauthenticatedError where it is nobody's."""
+        if self._guard is None:
+            return ANYBODYS
+        if authorization:
+            holding.identity = self._guard.identify_by(authorization)
+        else:
+            holding.identity = self._guard.identify_user(holding.user)
+        identity = holding.identity
+        most = self._guard.tenants.of(identity.tenant).shared_memory
+        return Whose(identity.tenant, identity.person, most)
+
+    def _holders(self, holding: _Holding) -> list[str]:
+        """Of whom each has at most half: a process, and one of several users or callers."""
+        holders = [f"one process {holding.process}"]
+        if holding.identity is not None:
+            return [*holders, f"one caller {holding.identity.person}"]
+        return [*holders, f"one user {holding.user}"] if len(self._users) > 1 else holders
 
     def _refuse(self, holding: _Holding, error: NpucallError) -> None:
         status = to_status(error).SerializeToString()
@@ -173,9 +245,11 @@ class SideSocket:
 class _Holding:
     """A connection: until it has said what it wants, and then for as long as it holds memory."""
 
-    def __init__(self, connection: socket.socket, holders: Collection[str]) -> None:
+    def __init__(self, connection: socket.socket, user: int, process: int) -> None:
         self.connection = connection
-        self.holders = holders
+        self.user, self.process = user, process
+        self.identity: Identity | None = None
+        """Whose memory it is, where the server has tenants."""
         self.expires = time.monotonic() + REQUEST_SECONDS
         self.memory: bytes | None = None
 
@@ -185,15 +259,19 @@ def _credentials(connection: socket.socket) -> bytes:
     return connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
 
 
-def _bytes_wanted(packet: bytes) -> int:
-    """Raises MessageError where the packet says none."""
+def _request_in(packet: bytes) -> pb.SharedMemoryRequest:
+    """Raises MessageError where the packet asks for nothing."""
     try:
-        wanted = pb.SharedMemoryRequest.FromString(packet[:_LONGEST_PACKET]).bytes
+        request = pb.SharedMemoryRequest.FromString(packet[:_LONGEST_PACKET])
     except DecodeError as error:
         raise MessageError("request: expected a serialised SharedMemoryRequest") from error
-    if not wanted or len(packet) > _LONGEST_PACKET:
-        raise MessageError(f"bytes: expected 1 or more, found {wanted}")
-    return wanted
+    if len(packet) > _LONGEST_PACKET:
+        raise MessageError(f"request: expected at most {_LONGEST_PACKET} bytes, found more")
+    if bool(request.bytes) == request.credential:
+        raise MessageError(
+            f"bytes: expected 1 or more, or a credential instead, found {request.bytes}"
+        )
+    return request
 
 
 def _listening(path: Path, mode: int) -> socket.socket:

@@ -47,6 +47,15 @@ class StreamService:
         """One stream, from its opening to its end."""
         if self._draining:
             raise going_down()
+        quota = self._executions.executor.quotas.open_stream(caller.identity.tenant)
+        try:
+            yield from self._with_a_place(frames, caller, handling)
+        finally:
+            quota.give_back()
+
+    def _with_a_place(
+        self, frames: Iterator[bytes], caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
         place = self.places.take(caller, 1, caller.cancel)
         try:
             stream = Stream(
@@ -55,6 +64,13 @@ class StreamService:
             yield from self._answers(stream)
         finally:
             place.give_back()
+
+    def look(self) -> None:
+        """Ends the streams of callers who are known no more. Wants to be called every second."""
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.look()
 
     def drain(self) -> None:
         """From now on a stream ends as soon as none of its calls is left."""

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from npucall.errors import CancelledError, CredentialInvalidError, MessageError
+from npucall.errors import (
+    CancelledError,
+    CredentialInvalidError,
+    MessageError,
+    UnauthenticatedError,
+)
 from npucall.exchange import (
     PASSED_OVER,
     TRANSITIONS,
@@ -41,6 +46,10 @@ if TYPE_CHECKING:
 
 _BREAK_SECONDS = 1.0
 """A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
+
+
+_UNREAD_SECONDS = 5.0
+"""After which a stream is cut whose caller is known no more and reads nothing."""
 
 
 class StreamLimits(NamedTuple):
@@ -84,6 +93,10 @@ class Stream:
         self._open: dict[int, StreamCall] = {}
         self._answers: deque[StreamCall] = deque()
         self._failure: Exception | None = None
+        """What ends the stream once all that is decided has been answered."""
+        self._unknown: Exception | None = None
+        """What ends it before that: its caller is known no more."""
+        self._unknown_since = 0.0
         self._reading = True
         self._draining = False
         self._closed = False
@@ -105,6 +118,8 @@ class Stream:
                     wait = peers.begin(self._peer, "a frame to be read")
                     yield frame
                     peers.end(wait)
+                    if self._unknown is not None:
+                        raise self._unknown
             finally:
                 self._settle(call)
 
@@ -113,6 +128,19 @@ class Stream:
         with self._changed:
             self._draining = True
             self._changed.notify_all()
+
+    def look(self) -> None:
+        """Ends the stream where its caller is known no more: at once, whatever is under way."""
+        if self._unknown is not None:
+            if time.monotonic() - self._unknown_since > _UNREAD_SECONDS:
+                self._peer.cancel()  # it does not read what is being sent
+            return
+        try:
+            self._handling.guard.check(self._peer.identity)
+        except UnauthenticatedError as error:
+            with self._changed:
+                self._unknown, self._unknown_since = error, time.monotonic()
+                self._changed.notify_all()
 
     def close(self) -> None:
         """The stream has ended: its calls are cancelled, nothing is sent any more."""
@@ -269,6 +297,8 @@ class Stream:
         """The next call to answer; None where the stream ends."""
         while True:
             with self._changed:
+                if self._unknown is not None and not self._closed:
+                    raise self._unknown
                 if self._answers:
                     return self._answers.popleft()
                 if self._closed:

@@ -1,0 +1,76 @@
+"""To which tenant somebody belongs. Nobody belongs to one by default."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from npucall.errors import TenantUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from npucall_server.access.tenants import Tenants
+
+_KEPT_PATTERNS = 1024
+
+
+def of_claim(tenants: Tenants, value: str) -> str:
+    """The tenant of a claim's value. Raises TenantUnknownError."""
+    found = [
+        name for name, each in tenants.by_name.items() if any_matches(each.claims, value)
+    ]  # fmt: skip
+    return _only(found, f"the claim's value {value!r}", "claims")
+
+
+def of_certificate(tenants: Tenants, names: Sequence[str]) -> tuple[str, str]:
+    """The tenant of a certificate with these names, and the first of them that belongs to it.
+
+    Raises TenantUnknownError.
+    """
+    found = {
+        tenant: next(name for name in names if any_matches(each.certificates, name))
+        for tenant, each in tenants.by_name.items()
+        if any(any_matches(each.certificates, name) for name in names)
+    }
+    tenant = _only(list(found), f"a certificate with the names {list(names)}", "certificates")
+    return tenant, found[tenant]
+
+
+def of_user(tenants: Tenants, number: int, name: str) -> str:
+    """The tenant of a user of this host. Raises TenantUnknownError."""
+    found = [
+        tenant
+        for tenant, each in tenants.by_name.items()
+        if number in each.users or name in each.users
+    ]
+    return _only(found, f"the user {name} ({number}) of the server's host", "users")
+
+
+def of_token(tenants: Tenants, tenant: str) -> str:
+    """The tenant that a token names, if there is one. Raises TenantUnknownError."""
+    found = [tenant] if tenant in tenants.by_name else []
+    return _only(found, "the token", "tables")
+
+
+def any_matches(patterns: Iterable[str], text: str) -> bool:
+    """Whether a pattern is the whole text; ``*`` stands for any text, nothing else is special."""
+    return any(_compiled(pattern).fullmatch(text) is not None for pattern in patterns)
+
+
+@lru_cache(_KEPT_PATTERNS)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def _only(found: Sequence[str], who: str, where: str) -> str:
+    """Who belongs to several belongs to none: nobody shall be charged by chance."""
+    if len(found) == 1:
+        return found[0]
+    count = f"{len(found)} of them" if found else "none"
+    raise TenantUnknownError(
+        f"tenant: expected {who} to belong to one of the server's tenants, found {count}; its "
+        f"settings (tenants, {where}) say who belongs to which",
+        fault="tenant",
+    )

@@ -1,0 +1,135 @@
+"""Tokens of an OpenID Connect issuer (JWT), such as CI jobs have. Needs the extra ``auth``."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jwt
+
+from npucall_server.access.issuers import is_url
+from npucall_server.access.keys import FetchedKeys, FileKeys
+from npucall_server.access.refusals import check_name, expired, invalid
+
+if TYPE_CHECKING:
+    from npucall.errors import UnauthenticatedError
+    from npucall_server.access.keys import Keys
+    from npucall_server.access.refusals import Fault
+    from npucall_server.access_settings import AccessSettings
+    from npucall_server.log import Log
+
+ALGORITHMS = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+"""Asymmetric ones alone: who can check a token must not be able to make one."""
+LEEWAY_SECONDS = 30.0
+"""By which clocks may differ."""
+_LONGEST = 16_384
+"""Characters of a token; gRPC itself allows 16 KiB of metadata."""
+_REQUIRED = ["exp", "iss", "aud"]
+
+_FAULTS: tuple[tuple[type[jwt.PyJWTError], Fault, str], ...] = (
+    (jwt.InvalidSignatureError, "signature", "that the issuer signed"),
+    (jwt.ImmatureSignatureError, "not_yet_valid", "that is good now"),
+    (jwt.InvalidAudienceError, "audience", "for the audience {audience!r} (oidc_audience)"),
+    (jwt.InvalidIssuerError, "issuer", "of the issuer {issuer} (oidc_issuer)"),
+    (jwt.InvalidAlgorithmError, "algorithm", "signed by one of {algorithms}"),
+    (jwt.InvalidKeyError, "key", "whose key is one of its algorithm"),
+    (jwt.MissingRequiredClaimError, "claim", "with the claims exp, iss and aud"),
+    (jwt.DecodeError, "malformed", "that is a JSON Web Token"),
+    (jwt.PyJWTError, "claim", "with claims as the standard has them"),
+)
+"""What is wrong, by PyJWT's error: the first that it is one of."""
+
+
+class Claims(NamedTuple):
+    """What a token says of its caller."""
+
+    tenant: str
+    """The value by which the tenants know theirs."""
+    name: str
+    expires: float
+    """Seconds since 1970 at which it is refused."""
+
+
+class Issuer:
+    """Whose tokens are accepted. Raises OSError and ValueError where a file of keys has none."""
+
+    def __init__(self, settings: AccessSettings, log: Log) -> None:
+        issuer, audience = settings.oidc_issuer, settings.oidc_audience
+        assert issuer is not None  # noqa: S101  # the settings are checked
+        assert audience is not None  # noqa: S101  # likewise
+        self._issuer, self._audience = issuer, audience
+        self._tenant_claim, self._name_claim = settings.oidc_tenant_claim, settings.oidc_name_claim
+        keys = settings.oidc_keys or ""
+        self.keys: Keys = (
+            FileKeys(Path(keys), log)
+            if keys and not is_url(keys)
+            else FetchedKeys(keys, issuer, log)
+        )
+
+    def known(self, token: str) -> Claims:
+        """What a token of the issuer says. Raises UnauthenticatedError."""
+        _check_spelling(token)
+        try:
+            claims = self._decoded(token)
+        except jwt.ExpiredSignatureError:
+            raise expired(
+                "expected one whose time has not ended (exp), found one of the past"
+            ) from None
+        except jwt.PyJWTError as error:
+            raise self._refusal(error) from error
+        except (TypeError, ValueError) as error:  # a key of another kind than the algorithm's
+            raise self._refusal(jwt.InvalidKeyError()) from error
+        tenant = claims.get(self._tenant_claim)
+        if not isinstance(tenant, str):
+            raise invalid("claim", f"expected a text as the claim {self._tenant_claim}, found none")
+        name = check_name(claims.get(self._name_claim), f"the claim {self._name_claim}")
+        return Claims(tenant, name, float(claims["exp"]) + LEEWAY_SECONDS)
+
+    def _decoded(self, token: str) -> dict[str, Any]:
+        header = jwt.get_unverified_header(token)
+        algorithm = header.get("alg")
+        if algorithm not in ALGORITHMS:
+            raise jwt.InvalidAlgorithmError
+        key = self.keys.find(header.get("kid"))
+        if key is None:
+            raise invalid(
+                "key",
+                "expected a key of the issuer that this server knows, found another; it is asking "
+                "the issuer for its keys, at most once a minute: repeat the call then",
+            )
+        return jwt.decode(
+            token,
+            key.key,
+            [algorithm],
+            audience=self._audience,
+            issuer=self._issuer,
+            leeway=LEEWAY_SECONDS,
+            options={"require": _REQUIRED},
+        )
+
+    def _refusal(self, error: jwt.PyJWTError) -> UnauthenticatedError:
+        fault, wanted = next(row[1:] for row in _FAULTS if isinstance(error, row[0]))
+        texts = {
+            "audience": self._audience,
+            "issuer": self._issuer,
+            "algorithms": ", ".join(ALGORITHMS),
+        }
+        return invalid(fault, f"expected a token {wanted.format(**texts)}, found another one")
+
+
+def _check_spelling(token: str) -> None:
+    """Raises CredentialInvalidError for a token that has another spelling of the same bytes."""
+    try:
+        is_canonical = len(token) <= _LONGEST and all(map(_is_canonical, token.split(".")))
+    except ValueError:
+        is_canonical = False
+    if not is_canonical:
+        raise invalid("malformed", "expected a token that is a JSON Web Token, found another one")
+
+
+def _is_canonical(part: str) -> bool:
+    data = base64.b64decode(part + "=" * (-len(part) % 4), b"-_", validate=True)
+    return base64.urlsafe_b64encode(data).decode().rstrip("=") == part

@@ -1,0 +1,152 @@
+"""Puts together by what a server knows its callers, and keeps it current."""
+
+from __future__ import annotations
+
+import threading
+import tomllib
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from npucall_server.access.guard import OpenGuard
+from npucall_server.access.local_users import LocalUsers
+from npucall_server.access.tenants import Tenants, TenantTables
+from npucall_server.access.tenants_guard import TenantsGuard
+from npucall_server.access.tokens import TokenFile
+from npucall_server.faults import sentences
+from npucall_server.watched_file import WatchedFile
+
+if TYPE_CHECKING:
+    from npucall_server.access.certificates import Certificates
+    from npucall_server.access.guard import Guard
+    from npucall_server.access.oidc import Issuer
+    from npucall_server.access.tenants import Tenant
+    from npucall_server.log import Log
+    from npucall_server.settings import ServerSettings
+
+_TABLES: TypeAdapter[dict[str, Tenant]] = TypeAdapter(TenantTables)
+
+
+def tenants_in(content: bytes) -> dict[str, Tenant]:
+    """The tenants of a settings file. Raises ValueError, which says what is wrong."""
+    try:
+        tables = tomllib.loads(content.decode()).get("tenants", {})
+        tenants = _TABLES.validate_python(tables)
+    except ValidationError as error:
+        raise ValueError(sentences(error, "tenants")) from error
+    if not tenants:
+        raise ValueError("tenants: expected a table at least, found none")
+    return tenants
+
+
+class Access:
+    """Who may call a server: its guard, its tenants, and the files that say so.
+
+    Something has to ``look`` every second. Raises ValueError and OSError for files that cannot be
+    used at first.
+    """
+
+    def __init__(self, settings: ServerSettings, log: Log) -> None:
+        self._log = log
+        self.tenants = Tenants(settings.tenants)
+        self.users = LocalUsers() if settings.tenants and settings.shared_memory else None
+        self._tokens = TokenFile(settings.token_file) if settings.token_file else None
+        self._issuer = _issuer(settings, log)
+        self._tables = _tables(settings)
+        self._looking = threading.Lock()
+        self._said = ""
+        self.tenants_guard = self._guarding(settings) if settings.tenants else None
+        """None where anybody may call."""
+        self._say_faults()
+
+    @property
+    def guard(self) -> Guard:
+        """Knows callers."""
+        return self.tenants_guard or OpenGuard()
+
+    def look(self) -> None:
+        """Reads again what has changed. What cannot be read stays as it was."""
+        if self.tenants_guard is None:
+            return
+        with self._looking:
+            changes = [self._look_at_tenants(), self._look_at_tokens(), self._look_at_keys()]
+        if any(changes):
+            self.tenants_guard.forget()
+
+    def _guarding(self, settings: ServerSettings) -> TenantsGuard:
+        path = settings.shared_memory
+        return TenantsGuard(
+            self.tenants,
+            token_file=self._tokens,
+            issuer=self._issuer,
+            users=self.users,
+            certificates=_certificates(settings),
+            credential_socket=str(path.absolute()) if path else "",
+        )
+
+    def _look_at_tenants(self) -> bool:
+        if self._tables is None:
+            return False
+        try:
+            content = self._tables.changed()
+            if content is None:
+                return False
+            self.tenants.replace(tenants_in(content))
+        except (OSError, ValueError) as error:
+            self._warn(f"tenants: {self._tables.path}: {error}; the tenants stay as they were")
+            return False
+        self._log.event("tenants", message=f"read again: {', '.join(self.tenants.by_name)}")
+        return True
+
+    def _look_at_tokens(self) -> bool:
+        if self._tokens is None:
+            return False
+        try:
+            changed = self._tokens.look()
+        except OSError as error:
+            self._warn(f"token_file: {error}; the tokens stay as they were, empty it to end them")
+            return False
+        if changed:
+            self._log.event("tokens", message=f"read again: {len(self._tokens.by_hash)}")
+            self._say_faults()
+        return changed
+
+    def _look_at_keys(self) -> bool:
+        return self._issuer is not None and self._issuer.keys.look()
+
+    def _say_faults(self) -> None:
+        for fault in self._tokens.faults if self._tokens is not None else ():
+            self._warn(f"token_file: {fault}")
+
+    def _warn(self, message: str) -> None:
+        if message != self._said:  # a file that is gone is gone every second
+            self._log.event("warning", message=message)
+        self._said = message
+
+
+def _tables(settings: ServerSettings) -> WatchedFile | None:
+    """The file of the tenants; None where they come, or some of them, from elsewhere."""
+    if settings.config is None or not settings.tenants:
+        return None
+    file = WatchedFile(settings.config)
+    try:
+        same = tenants_in(file.changed() or b"") == settings.tenants
+    except ValueError:
+        same = False
+    return file if same else None
+
+
+def _issuer(settings: ServerSettings, log: Log) -> Issuer | None:
+    if settings.oidc_issuer is None:
+        return None
+    from npucall_server.access.oidc import Issuer  # noqa: PLC0415  # needs the extra auth
+
+    return Issuer(settings, log)
+
+
+def _certificates(settings: ServerSettings) -> Certificates | None:
+    if settings.tls_client_ca is None:
+        return None
+    from npucall_server.access.certificates import Certificates  # noqa: PLC0415  # likewise
+
+    return Certificates()

@@ -1,0 +1,210 @@
+"""The guard of a server that has tenants: every caller is known, or refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import CredentialMissingError, TenantUnknownError, UnauthenticatedError
+from npucall.wire.status import AUTHORIZATION
+from npucall_server.access import belonging, local_users, tokens
+from npucall_server.access.identity import Identity, KnownBy
+from npucall_server.access.refusals import expired, invalid, is_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    import grpc
+
+    from npucall_server.access.certificates import Certificate, Certificates
+    from npucall_server.access.local_users import LocalUsers
+    from npucall_server.access.oidc import Issuer
+    from npucall_server.access.tenants import Tenants
+    from npucall_server.access.tokens import TokenFile
+
+_KEPT = 4096
+"""Verified credentials; of more, those that were verified first are verified again."""
+_LOCAL = ("unix:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D")
+_BEARER = "bearer"
+
+
+class TenantsGuard:
+    """Knows callers by tokens: of the server's file, an issuer, a local user; and by certificates.
+
+    A credential of the call counts before the certificate of its connection. What has been verified
+    is kept, by hash, until it ends or anything changes.
+    """
+
+    def __init__(  # noqa: PLR0913  # a way to know callers each
+        self,
+        tenants: Tenants,
+        *,
+        token_file: TokenFile | None = None,
+        issuer: Issuer | None = None,
+        users: LocalUsers | None = None,
+        certificates: Certificates | None = None,
+        credential_socket: str = "",
+    ) -> None:
+        self.tenants = tenants
+        self._token_file, self._issuer, self._users = token_file, issuer, users
+        self._certificates = certificates
+        self._credential_socket = credential_socket
+        self._known: dict[bytes, Identity] = {}
+        self._lock = threading.Lock()
+
+    def identify(
+        self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
+    ) -> Identity:
+        """Who calls. Raises UnauthenticatedError where that is not known."""
+        authorization = metadata.get(AUTHORIZATION)
+        if isinstance(authorization, str) and authorization:
+            try:
+                return self.identify_by(authorization)
+            except UnauthenticatedError as error:
+                if local_users.PREFIX in authorization:
+                    self._tell_socket(error, peer)
+                raise
+        if self._certificates is not None:
+            certificate = self._certificates.of(peer, context)
+            if certificate is not None:
+                return self._by_certificate(certificate)
+        missing = CredentialMissingError(
+            "credential: expected a token or a client certificate, found none; this server takes "
+            "calls of its tenants alone"
+        )
+        self._tell_socket(missing, peer)
+        raise missing
+
+    def identify_by(self, authorization: str) -> Identity:
+        """Whose credential it is, as metadata have it. Raises UnauthenticatedError."""
+        key = hashlib.sha256(authorization.encode(errors="surrogatepass")).digest()
+        known = self._known
+        identity = known.get(key)
+        if identity is not None and time.time() < identity.expires:
+            return identity
+        identity = self._verified(authorization)
+        with self._lock:  # where all was forgotten meanwhile, that is forgotten too
+            while len(known) >= _KEPT:
+                del known[next(iter(known))]
+            known[key] = identity
+        return identity
+
+    def identify_user(self, number: int) -> Identity:
+        """Who a user of this host is, seen on the side socket. Raises TenantUnknownError."""
+        return self._by_user(local_users.user(number, time.time() + local_users.SECONDS))
+
+    def credential_of(self, number: int) -> tuple[str, float]:
+        """What the calls of a user of this host carry, and the seconds for which it is good.
+
+        Raises TenantUnknownError.
+        """
+        self.identify_user(number)
+        users = self._users or _no_way("users of its host (shared_memory, and users of tenants)")
+        return f"Bearer {users.credential(number)}", local_users.SECONDS
+
+    def check(self, identity: Identity) -> None:
+        """Raises UnauthenticatedError where who was known is so no more: expired, or revoked."""
+        if time.time() >= identity.expires:
+            raise expired(f"expected one whose time has not ended, found {identity.person}'s ended")
+        try:
+            tenant = self._tenant_now(identity)
+        except TenantUnknownError as error:
+            raise invalid("revoked", f"{identity.person} belongs to no tenant any more") from error
+        if tenant != identity.tenant:
+            raise invalid("revoked", f"that of {identity.person} has been revoked")
+
+    def forget(self) -> None:
+        """What was verified has to be verified again."""
+        self._known = {}
+
+    def _tenant_now(self, identity: Identity) -> str:
+        """The tenant that its proof gives now; empty where it is revoked. May raise."""
+        proof, tenants = identity.proved_by, self.tenants
+        if identity.known_by is KnownBy.TOKEN:
+            token = self._token_file.by_hash.get(proof) if self._token_file is not None else None
+            if token is None or token.name != identity.name or time.time() >= token.expires:
+                return ""
+            return belonging.of_token(tenants, token.tenant)
+        if identity.known_by is KnownBy.JWT:
+            return belonging.of_claim(tenants, proof)
+        if identity.known_by is KnownBy.CERTIFICATE:
+            return belonging.of_certificate(tenants, [proof])[0]
+        return belonging.of_user(tenants, int(proof), identity.name)
+
+    def _verified(self, authorization: str) -> Identity:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != _BEARER or not token.isascii():
+            raise invalid("malformed", "expected 'Bearer' and a token, found something else")
+        if token.startswith(tokens.PREFIX):
+            return self._by_token(token)
+        if token.startswith(local_users.PREFIX):
+            return self._by_local_token(token)
+        if token.count(".") == 2:  # noqa: PLR2004  # header, claims, signature
+            return self._by_jwt(token)
+        raise invalid(
+            "malformed",
+            f"expected a token of {tokens.PREFIX}..., or a JSON Web Token, found something else",
+        )
+
+    def _by_token(self, text: str) -> Identity:
+        file = self._token_file or _no_way("tokens of its own (token_file)")
+        token = file.by_hash.get(tokens.hash_of(text))
+        if token is None:
+            raise invalid(
+                "unknown",
+                "expected a token of the server's file (token_file), found another one: it was "
+                "revoked, or never made there",
+            )
+        if time.time() >= token.expires:
+            raise expired(
+                f"expected a token whose time has not ended, found that it did {token.end}"
+            )
+        tenant = belonging.of_token(self.tenants, token.tenant)
+        role = token.role or self.tenants.of(tenant).role_of(token.name)
+        return Identity(
+            tenant, token.name, role, KnownBy.TOKEN, token.expires, proved_by=token.hash
+        )
+
+    def _by_local_token(self, text: str) -> Identity:
+        users = self._users or _no_way("users of its host (shared_memory, and users of tenants)")
+        user = users.known(text)
+        if time.time() >= user.expires:
+            raise expired("expected a local user's one whose time has not ended, found that it did")
+        return self._by_user(user)
+
+    def _by_user(self, user: local_users.LocalUser) -> Identity:
+        tenant = belonging.of_user(self.tenants, user.number, user.name)
+        return self._identity(tenant, user.name, KnownBy.LOCAL_USER, user.expires, str(user.number))
+
+    def _by_jwt(self, token: str) -> Identity:
+        issuer = self._issuer or _no_way("tokens of an issuer (oidc_issuer)")
+        claims = issuer.known(token)
+        tenant = belonging.of_claim(self.tenants, claims.tenant)
+        return self._identity(tenant, claims.name, KnownBy.JWT, claims.expires, claims.tenant)
+
+    def _by_certificate(self, certificate: Certificate) -> Identity:
+        if time.time() >= certificate.expires:
+            raise expired("expected a certificate whose time has not ended, found that it did")
+        tenant, name = belonging.of_certificate(self.tenants, certificate.names)
+        if not is_name(name):
+            raise invalid("certificate", "expected a name of printable characters in it")
+        return self._identity(tenant, name, KnownBy.CERTIFICATE, certificate.expires, name)
+
+    def _identity(
+        self, tenant: str, name: str, known_by: KnownBy, expires: float, proof: str
+    ) -> Identity:
+        role = self.tenants.of(tenant).role_of(name)
+        return Identity(tenant, name, role, known_by, expires, proved_by=proof)
+
+    def _tell_socket(self, error: UnauthenticatedError, peer: str) -> None:
+        """Tells a caller of this host where it gets a credential of its user."""
+        if self._users is not None and peer.startswith(_LOCAL):
+            error.details["credential_socket"] = self._credential_socket
+
+
+def _no_way(what: str) -> NoReturn:
+    """Refuses a credential of a kind that the server does not know callers by."""
+    raise invalid("unknown", f"expected one that this server knows, found that it knows no {what}")

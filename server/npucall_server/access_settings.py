@@ -1,0 +1,86 @@
+"""Settings of who may call: the tenants, and the ways in which the server knows callers."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from npucall_server.access.issuers import checked_url, is_url
+from npucall_server.access.tenants import TenantTables
+
+_OIDC = ("oidc_issuer", "oidc_audience", "oidc_keys")
+
+
+def _checked_keys(keys: str) -> str:
+    return checked_url(keys) if is_url(keys) else keys
+
+
+class AccessSettings(BaseModel):
+    """Who may call."""
+
+    tenants: TenantTables = Field(
+        default_factory=dict,
+        description="Groups of callers: a table [tenants.NAME] of the settings file each. With "
+        "them every call has to come from a caller of a tenant, over loopback and Unix sockets "
+        "too; without them anybody may call. Read again when the file changes, and on SIGHUP.",
+    )
+    token_file: Path | None = Field(
+        None,
+        description="File of the hashes of tokens, which `npucall-server token new` writes. A "
+        "token whose line is deleted is refused from then on. Needs tenants.",
+    )
+    oidc_issuer: Annotated[str, AfterValidator(checked_url)] | None = Field(
+        None,
+        description="Whose tokens (JWT) are accepted: the address of an OpenID Connect issuer, as "
+        "its tokens spell it, such as https://token.actions.githubusercontent.com. Needs tenants, "
+        "--oidc-audience and the extra npucall-server[auth].",
+    )
+    oidc_audience: str | None = Field(
+        None,
+        min_length=1,
+        description="For whom such tokens have to be made: a name of this server's own.",
+    )
+    oidc_keys: Annotated[str, AfterValidator(_checked_keys)] | None = Field(
+        None,
+        description="The issuer's public keys (JWKS): an address, or a file. Default: where "
+        "/.well-known/openid-configuration below the issuer says.",
+    )
+    oidc_tenant_claim: str = Field(
+        "sub",
+        min_length=1,
+        description="The claim whose value says the tenant, by the lists `claims` of the tenants.",
+    )
+    oidc_name_claim: str = Field(
+        "sub", min_length=1, description="The claim whose value is the caller's name."
+    )
+
+    @model_validator(mode="after")
+    def _ways_need_tenants(self) -> AccessSettings:
+        given = [name for name in ("token_file", *_OIDC) if getattr(self, name) is not None]
+        if given and not self.tenants:
+            raise ValueError(
+                f"{given[0]}: expected tenants beside it, found none: add a table [tenants.NAME] "
+                "to the settings file (config)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _an_issuer_is_whole(self) -> AccessSettings:
+        given = [name for name in _OIDC if getattr(self, name) is not None]
+        for name in ("oidc_issuer", "oidc_audience"):
+            if given and getattr(self, name) is None:
+                raise ValueError(f"{name}: expected a value beside {given[0]}, found none")
+        if given and find_spec("jwt") is None:
+            raise ValueError(
+                "oidc_issuer: expected the extra auth, found it missing: "
+                "pip install 'npucall-server[auth]'"
+            )
+        return self
+
+    @property
+    def knows_tokens(self) -> bool:
+        """Whether callers without a certificate can prove who they are, wherever they are."""
+        return bool(self.tenants) and (self.token_file or self.oidc_issuer) is not None

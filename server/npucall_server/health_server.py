@@ -1,0 +1,66 @@
+"""Health on an address of its own, for probes that have neither certificate nor credential."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+
+from npucall.errors import QueueFullError
+from npucall_server.binding import bind_plain
+from npucall_server.grpc_server import health_handlers
+from npucall_server.handling import room_for_messages
+from npucall_server.ledger import Ledger
+from npucall_server.services import operators
+from npucall_server.services.health import Health
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.peers import Peers
+
+_CHECKS, _WATCHERS = 4, 4
+"""At a time."""
+_SPARE_THREADS = 2
+_CONNECTIONS = 16
+_CONNECTION_CALLS = 4
+_MESSAGE_BYTES = 1024
+_IDLE_SECONDS = 60
+_RETRY_SECONDS = 1.0
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.so_reuseport", 0),  # a second server on the address must fail
+    ("grpc.max_concurrent_streams", _CONNECTION_CALLS),
+    ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
+    ("grpc.max_connection_idle_ms", _IDLE_SECONDS * 1000),
+]
+
+
+class HealthServer:
+    """A server of ``grpc.health.v1.Health`` and of nothing else. Binds its address at once."""
+
+    def __init__(self, where: str, is_well: Callable[[], bool], peers: Peers) -> None:
+        room, watchers = room_for_messages(_CHECKS), Ledger(_WATCHERS, _too_many)
+        self.health = Health([operators.NAME], is_well, peers, room, watchers)
+        threads = ThreadPoolExecutor(_CHECKS + _WATCHERS + _SPARE_THREADS, "npucall-health")
+        self._grpc = grpc.server(threads, options=_OPTIONS)
+        self._grpc.add_generic_rpc_handlers((health_handlers(self.health, threads, threads),))
+        self.address = bind_plain("health_listen", self._grpc, where)
+
+    def start(self) -> None:
+        """Answers from here on."""
+        self._grpc.start()
+        self.health.set(serving=True)
+
+    def stop(self) -> None:
+        """Ends at once."""
+        self._grpc.stop(None)
+
+
+def _too_many() -> QueueFullError:
+    return QueueFullError(
+        f"server: expected less than {_WATCHERS} watchers of health, found as many; watch later",
+        retry_after=_RETRY_SECONDS,
+        limit=str(_WATCHERS),
+    )

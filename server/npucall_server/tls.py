@@ -1,0 +1,136 @@
+"""The certificates of the server, read again when their files change."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import grpc
+
+from npucall_server.addresses import Security
+from npucall_server.watched_file import WatchedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from npucall_server.log import Log
+
+_LOOKS = 3
+"""At files that change while they are looked at; after that the next connection looks."""
+
+
+class CertificateError(Exception):
+    """The files are no certificate with its key, or cannot be read."""
+
+
+class _Contents(NamedTuple):
+    """What the files say at one time."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes
+
+
+class Certificates:
+    """A certificate, its key, and whose clients are let in, for the addresses of one server.
+
+    Each new connection gets what the files say then; connections that are open stay. While the
+    files do not fit each other, such as between the writing of one and of the other, what was good
+    before counts on, and the log says so once. Raises CertificateError where nothing is good yet.
+    """
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None, log: Log) -> None:
+        self._certificate, self._key = WatchedFile(certificate), WatchedFile(key)
+        self._client_ca = None if client_ca is None else WatchedFile(client_ca)
+        self._log = log
+        self._lock = threading.Lock()
+        self._pending = True
+        """Whether something changed that has not been good since."""
+        self._told = ""
+        self._good = _Contents(b"", b"", b"")
+        self._read()
+
+    def credentials(self, security: Security) -> grpc.ServerCredentials:
+        """What gRPC needs for an address."""
+        given = self._good
+
+        def fetch() -> Any:  # None for no change, which the stubs do not know
+            nonlocal given
+            now = self.current()
+            if now == given:
+                return None
+            given = now
+            return _configuration(now, security)
+
+        return grpc.dynamic_ssl_server_credentials(
+            _configuration(given, security), fetch, security is Security.MTLS
+        )
+
+    def current(self) -> _Contents:
+        """What is good now; gRPC asks before every handshake."""
+        with self._lock:
+            before = self._good
+            try:
+                self._read()
+            except CertificateError as error:
+                self._tell(str(error))
+            else:
+                self._told = ""
+                if self._good != before:
+                    self._log.event("certificates", certificate=str(self._certificate.path))
+            return self._good
+
+    def _read(self) -> None:
+        """Takes what the files say, if that is good and other than before."""
+        for _ in range(_LOOKS):
+            self._pending |= self._has_changed()
+            if not self._pending:
+                return
+            self._check()
+            if not self._has_changed():  # so what was checked is what was read
+                ca = b"" if self._client_ca is None else self._client_ca.content
+                self._good = _Contents(self._certificate.content, self._key.content, ca)
+                self._pending = False
+                return
+
+    def _has_changed(self) -> bool:
+        files = [each for each in (self._certificate, self._key, self._client_ca) if each]
+        try:
+            return any([file.changed() is not None for file in files])  # noqa: C419  # look at all
+        except OSError as error:
+            self._pending = True
+            raise CertificateError(f"expected a file that can be read: {error}") from error
+
+    def _check(self) -> None:
+        """Raises CertificateError where the key is not the certificate's, or there is none."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate, key = self._certificate.path, self._key.path
+        try:
+            context.load_cert_chain(certificate, key, password="")  # gRPC takes none
+        except (OSError, ValueError) as error:
+            raise CertificateError(
+                f"expected a certificate in tls_certificate {certificate} and its key, not "
+                f"encrypted, in tls_key {key}, found: {error}"
+            ) from error
+        if self._client_ca is not None:
+            try:
+                context.load_verify_locations(self._client_ca.path)
+            except (OSError, ValueError) as error:
+                raise CertificateError(
+                    f"expected certificates in tls_client_ca {self._client_ca.path}, found: {error}"
+                ) from error
+
+    def _tell(self, fault: str) -> None:
+        if fault != self._told:
+            self._log.event("warning", message=f"{fault}; the certificate of before counts on")
+        self._told = fault
+
+
+def _configuration(contents: _Contents, security: Security) -> grpc.ServerCertificateConfiguration:
+    pair = (contents.key, contents.certificate)
+    roots = contents.client_ca if security is Security.MTLS else None
+    configure: Callable[..., grpc.ServerCertificateConfiguration]
+    configure = grpc.ssl_server_certificate_configuration
+    return configure([pair], root_certificates=roots)

@@ -1,0 +1,152 @@
+"""Settings of the addresses: where the server listens, and what encrypts it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from npucall_server import addresses
+from npucall_server.addresses import Address, Security
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PORT = 50051
+
+
+def _with_commas(listen: Any) -> Any:
+    """A list, which TOML may give, as the one text that it stands for."""
+    is_list = isinstance(listen, list) and all(isinstance(each, str) for each in listen)
+    return ",".join(listen) if is_list else listen
+
+
+class TransportSettings(BaseModel):
+    """Where callers come in, and who reads what they send on its way."""
+
+    listen: Annotated[str, BeforeValidator(_with_commas)] = Field(
+        f"127.0.0.1:{_PORT}",
+        description="Addresses, with commas between them, in TOML also as a list: HOST:PORT, port "
+        "0 for any free one, or unix:PATH, each with a prefix or without. mtls: is TLS to which "
+        "callers bring a certificate, tls: is TLS to which they bring none, plain: is not "
+        "encrypted. Without a prefix a Unix socket is plain, and a port mtls where --tls-client-ca "
+        "is set, tls where --tls-certificate is, else plain. Beyond loopback an address needs TLS "
+        "and a way to know callers, or --insecure-bind.",
+    )
+    listen_host: str = Field(
+        "",
+        description="The host of that address alone, for who computes the port elsewhere; another "
+        "one than that of --listen is refused.",
+    )
+    insecure_bind: bool = Field(
+        default=False,
+        description="Listen beyond loopback although nothing is encrypted, or nobody has to prove "
+        "who they are.",
+    )
+    tls_certificate: Path | None = Field(
+        None,
+        description="File of the server's certificate and of those between it and its authority, "
+        "as PEM. This file, --tls-key and --tls-client-ca are read again when they change.",
+    )
+    tls_key: Path | None = Field(
+        None, description="File of the private key of --tls-certificate, as PEM, not encrypted."
+    )
+    tls_client_ca: Path | None = Field(
+        None,
+        description="File of the certificates of the authorities whose clients may come in by "
+        "mtls:, as PEM.",
+    )
+    health_listen: str = Field(
+        "",
+        description="A further address, for grpc.health.v1.Health alone, without TLS and without "
+        "credentials: for probes, which have none. Default: none.",
+    )
+
+    @property
+    def listens(self) -> tuple[Address, ...]:
+        """The addresses, each with its security."""
+        usual = Security.PLAIN
+        if self.tls_certificate is not None:
+            usual = Security.TLS if self.tls_client_ca is None else Security.MTLS
+        texts = addresses.split_list(self.listen)
+        return tuple(addresses.parse(text, usual) for text in texts)
+
+    @property
+    def knows_tokens(self) -> bool:
+        """Whether callers without a certificate can prove who they are."""
+        return False
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return all(addresses.is_loopback(address.where) for address in self.listens)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _give_the_address_its_host(cls, values: dict[str, Any]) -> dict[str, Any]:
+        host, listen = values.get("listen_host"), _with_commas(values.get("listen", f":{_PORT}"))
+        if not host or not isinstance(host, str) or not isinstance(listen, str):
+            return values
+        texts = addresses.split_list(listen)
+        if len(texts) > 1:
+            raise ValueError(
+                f"listen_host: expected one address in listen beside it, found {len(texts)}; name "
+                "the host in each of them"
+            )
+        with _named("listen"):
+            addresses.check(addresses.split_prefix(texts[0])[1])
+        return {**values, "listen": addresses.at_host(host, texts[0])}
+
+    @model_validator(mode="after")
+    def _check_certificates(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            found, missing = "tls_certificate", "tls_key"
+            if self.tls_certificate is None:
+                found, missing = missing, found
+            raise ValueError(f"{missing}: expected a file beside {found}, found none; set it")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ValueError(
+                "tls_certificate: expected a file beside tls_client_ca, found none; set it, and "
+                "tls_key"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_addresses(self) -> Self:
+        with _named("listen"):
+            for address in self.listens:
+                self._check_address(address)
+        if self.health_listen:
+            with _named("health_listen"):
+                addresses.check(self.health_listen)
+        return self
+
+    def _check_address(self, address: Address) -> None:
+        """Raises ValueError with what keeps an address from being bound."""
+        if address.security is not Security.PLAIN and self.tls_certificate is None:
+            raise ValueError(f"expected tls_certificate and tls_key for {address}, found none")
+        if address.security is Security.MTLS and self.tls_client_ca is None:
+            raise ValueError(f"expected tls_client_ca for {address}, found none")
+        if self.insecure_bind or addresses.is_loopback(address.where):
+            return
+        if address.security is Security.PLAIN:
+            raise ValueError(
+                f"expected a loopback address, found {address.where}; nothing is encrypted there: "
+                "set tls_certificate, or insecure_bind (--insecure-bind) for who trusts the network"
+            )
+        if address.security is Security.TLS and not self.knows_tokens:
+            raise ValueError(
+                f"expected a way to know who calls at {address}, found none; set tls_client_ca, or "
+                "insecure_bind (--insecure-bind) to let in everybody"
+            )
+
+
+@contextmanager
+def _named(setting: str) -> Iterator[None]:
+    """Puts a setting's name before what is wrong with its value."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{setting}: {error}") from None

@@ -1,0 +1,98 @@
+"""Which addresses a server may have, and what each of them needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall_server.addresses import Address, Security, parse
+from npucall_server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PLAIN, TLS, MTLS = Security.PLAIN, Security.TLS, Security.MTLS
+CERTIFICATE = {"tls_certificate": "server.pem", "tls_key": "server.key"}
+CLIENTS = {**CERTIFICATE, "tls_client_ca": "ca.pem"}
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:1", Address("127.0.0.1:1", TLS)),
+        ("[::1]:1", Address("[::1]:1", TLS)),
+        ("unix:/run/x", Address("unix:/run/x", PLAIN)),
+        ("plain:127.0.0.1:1", Address("127.0.0.1:1", PLAIN)),
+        ("tls:[::1]:1", Address("[::1]:1", TLS)),
+        ("mtls:node.lab:1", Address("node.lab:1", MTLS)),
+        ("mtls:unix:/run/x", Address("unix:/run/x", MTLS)),
+        ("::1:50054", Address("::1:50054", TLS)),
+    ],
+)
+def test_an_address_says_how_it_is_secured(text: str, address: Address) -> None:
+    assert parse(text, TLS) == address
+
+
+@pytest.mark.parametrize("text", ["tls:", "mtls:50051", "ssl", "plain:unix", "tls:mtls:a"])
+def test_a_prefix_needs_an_address_behind_it(text: str) -> None:
+    with pytest.raises(ValueError, match="expected HOST:PORT or unix:PATH"):
+        parse(text, PLAIN)
+
+
+@pytest.mark.parametrize(("given", "usual"), [({}, PLAIN), (CERTIFICATE, TLS), (CLIENTS, MTLS)])
+def test_the_files_say_what_an_address_without_prefix_is(
+    given: Mapping[str, str], usual: Security
+) -> None:
+    settings = ServerSettings(listen="127.0.0.1:1, unix:/run/x", **given)  # type: ignore[arg-type]
+    assert settings.listens == (Address("127.0.0.1:1", usual), Address("unix:/run/x", PLAIN))
+
+
+ALLOWED = [
+    ("127.0.0.1:1", {}),
+    ("tls:127.0.0.1:1,plain:127.0.0.1:2", CERTIFICATE),
+    ("mtls:0.0.0.0:1", CLIENTS),
+    ("0.0.0.0:1", CLIENTS),
+    ("0.0.0.0:1,unix:/run/x,plain:127.0.0.1:1", CLIENTS),
+    ("tls:0.0.0.0:1", {**CLIENTS, "insecure_bind": True}),
+    ("plain:0.0.0.0:1,mtls:0.0.0.0:2", {**CLIENTS, "insecure_bind": True}),
+    ("127.0.0.1:1", {"health_listen": "10.0.0.5:8081"}),
+]
+
+
+@pytest.mark.parametrize(("listen", "given"), ALLOWED)
+def test_what_is_encrypted_and_knows_its_callers_may_be_anywhere(
+    listen: str, given: Mapping[str, str]
+) -> None:
+    assert ServerSettings(listen=listen, **given).listen == listen  # type: ignore[arg-type]
+
+
+REFUSED = [
+    ("0.0.0.0:1", {}, "listen: expected a loopback address, found 0.0.0.0:1; nothing is encrypted"),
+    ("127.0.0.1:1,10.0.0.5:1", {}, "listen: expected a loopback address, found 10.0.0.5:1; "),
+    ("plain:0.0.0.0:1", CLIENTS, "listen: expected a loopback address, found 0.0.0.0:1; "),
+    ("0.0.0.0:1", CERTIFICATE, "listen: expected a way to know who calls at tls:0.0.0.0:1, "),
+    ("tls:0.0.0.0:1", CLIENTS, "listen: expected a way to know who calls at tls:0.0.0.0:1, "),
+    ("tls:127.0.0.1:1", {}, "listen: expected tls_certificate and tls_key for tls:127.0.0.1:1, "),
+    ("mtls:127.0.0.1:1", CERTIFICATE, "listen: expected tls_client_ca for mtls:127.0.0.1:1, "),
+    ("127.0.0.1:1", {"tls_key": "x"}, "tls_certificate: expected a file beside tls_key, "),
+    ("127.0.0.1:1", {"tls_certificate": "x"}, "tls_key: expected a file beside tls_certificate, "),
+    ("127.0.0.1:1", {"tls_client_ca": "x"}, "tls_certificate: expected a file beside "),
+    ("127.0.0.1:1,", {}, "listen: expected HOST:PORT or unix:PATH, found ''"),
+    ("127.0.0.1:1", {"health_listen": "here"}, "health_listen: expected HOST:PORT or unix:PATH, "),
+    (":1,:2", {"listen_host": "127.0.0.1"}, "listen_host: expected one address in listen beside "),
+]
+
+
+@pytest.mark.parametrize(("listen", "given", "said"), REFUSED)
+def test_any_other_address_is_refused_in_a_sentence_that_names_the_setting(
+    listen: str, given: Mapping[str, str], said: str
+) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011  # the sentence is looked at
+        ServerSettings(listen=listen, **given)  # type: ignore[arg-type]
+    assert f"Value error, {said}" in str(raised.value)
+
+
+def test_the_host_said_alone_leaves_the_prefix() -> None:
+    settings = ServerSettings(listen="mtls::50054", listen_host="10.0.0.5", **CLIENTS)  # type: ignore[arg-type]
+    assert settings.listens == (Address("10.0.0.5:50054", MTLS),)

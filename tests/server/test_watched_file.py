@@ -1,0 +1,106 @@
+"""A file that is read again when it changes, however that came about."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npucall_server import watched_file
+from npucall_server.watched_file import WatchedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LONG_AGO = 1_000_000_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that nobody has written to for long."""
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    return path
+
+
+def test_the_first_look_answers_what_there_is_and_the_next_one_nothing(path: Path) -> None:
+    file = WatchedFile(path)
+    assert file.changed() == b"one"
+    assert file.changed() is None
+    assert file.content == b"one"
+
+
+def test_an_empty_file_is_answered_once(path: Path) -> None:
+    path.write_bytes(b"")
+    file = WatchedFile(path)
+    assert file.changed() == b""
+    assert file.changed() is None
+
+
+def test_what_is_written_in_place_is_noticed(path: Path) -> None:
+    file = WatchedFile(path)
+    file.changed()
+    path.write_bytes(b"two")
+    assert file.changed() == b"two"
+
+
+def test_what_is_written_within_a_tick_of_the_file_system_is_noticed(path: Path) -> None:
+    path.write_bytes(b"one")
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    file = WatchedFile(path)
+    file.changed()
+    path.write_bytes(b"two")
+    os.utime(path, ns=times)
+    assert file.changed() == b"two"
+
+
+def test_a_file_put_in_its_place_with_its_time_and_size_is_noticed(path: Path) -> None:
+    file = WatchedFile(path)
+    file.changed()
+    other = path.with_name("other")
+    other.write_bytes(b"two")
+    os.utime(other, (LONG_AGO, LONG_AGO))
+    other.replace(path)
+    assert file.changed() == b"two"
+
+
+def test_a_link_that_points_elsewhere_is_noticed(path: Path) -> None:
+    link, other = path.with_name("link"), path.with_name("other")
+    link.symlink_to(path)
+    file = WatchedFile(link)
+    file.changed()
+    other.write_bytes(b"two")
+    link.unlink()
+    link.symlink_to(other)
+    assert file.changed() == b"two"
+
+
+def test_a_file_that_was_touched_and_says_the_same_has_not_changed(path: Path) -> None:
+    file = WatchedFile(path)
+    file.changed()
+    path.touch()
+    assert file.changed() is None
+
+
+def test_a_missing_file_is_an_error_until_it_is_there_again(path: Path) -> None:
+    file = WatchedFile(path)
+    file.changed()
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            file.changed()
+    assert file.content == b"one"
+    path.write_bytes(b"two")
+    assert file.changed() == b"two"
+
+
+def test_a_file_that_nobody_can_have_meant_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_file, "LARGEST", 3)
+    assert WatchedFile(path).changed() == b"one"
+    path.write_bytes(b"four")
+    with pytest.raises(OSError, match="expected at most 3 bytes"):
+        WatchedFile(path).changed()
