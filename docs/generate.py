@@ -32,6 +32,7 @@ from npucall.errors import (
     Repeat,
 )
 from npucall_client.settings import ClientSettings
+from npucall_server.access.tenants import Tenant
 from npucall_server.exits import ExitCode
 from npucall_server.metrics.declared import BOUNDS_NS, METRICS
 from npucall_server.settings import ServerSettings
@@ -189,6 +190,16 @@ def settings_page() -> str:
         a value that cannot be, ends the server with [exit code 2](exit-codes.md).
         """,
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), server),
+        "## Tenants",
+        """
+        A table `[tenants.NAME]` of the TOML file is a tenant: a group of callers with a share of the
+        device. The file is read again when it changes, and on SIGHUP; of it the tenants alone.
+        `npucall-server tenants check FILE` says what is wrong with it.
+        """,
+        page_parts.table(
+            ("line", "default", "meaning"),
+            [_tenant_row(name, field) for name, field in Tenant.model_fields.items()],
+        ),
         "## Client",
         """
         Each is an argument of `npucall_client.connect`, else an environment variable.
@@ -199,13 +210,20 @@ def settings_page() -> str:
     )
 
 
+def _tenant_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    default = "no limit" if field.default is None else _default(field.default)
+    return (f"`{field.alias or name}`", default, field.description or "")
+
+
 def _server_row(name: str, field: FieldInfo) -> tuple[str, ...]:
     return (
         f"`--{name.replace('_', '-')}`",
         f"`NPUCALL_{name.upper()}`",
         "" if name in NOT_IN_A_FILE else f"`{name}`",
         _type_of(field),
-        _default(field.default) if "Default:" not in (field.description or "") else "see meaning",
+        _default(field.get_default(call_default_factory=True, validated_data={}))
+        if "Default:" not in (field.description or "")
+        else "see meaning",
         field.description or "",
     )
 
@@ -214,6 +232,8 @@ def _type_of(field: FieldInfo) -> str:
     kind = field.annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
+    if get_origin(kind) is dict:
+        return "tables `[tenants.NAME]` of the TOML file"
     if get_origin(kind) is tuple:
         return "integers, a comma between them; in TOML and environment `[1, 2]`"
     words = {str: "text", int: "integer", float: "number", bool: "true or false"}
@@ -231,7 +251,7 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
 
 
 def _default(value: object) -> str:
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), {}):
         return "not set"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
@@ -241,6 +261,7 @@ _CLIENT_TYPES = {
     int: "integer, 0 or more",
     float: "number, more than 0",
     str: "text",
+    type(None): "true or false",
 }
 
 

@@ -41,8 +41,9 @@ class Side:
     def close(self) -> None:
         self.socket.close()
 
-    def ask(self, size: int) -> None:
-        self.socket.send(shared_memory_pb2.SharedMemoryRequest(bytes=size).SerializeToString())
+    def ask(self, size: int, authorization: str = "") -> None:
+        request = shared_memory_pb2.SharedMemoryRequest(bytes=size, authorization=authorization)
+        self.socket.send(request.SerializeToString())
 
     def answer(self) -> tuple[bytes, int]:
         """The id, and the descriptor; raises Refused."""
@@ -65,9 +66,9 @@ class Side:
 class Memory(Side):
     """Shared memory, mapped here."""
 
-    def __init__(self, path: Path | str, size: int) -> None:
+    def __init__(self, path: Path | str, size: int, authorization: str = "") -> None:
         super().__init__(path)
-        self.ask(size)
+        self.ask(size, authorization)
         try:
             self.id, descriptor = self.answer()
         except BaseException:

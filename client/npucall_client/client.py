@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from os import PathLike, fspath
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -15,7 +16,7 @@ from npucall_client.reservations import Renewal, checked_seconds
 from npucall_client.settings import LOCAL, ClientSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from npucall.declare import Operator
@@ -40,6 +41,14 @@ def connect(  # noqa: PLR0913  # one a setting
     *,
     timeout: float | None = None,
     connect_timeout: float | None = None,
+    tls: bool | None = None,
+    ca: str | PathLike[str] | None = None,
+    certificate: str | PathLike[str] | None = None,
+    key: str | PathLike[str] | None = None,
+    token: str | Callable[[], str] | None = None,
+    token_file: str | PathLike[str] | None = None,
+    token_url: str | None = None,
+    token_url_bearer: str | None = None,
     stream_from: int | None = None,
     keep_memory: bool | int | None = None,
     send_unread: bool | None = None,
@@ -56,6 +65,17 @@ def connect(  # noqa: PLR0913  # one a setting
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
+    tls: encrypt what travels, and have the server prove who it is (NPUCALL_TLS, True where ``ca``
+        or ``certificate`` is given and the target is no Unix socket).
+    ca: file of the authorities, one of which has to have signed the server's certificate
+        (NPUCALL_CA, else those that gRPC comes with).
+    certificate, key: files of the client's certificate and its key, for servers that ask for one.
+        When they change new calls travel on a new connection (NPUCALL_CERTIFICATE, NPUCALL_KEY).
+    token: by which the server knows you, or a function that answers one and is asked again before
+        it ends (NPUCALL_TOKEN). Without TLS it travels to this machine alone.
+    token_file: a file that holds the token, read again when it changes (NPUCALL_TOKEN_FILE).
+    token_url, token_url_bearer: an address that answers a token as JSON, as CI jobs of GitHub have
+        it, and what it is asked with (NPUCALL_TOKEN_URL, NPUCALL_TOKEN_URL_BEARER).
     stream_from: bytes of a call's arrays from which they travel in chunks, in little more memory
         than their own (NPUCALL_STREAM_FROM, 4 MiB).
     keep_memory: keep freed memory in this process for its next large arrays, which makes large
@@ -73,13 +93,21 @@ def connect(  # noqa: PLR0913  # one a setting
         wrote show (NPUCALL_POISON, False).
     soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
 
-    Raises ServerUnreachableError if nothing answers in time, ValueError for a setting that cannot
-    be.
+    Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError where the server
+    does not know who calls, ValueError for a setting that cannot be.
     """
     settings = ClientSettings.of(
         target=target,
         timeout=timeout,
         connect_timeout=connect_timeout,
+        tls=tls,
+        ca=_path(ca),
+        certificate=_path(certificate),
+        key=_path(key),
+        token=token,
+        token_file=_path(token_file),
+        token_url=token_url,
+        token_url_bearer=token_url_bearer,
         stream_from=stream_from,
         keep_memory=_KEPT if keep_memory is True else keep_memory,
         send_unread=send_unread,
@@ -100,8 +128,12 @@ def connect(  # noqa: PLR0913  # one a setting
             f"soc: expected none beside target {settings.target}, found {soc}; the server has its "
             "own, only local: takes one"
         )
-    transport = ChannelTransport(settings.target, settings.connect_timeout, settings.stream_from)
+    transport = ChannelTransport(settings)
     return Client(transport.under(settings.reservation), settings)
+
+
+def _path(path: str | PathLike[str] | None) -> str | None:
+    return None if path is None else fspath(path)
 
 
 class Transport(Protocol):

@@ -42,6 +42,11 @@ def main() -> NoReturn:
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
         sys.exit(check_health(arguments))
+    if command in ("token", "tenants"):
+        from npucall_server import access_commands  # noqa: PLC0415  # for who manages, not for who serves
+
+        commands = {"token": access_commands.run_token, "tenants": access_commands.run_tenants}
+        sys.exit(commands[command](arguments))
     # Imported here: both know CANN, which who serves on a CPU shall not need.
     if command == "doctor":
         from npucall_server import doctor  # noqa: PLC0415

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from npucall_server.access.issuers import checked_url, is_url
 from npucall_server.access.tenants import TenantTables
 
 _OIDC = ("oidc_issuer", "oidc_audience", "oidc_keys")
-
-
-def _checked_keys(keys: str) -> str:
-    return checked_url(keys) if is_url(keys) else keys
 
 
 class AccessSettings(BaseModel):
@@ -32,7 +27,7 @@ class AccessSettings(BaseModel):
         description="File of the hashes of tokens, which `npucall-server token new` writes. A "
         "token whose line is deleted is refused from then on. Needs tenants.",
     )
-    oidc_issuer: Annotated[str, AfterValidator(checked_url)] | None = Field(
+    oidc_issuer: str | None = Field(
         None,
         description="Whose tokens (JWT) are accepted: the address of an OpenID Connect issuer, as "
         "its tokens spell it, such as https://token.actions.githubusercontent.com. Needs tenants, "
@@ -43,7 +38,7 @@ class AccessSettings(BaseModel):
         min_length=1,
         description="For whom such tokens have to be made: a name of this server's own.",
     )
-    oidc_keys: Annotated[str, AfterValidator(_checked_keys)] | None = Field(
+    oidc_keys: str | None = Field(
         None,
         description="The issuer's public keys (JWKS): an address, or a file. Default: where "
         "/.well-known/openid-configuration below the issuer says.",
@@ -56,6 +51,13 @@ class AccessSettings(BaseModel):
     oidc_name_claim: str = Field(
         "sub", min_length=1, description="The claim whose value is the caller's name."
     )
+
+    @field_validator("oidc_issuer", "oidc_keys")
+    @classmethod
+    def _check_issuer(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and (info.field_name == "oidc_issuer" or is_url(value)):
+            checked_url(value)
+        return value
 
     @model_validator(mode="after")
     def _ways_need_tenants(self) -> AccessSettings:

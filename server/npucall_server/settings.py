@@ -135,7 +135,8 @@ class ServerSettings(
     --config names; the first of these that is there counts. Other commands: `npucall-server health
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
-    folder declare.
+    folder declare; `npucall-server token new` makes a token, `npucall-server tenants check FILE`
+    says who may do what.
     """
 
     model_config = SettingsConfigDict(

@@ -127,6 +127,16 @@ OTHERS: dict[str, Any] = {
     "tls_key": "/etc/npucall/server.key",
     "tls_client_ca": "/etc/npucall/ca.pem",
     "health_listen": "127.0.0.1:4322",
+    "tenants": {
+        "vision": {"weight": 3, "class": "batch", "memory": "4GiB", "users": ["alice", 1000]},
+        "a.b": {"role": "bench", "claims": ["repo:lab/*"], "device_seconds_per_hour": 0.5},
+    },
+    "token_file": "/run/npucall/tokens",
+    "oidc_issuer": "https://ci.example",
+    "oidc_audience": "npucall",
+    "oidc_keys": "https://ci.example/keys",
+    "oidc_tenant_claim": "repository",
+    "oidc_name_claim": "actor",
 }
 
 

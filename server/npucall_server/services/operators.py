@@ -125,6 +125,7 @@ class OperatorService:
             device=_device_info(facts) if facts else None,
             shared_memory_socket=str(path.absolute()) if path else "",
             reservation=who.reservation(self._executions.gate.shown(), caller.identity),
+            caller=who.caller_info(caller.identity, caller.identity),
         ).SerializeToString()
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
