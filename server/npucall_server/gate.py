@@ -90,12 +90,14 @@ class Gate:
         """
         ends = time.monotonic() + wait
         with self._changed:
+            self._check(caller)
             wish = self._reservations.ask(caller.identity, seconds)
             self._waiting += 1
             try:
                 caller.add_callback(self._wake)
                 self._wait_for_grant(wish, caller, ends)
                 self._wait_for_quiet(wish, caller, max(ends, time.monotonic() + RUNNING_SECONDS))
+                self._check(caller)
                 return self._reservations.begin(wish)
             except BaseException:
                 self._reservations.withdraw(wish)
@@ -158,11 +160,14 @@ class Gate:
                 raise self._reservations.refusal(wish)
             self._wait(caller, ends)
 
-    def _wait(self, caller: Caller, until: float) -> None:
+    def _check(self, caller: Caller) -> None:
         if self._closed is not None:
             raise self._closed()
         if not caller.is_active():
             raise CancelledError("reservation: its caller went away")
+
+    def _wait(self, caller: Caller, until: float) -> None:
+        self._check(caller)
         self._changed.wait(min(_LONGEST_WAIT, max(0.0, until - time.monotonic())))
 
     def _wake(self) -> None:
