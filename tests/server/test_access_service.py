@@ -341,7 +341,7 @@ def test_a_grant_is_given_back_where_calls_of_others_do_not_end(
     monkeypatch.setattr(gate_module, "RUNNING_SECONDS", 0.05)
     running = pool.submit(slow.bert.execute)
     until(lambda: steps.running == 1, "it runs")
-    with pytest.raises(grpc.RpcError, match="found that some still run") as raised:
+    with pytest.raises(grpc.RpcError, match="found that calls of others still run") as raised:
         slow.anna.reserve()
     assert reason(raised.value) == "RESERVED"
     assert not slow.carl.info().HasField("reservation")
