@@ -136,7 +136,7 @@ class ServerSettings(
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
     folder declare; `npucall-server token new` makes a token, `npucall-server tenants check FILE`
-    says who may do what.
+    says who may do what; `npucall-server certificates DIR` makes certificates for TLS.
     """
 
     model_config = SettingsConfigDict(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from npucall.errors import (
+    ConnectionLostError,
     DeadlineError,
     NpucallError,
     ServerUnreachableError,
@@ -52,6 +53,7 @@ T = TypeVar("T")
 _NO_SPAN = nullcontext()
 _LAST_TRY_SECONDS = 1.0
 """To hear why there is no connection."""
+_NOBODY = "Connection refused"
 
 
 class ChannelTransport:
@@ -72,9 +74,11 @@ class ChannelTransport:
         seconds = settings.connect_timeout
         try:
             limits = self.server_info(seconds).limits
-        except DeadlineError as error:
+        except (DeadlineError, ServerUnreachableError) as error:
             why = self._why_unreachable()
             self.close()
+            if isinstance(error, ConnectionLostError):
+                raise
             raise unreachable(self._target, seconds, why) from error
         except BaseException:
             self.close()
@@ -317,14 +321,15 @@ class ChannelTransport:
         return attempt
 
     def _why_unreachable(self) -> str:
-        """What gRPC says of its last attempt to connect, such as a certificate that it refuses."""
+        """What gRPC says of a connection that somebody refuses, such as for its certificate."""
         channels = self._connections.take()
         try:
             channels.method("GetServerInfo")(b"", timeout=_LAST_TRY_SECONDS)
         except grpc.RpcError as error:
             refused: Any = error
             if refused.code() is grpc.StatusCode.UNAVAILABLE:
-                return str(refused.details())
+                said = str(refused.details())
+                return "" if _NOBODY in said else said
         finally:
             self._connections.give_back(channels)
         return ""
