@@ -103,10 +103,15 @@ def serving(device: ScriptedDevice | None = None, **settings: Any) -> Iterator[S
 class Peer:
     """The other end of a stream: sends what a test says, receives frame by frame."""
 
-    def __init__(self, channel: grpc.Channel, timeout: float | None = PATIENCE) -> None:
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        timeout: float | None = PATIENCE,
+        metadata: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.call: Any = channel.stream_stream(f"/{NAME}/ExecuteStream")(
-            iter(self._frames.get, None), timeout=timeout
+            iter(self._frames.get, None), timeout=timeout, metadata=metadata
         )
 
     def send(self, call_id: int = 0, **frame: Any) -> None:
@@ -134,6 +139,9 @@ class Peer:
 
     def cancel(self, call_id: int) -> None:
         self.send(call_id, cancel=pb.Cancel())
+
+    def renew(self, authorization: str) -> None:
+        self.send(credential=pb.Credential(authorization=authorization))
 
     def close(self) -> None:
         """Says that nothing more will be sent."""
