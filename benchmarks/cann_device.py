@@ -15,9 +15,11 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.wire import messages
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
+from npucall_server.access.identity import anybody
 from npucall_server.devices import open_device
 from npucall_server.settings import ServerSettings
-from npucall_server.turns import Turn, Turns
+from npucall_server.turn import Turn
+from npucall_server.turns import Turns
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.simulator.build import build
@@ -96,6 +98,7 @@ class _PatientCaller:
     """A caller that waits for ever."""
 
     peer = "bench"
+    identity = anybody("bench")
 
     def time_remaining(self) -> float | None:
         return None

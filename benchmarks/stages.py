@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 import timeit
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ from npucall.products import A2
 from npucall.wire import messages, replies
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
+from npucall_server.access.identity import anybody
 from npucall_server.log import Log, Record
-from npucall_server.turns import Turn, Turns
+from npucall_server.turn import Turn
+from npucall_server.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +35,8 @@ _SECONDS = 0.02
 
 class _NoCaller:
     """A caller that waits for ever."""
+
+    identity = anybody("bench")
 
     def time_remaining(self) -> float | None:
         return None
@@ -97,19 +102,20 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
 def queue_hop(hops: int = 2000) -> float:
     """Microseconds from a turn being given back to the one who waits for it having it.
 
-    Two threads wait for each other's turn again and again.
+    Two threads have the only turn by turns; each keeps it until the other one waits.
     """
-    here, there = Turns(0), Turns(0)
+    turns, left = Turns(1), [hops, hops]
 
-    def pass_on(mine: Turns, other: Turns) -> None:
-        for _ in range(hops):
-            Turn(mine, _NoCaller(), call_timeout=60.0).__enter__()  # not given back
-            other.give_back()
+    def take_turns(mine: int) -> None:
+        while left[mine]:
+            with Turn(turns, _NoCaller(), call_timeout=60.0)():
+                left[mine] -= 1
+                while not turns.waiting and left[1 - mine]:
+                    time.sleep(0)
 
-    thread = threading.Thread(target=pass_on, args=(there, here))
+    thread = threading.Thread(target=take_turns, args=(1,))
     thread.start()
-    there.give_back()
-    seconds = timeit.timeit(lambda: pass_on(here, there), number=1)
+    seconds = timeit.timeit(lambda: take_turns(0), number=1)
     thread.join()
     return seconds / (2 * hops) * 1e6
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 import ascend_page
 import operator_page
 import page_parts
-from pydantic import ByteSize
+from pydantic import ByteSize, SecretStr
 
 from npucall import limits
 from npucall.errors import (
@@ -34,6 +34,7 @@ from npucall.errors import (
 from npucall_client.settings import ClientSettings
 from npucall_server.access.tenants import Tenant
 from npucall_server.exits import ExitCode
+from npucall_server.metrics.declared import BOUNDS_NS, METRICS
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def pages() -> dict[Path, str]:
         docs / "limits.md": limits_page(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
+        docs / "metrics.md": metrics_page(),
         docs / "operators.md": operator_page.page(),
         readme: REGION.sub(lambda found: f"{found[1]}\n{table}\n{found[2]}", _read(readme)),
     }
@@ -239,7 +241,7 @@ def _type_of(field: FieldInfo) -> str:
     if get_origin(kind) is tuple:
         return "integers, a comma between them; in TOML and environment `[1, 2]`"
     words = {str: "text", int: "integer", float: "number", bool: "true or false"}
-    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path: "path"}
+    words |= {ByteSize: "bytes, or with a unit such as `8GiB`", Path: "path", SecretStr: "secret"}
     words |= {kind | None: word for kind, word in words.items()}
     return ", ".join((words[kind], *_bounds(field)))
 
@@ -263,6 +265,7 @@ _CLIENT_TYPES = {
     int: "integer, 0 or more",
     float: "number, more than 0",
     str: "text",
+    type(None): "true or false",
 }
 
 
@@ -296,6 +299,35 @@ def exit_codes_page() -> str:
         `npucall-server health` exits with 0 if the server that it asks serves, else with 1;
         `npucall-server doctor` with 0 if it finds no fault, else with 69.
         """,
+    )
+
+
+# --- metrics.md -----------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    """What Prometheus gets of the server."""
+    rows = [
+        (
+            f"`{each.name}`",
+            each.kind,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.meaning,
+        )
+        for each in METRICS
+    ]
+    bounds = ", ".join(f"{bound / 1e9:g}" for bound in BOUNDS_NS)
+    return page_parts.page(
+        "Metrics",
+        """
+        Of a server with `--metrics-listen HOST:PORT`, at `/metrics` of that address, for Prometheus
+        ([operations.md](operations.md#metrics)). Times are in seconds, sizes in bytes. Beside them
+        stand those of the process as `prometheus_client` has them on Linux:
+        `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`,
+        `process_max_fds`, `process_start_time_seconds`, `process_virtual_memory_bytes`.
+        """,
+        page_parts.table(("name", "kind", "labels", "meaning"), rows),
+        f"The buckets of histograms end at {bounds} s and infinity.",
     )
 
 

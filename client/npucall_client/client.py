@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from os import PathLike, fspath
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -11,18 +12,21 @@ from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
 from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
 from npucall_client.remote.channel import ChannelTransport
+from npucall_client.reservations import Renewal, checked_seconds
 from npucall_client.settings import LOCAL, ClientSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from npucall.declare import Operator
+    from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Options, Plan, Progress, Result
     from npucall_client.pipeline import Calls
+    from npucall_client.reservations import Granted
     from npucall_client.shared.memory import SharedMemory
 
 _KEPT = 2**30
@@ -37,10 +41,19 @@ def connect(  # noqa: PLR0913  # one a setting
     *,
     timeout: float | None = None,
     connect_timeout: float | None = None,
+    tls: bool | None = None,
+    ca: str | PathLike[str] | None = None,
+    certificate: str | PathLike[str] | None = None,
+    key: str | PathLike[str] | None = None,
+    token: str | Callable[[], str] | None = None,
+    token_file: str | PathLike[str] | None = None,
+    token_url: str | None = None,
+    token_url_bearer: str | None = None,
     stream_from: int | None = None,
     keep_memory: bool | int | None = None,
     send_unread: bool | None = None,
     shared_memory_socket: str | None = None,
+    reservation: str | None = None,
     variant: str | None = None,
     poison: bool | None = None,
     soc: str | None = None,
@@ -52,6 +65,17 @@ def connect(  # noqa: PLR0913  # one a setting
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
+    tls: encrypt what travels, and have the server prove who it is (NPUCALL_TLS, True where ``ca``
+        or ``certificate`` is given and the target is no Unix socket).
+    ca: file of the authorities, one of which has to have signed the server's certificate
+        (NPUCALL_CA, else those that gRPC comes with).
+    certificate, key: files of the client's certificate and its key, for servers that ask for one.
+        When they change new calls travel on a new connection (NPUCALL_CERTIFICATE, NPUCALL_KEY).
+    token: by which the server knows you, or a function that answers one and is asked again before
+        it ends (NPUCALL_TOKEN). Without TLS it travels to this machine alone.
+    token_file: a file that holds the token, read again when it changes (NPUCALL_TOKEN_FILE).
+    token_url, token_url_bearer: an address that answers a token as JSON, as CI jobs of GitHub have
+        it, and what it is asked with (NPUCALL_TOKEN_URL, NPUCALL_TOKEN_URL_BEARER).
     stream_from: bytes of a call's arrays from which they travel in chunks, in little more memory
         than their own (NPUCALL_STREAM_FROM, 4 MiB).
     keep_memory: keep freed memory in this process for its next large arrays, which makes large
@@ -61,23 +85,34 @@ def connect(  # noqa: PLR0913  # one a setting
         ``kl_div_backward``), not only their shape and dtype (NPUCALL_SEND_UNREAD, False).
     shared_memory_socket: the path here of the server's socket for ``Client.shared``, where it is
         another than in the server's file system (NPUCALL_SHARED_MEMORY_SOCKET, the server's own).
+    reservation: key of a reservation that somebody else renews, such as ``npucall reserve``; calls
+        are made under it (NPUCALL_RESERVATION, none).
     variant: the variant of operators called by name that have several (NPUCALL_VARIANT, else the
         server's own default).
     poison: for tests, fill new memory of this process with a pattern, so that bytes which nobody
         wrote show (NPUCALL_POISON, False).
     soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
 
-    Raises ServerUnreachableError if nothing answers in time, ValueError for a setting that cannot
-    be.
+    Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError where the server
+    does not know who calls, ValueError for a setting that cannot be.
     """
     settings = ClientSettings.of(
         target=target,
         timeout=timeout,
         connect_timeout=connect_timeout,
+        tls=tls,
+        ca=_path(ca),
+        certificate=_path(certificate),
+        key=_path(key),
+        token=token,
+        token_file=_path(token_file),
+        token_url=token_url,
+        token_url_bearer=token_url_bearer,
         stream_from=stream_from,
         keep_memory=_KEPT if keep_memory is True else keep_memory,
         send_unread=send_unread,
         shared_memory_socket=shared_memory_socket,
+        reservation=reservation,
         variant=variant,
         poison=poison,
         soc=soc,
@@ -93,8 +128,12 @@ def connect(  # noqa: PLR0913  # one a setting
             f"soc: expected none beside target {settings.target}, found {soc}; the server has its "
             "own, only local: takes one"
         )
-    transport = ChannelTransport(settings.target, settings.connect_timeout, settings.stream_from)
-    return Client(transport, settings)
+    transport = ChannelTransport(settings)
+    return Client(transport.under(settings.reservation), settings)
+
+
+def _path(path: str | PathLike[str] | None) -> str | None:
+    return None if path is None else fspath(path)
 
 
 class Transport(Protocol):
@@ -112,6 +151,18 @@ class Transport(Protocol):
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory that it shares; ``socket``: where, unless it is where the server says."""
 
+    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+        """Reserves the device."""
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has a reservation go on. Raises ReservedError where it has ended."""
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends a reservation; without a key whatever there is."""
+
+    def under(self, key: str) -> Transport:
+        """The same, for calls under a reservation."""
+
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Lists the operators."""
 
@@ -120,6 +171,12 @@ class Transport(Protocol):
 
     def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """Describes the server."""
+
+    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+        """Who used it how long."""
+
+    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+        """Who uses it now."""
 
     def close(self) -> None:
         """Gives back what it holds."""
@@ -249,6 +306,34 @@ class Client:
         socket, timeout = self._settings.shared_memory_socket, self._binding.options.timeout
         return self._open().shared(nbytes, socket, timeout)
 
+    def reserve(self, seconds: float, *, wait: float = 0.0) -> Reserved:
+        """Reserves the device, and answers a client of the same connection that has it alone.
+
+        ``with client.reserve(60) as quiet:`` and then calls of ``quiet``; its pipelines too. Calls
+        of others are refused meanwhile, and so are those of this client. It is renewed in the
+        background, also across a restart of a server with a ``reservation_key``, and released at
+        the end. Where it was lost, calls of ``quiet`` raise ReservedError.
+
+        seconds: for how long at most; the server's ``max_reservation`` bounds it.
+        wait: seconds to wait until others have ended theirs.
+
+        Raises ReservedError where others do not end in time; PermissionDeniedError.
+        """
+        if self._settings.reservation:
+            raise ValueError(
+                "reserve: expected a client without a reservation, found one with the setting "
+                "reservation (NPUCALL_RESERVATION)"
+            )
+        checked_seconds(seconds, wait)
+        transport, timeout = self._open(), self._binding.options.timeout
+        granted = transport.reserve(seconds, wait, timeout)
+        renewal = Renewal(transport, granted)
+        return Reserved(transport, self._settings, self._binding, self._closed, renewal)
+
+    def release_reservation(self) -> None:
+        """Ends the reservation of whoever has one. Raises PermissionDeniedError unless an admin."""
+        self._open().release("", self._binding.options.timeout)
+
     def options(  # noqa: PLR0913  # one an option
         self,
         *,
@@ -295,6 +380,18 @@ class Client:
         """What the server is and allows, as a message of the contract."""
         return self._open().server_info(self._binding.options.timeout)
 
+    def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
+        """What callers used in the last seconds (0: as far as is known), as a message.
+
+        A line for each tenant, caller and operator: your own lines alone, unless your role is
+        admin. ``local:`` keeps no account and has no line.
+        """
+        return self._open().usage(last_seconds, self._binding.options.timeout)
+
+    def activity(self) -> access_pb.GetActivityResponse:
+        """Who uses the server now, as a message of the contract: your own line, and the sums."""
+        return self._open().activity(self._binding.options.timeout)
+
     def _call(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[BoundCall, Options]:
@@ -309,3 +406,44 @@ class Client:
         if self._closed.is_set():
             raise closed()
         return self._transport
+
+
+class Reserved(Client):
+    """A client that has the device alone, until it is closed. Made by ``Client.reserve``."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: ClientSettings,
+        binding: Binding,
+        closed: threading.Event,
+        renewal: Renewal,
+    ) -> None:
+        super().__init__(transport.under(renewal.key), settings, binding, closed)
+        self._renewal = renewal
+
+    @property
+    def key(self) -> str:
+        """What calls are made under: NPUCALL_RESERVATION for a child process."""
+        return self._renewal.key
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until its end, at the latest; 0 where it has ended or was lost."""
+        return self._renewal.remaining
+
+    def close(self) -> None:
+        """Releases the device. The client that reserved it stays open."""
+        self._renewal.close()
+
+    def reserve(self, seconds: float, *, wait: float = 0.0) -> Reserved:
+        """It has the device already: raises ValueError."""
+        raise ValueError(
+            f"reserve: expected a client without a reservation, found one with "
+            f"{self.remaining:.0f} s of it left; asked for {seconds:g} s, wait {wait:g} s"
+        )
+
+    def _open(self) -> Transport:
+        """The transport. Raises ReservedError where the reservation was lost."""
+        self._renewal.check()
+        return super()._open()

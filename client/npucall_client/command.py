@@ -82,6 +82,7 @@ def info(target: Target = None) -> None:
         "queue": f"{answer.calls_in_flight} calls in flight, {limits.queue_length} may wait"
         if limits.queue_length
         else "",
+        "reserved": _reserved(answer),
         "longest call": f"{limits.call_timeout_seconds:g} s" if limits.call_timeout_seconds else "",
         **_device_rows(answer.device),
     }
@@ -222,6 +223,15 @@ def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
         "busy": ", ".join(f"{n} {value} %" for n, value in units.items() if value is not None),
         "health": _HEALTH.get(device.health, ""),
     }
+
+
+def _reserved(answer: pb.GetServerInfoResponse) -> str:
+    """Who has the device alone."""
+    if not answer.HasField("reservation"):
+        return ""
+    reservation, holder = answer.reservation, answer.reservation.holder
+    who = "/".join(name for name in (holder.tenant, holder.name) if name)
+    return f"by {who}, for {reservation.ends_seconds:.0f} s more; {reservation.waiting} wait"
 
 
 def _one_by_one(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

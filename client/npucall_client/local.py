@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.limits import MAX_RANK
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
+from npucall.v1 import access_service_pb2 as access_pb
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.listing import describe
@@ -25,6 +27,7 @@ from npucall.wire.replies import (
     encode_timings,
 )
 from npucall_client.pipeline import OneByOne
+from npucall_client.reservations import Granted
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
@@ -90,10 +93,38 @@ class LocalTransport:
             uptime_seconds=time.monotonic() - self._started,
         )
 
+    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+        """Nobody keeps an account here."""
+        del last_seconds, timeout
+        return access_pb.GetUsageResponse()
+
+    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+        """Nobody waits for anybody here."""
+        del timeout
+        return access_pb.GetActivityResponse()
+
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of this process: nothing travels."""
         del socket, timeout
         return ordinary(nbytes)
+
+    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+        """Nobody else is here."""
+        del wait, timeout
+        return Granted("", seconds, seconds)
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Nothing ends here."""
+        del timeout
+        return Granted(key, math.inf, math.inf)
+
+    def release(self, key: str, timeout: float) -> None:
+        """Nothing to end."""
+
+    def under(self, key: str) -> LocalTransport:
+        """The same."""
+        del key
+        return self
 
     def close(self) -> None:
         """Nothing to give back."""

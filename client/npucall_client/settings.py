@@ -6,6 +6,7 @@ The only module of the client that reads the environment.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -13,6 +14,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from npucall.products import DEFAULT_SOC
+
+_TOGETHER = (
+    {"certificate", "key"},
+    {"token", "token_file", "token_url", "token_url_bearer"},
+)
+"""Settings that belong together: with one of them as an argument the others' variables do not
+count."""
 
 LOCAL = "local:"
 """The target that computes in this process."""
@@ -34,12 +42,36 @@ class ClientSettings:
     keep_memory: Annotated[int, Field(ge=0)] = 0
     """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; Linux
     with glibc only. NPUCALL_KEEP_MEMORY."""
+    tls: bool | None = None
+    """Encrypt what travels, and have the server prove who it is. Not given: where ca or certificate
+    is, except on Unix sockets. NPUCALL_TLS."""
+    ca: str = ""
+    """File of the authorities, as PEM, one of which has to have signed the server's certificate;
+    empty: those that gRPC comes with. NPUCALL_CA."""
+    certificate: str = ""
+    """File of the client's certificate, as PEM, for servers that ask for one; needs key. Both are
+    read again when they change. NPUCALL_CERTIFICATE."""
+    key: str = ""
+    """File of the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
+    token: Annotated[str | Callable[[], str], Field(repr=False)] = ""
+    """A token by which the server knows the caller; for ``connect`` also a function that answers
+    one, which is asked again before it ends. NPUCALL_TOKEN."""
+    token_file: str = ""
+    """File that holds a token; it is read again when it changes. NPUCALL_TOKEN_FILE."""
+    token_url: str = ""
+    """Address that answers a token as JSON (``value``), as CI jobs of GitHub have it.
+    NPUCALL_TOKEN_URL."""
+    token_url_bearer: Annotated[str, Field(repr=False)] = ""
+    """What proves to token_url who asks. NPUCALL_TOKEN_URL_BEARER."""
     send_unread: bool = False
     """Send also the values of inputs that an operator never reads, not only their shape and dtype.
     NPUCALL_SEND_UNREAD."""
     shared_memory_socket: str = ""
     """Path here of the server's socket for shared memory, where it is mounted elsewhere than in the
     server's file system. NPUCALL_SHARED_MEMORY_SOCKET."""
+    reservation: str = ""
+    """Key of a reservation of the device that calls are made under; empty: none.
+    NPUCALL_RESERVATION."""
     variant: str = ""
     """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""
     poison: bool = False
@@ -60,7 +92,22 @@ class ClientSettings:
             for field in fields(cls)
             if (variable := f"NPUCALL_{field.name.upper()}") in os.environ
         }
+        for group in _TOGETHER:
+            if group & named.keys():
+                environment = {key: environment[key] for key in environment.keys() - group}
         return cls(**{**environment, **named})
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether TLS is spoken with the server."""
+        if self.tls is None:
+            return bool(self.ca or self.certificate) and not self.target.startswith("unix")
+        return self.tls
+
+
+def environment_under(target: str, reservation: str) -> dict[str, str]:
+    """This process's environment, for a child whose clients call there under a reservation."""
+    return {**os.environ, "NPUCALL_TARGET": target, "NPUCALL_RESERVATION": reservation}
 
 
 def target_of_environment() -> str | None:

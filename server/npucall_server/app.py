@@ -16,20 +16,30 @@ from npucall_server.access.setup import Access
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution import Executions
-from npucall_server.executor import Executor, Limits
+from npucall_server.executor import Executor, Limits, going_down
 from npucall_server.exits import ExitCode
+from npucall_server.gate import Gate
 from npucall_server.handling import Handling
 from npucall_server.health_server import HealthServer
 from npucall_server.kept_memory import IdleMemory, KeptMemory
+from npucall_server.metrics.gauges import Gauges
+from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.peers import Peers
+from npucall_server.reservation_keys import Keys
+from npucall_server.reservations import Reservations, Rules
+from npucall_server.services.access import AccessService
+from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.usage import Usage
+from npucall_server.usage_file import UsageFile
 from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
+    from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Device
     from npucall_server.log import Log
     from npucall_server.settings import ServerSettings
@@ -54,9 +64,13 @@ class Server:
             settings.queue_length, settings.memory_limit, settings.call_timeout,
             settings.computation_limit,
         )  # fmt: skip
-        self._executor = Executor(device, limits)
+        operators = [operator.name for operator in device.catalogue]
+        self.usage = Usage(operators)
+        self._executor = Executor(device, limits, self._access.tenants, self.usage)
+        self._gate = self._open_gate()
         self._budget = Budget.of(settings, _connections_possible() // len(settings.listens))
         self._peers = Peers(log, settings.peer_timeout)
+        self._metrics = self._count_metrics(operators)
         regions = Regions(settings.shared_memory_limit, self._executor.memory)
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
@@ -66,6 +80,8 @@ class Server:
         self._addresses = binding.bind(self._grpc, settings, log)
         self._probes = self._open_to_probes()
         self._side = self._open_side(regions)
+        self._usage_file = self._open_usage_file()
+        self._metrics_address = self._show_metrics(regions)
         self._watch = self._look_after_peers()
         device.watch(self._lose)
 
@@ -84,6 +100,7 @@ class Server:
             soc=device.soc,
             memory_limit=settings.memory_limit,
             **asdict(self._budget),
+            **({"metrics": self._metrics_address} if self._metrics_address else {}),
         )
         for message in binding.warnings(self._addresses, settings):
             self._log.event("warning", message=message)
@@ -103,6 +120,7 @@ class Server:
         self._log.event("draining", calls=self._executor.calls_in_flight)
         self._report_not_serving()
         self._executor.drain()
+        self._gate.close(going_down)
         self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
         self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
@@ -115,6 +133,9 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        self._metrics.close()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         self._log.event("stopped", finished=finished)
         return finished
 
@@ -137,6 +158,7 @@ class Server:
         if not self._losing.acquire(blocking=False):
             return  # the process ends already
         self._executor.lose(_device_lost)  # first of all: nobody else shall get a turn
+        self._gate.close(_device_lost)
         threading.Thread(target=self._end, args=(error,), name="npucall-lost", daemon=True).start()
 
     def _end(self, error: NpucallError) -> None:
@@ -147,6 +169,8 @@ class Server:
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
         if self._side is not None:
             self._side.remove()
+        if self._usage_file is not None:
+            self._usage_file.stop()
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
         self._log.flush()
@@ -157,21 +181,35 @@ class Server:
         settings, executor, budget = self._settings, self._executor, self._budget
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
-        executions = Executions(executor, identity, regions, KeptMemory(settings.memory_limit))
+        kept = KeptMemory(settings.memory_limit)
+        executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
-        handling = Handling(identity, self._log, self._peers, self._access.guard)
+        guard, counts = self._access.guard, (self.usage.called, self._metrics.called)
+        handling = Handling(identity, self._log, self._peers, guard, counts)
         services = grpc_server.Services(handling, budget, self._is_well)
+        account = AccountService(self.usage, executor, self._streams.places, self._gate)
         calls = OperatorService(executions, settings, budget, identity)
-        self._grpc.add_generic_rpc_handlers(services.handlers(calls, self._streams))
+        handlers = services.handlers(calls, self._streams, AccessService(self._gate, account))
+        self._grpc.add_generic_rpc_handlers(handlers)
         if settings.has_reflection:
             services.add_reflection(self._grpc)
         return services
+
+    def _open_gate(self) -> Gate:
+        """The gate before the device, with the reservations that it obeys."""
+        settings, secret = self._settings, self._settings.reservation_key
+        keys = Keys(secret.get_secret_value() if secret else None, self._executor.device.name)
+        rules = Rules(settings.max_reservation, settings.reservation_gap)
+        return Gate(Reservations(rules, keys, tell=self._tell_of_reservation))
+
+    def _tell_of_reservation(self, event: str, holder: Identity, seconds: float) -> None:
+        self._log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)
 
     def _look_after_peers(self) -> Watch:
         most = self._budget.max_connections  # on each address: so gRPC counts
         ports = {port for each in self._addresses if (port := addresses.port(each.where))}
         idle = [IdleConnections(port, most, self._busy_peers, self._log) for port in ports]
-        looks = [self._peers.look, *(each.look for each in idle)]
+        looks = [self._peers.look, self._gate.look, *(each.look for each in idle)]
         looks += [self._access.look, self._streams.look]
         if self._side is not None:
             looks.append(self._side.look)
@@ -189,6 +227,35 @@ class Server:
     def _open_to_probes(self) -> HealthServer | None:
         where = self._settings.health_listen
         return HealthServer(where, self._is_well, self._peers) if where else None
+
+    def _count_metrics(self, operators: list[str]) -> Metrics:
+        try:
+            return Metrics(self._settings, operators)
+        except ExtraMissingError as error:
+            raise binding.SettingsError(str(error)) from error
+
+    def _show_metrics(self, regions: Regions) -> str:
+        """The address that metrics are shown on, empty if nobody wants them."""
+        streams, health = self._streams.places, self._health
+        gauges = Gauges(self._executor, streams, regions, self._gate, lambda: health.is_serving)
+        try:
+            return self._metrics.show(gauges)
+        except OSError as error:
+            raise binding.BindError(
+                "metrics_listen: expected a free address, found "
+                f"{self._settings.metrics_listen}: {error}"
+            ) from error
+
+    def _open_usage_file(self) -> UsageFile | None:
+        path = self._settings.usage_file
+        if path is None:
+            return None
+        try:
+            return UsageFile(path.absolute(), self.usage, self._log)
+        except OSError as error:
+            raise binding.SettingsError(
+                f"usage_file: expected a file that can be read and written, {path}: {error}"
+            ) from error
 
     def _open_side(self, regions: Regions) -> SideSocket | None:
         path = self._settings.shared_memory

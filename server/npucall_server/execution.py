@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from npucall.buffers import fresh
 from npucall.declare.prepare import once_a_call
-from npucall.errors import MessageError, TooLargeError
+from npucall.errors import MessageError, NpucallError, QueueFullError, TooLargeError
 from npucall.exchange import Receiving, into
 from npucall.limits import MAX_ANSWER_BYTES
 from npucall.wire.calls import PreparedCalls
@@ -19,6 +19,7 @@ from npucall.wire.messages import split_request
 from npucall.wire.replies import Timings, encode_reply, encode_timings
 from npucall_server.arrivals import Arrivals
 from npucall_server.shared.places import PlacedCall
+from npucall_server.turn import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from npucall.wire.replies import ServerIdentity
     from npucall_server.callers import Caller
     from npucall_server.executor import Admission, Completed, Executor
+    from npucall_server.gate import Gate, Passage
     from npucall_server.kept_memory import KeptMemory
     from npucall_server.log import Record
     from npucall_server.shared.regions import Regions
@@ -47,13 +49,19 @@ class Executions:
     """Begins executions, and has what they have in common."""
 
     def __init__(
-        self, executor: Executor, identity: ServerIdentity, regions: Regions, kept: KeptMemory
+        self,
+        executor: Executor,
+        identity: ServerIdentity,
+        regions: Regions,
+        kept: KeptMemory,
+        gate: Gate,
     ) -> None:
         device = executor.device
         calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
         self.executor = executor
         self.regions = regions
         self.kept = kept
+        self.gate = gate
         self.prepared = calls.of
         self.encoded_reply = once_a_call(lambda call: encode_reply(call, identity))
 
@@ -81,6 +89,8 @@ class Execution:
         self._arrivals: Arrivals | None = None
         self._completed: Completed | None = None
         self._admission: Admission | None = None
+        self._passage: Passage | None = None
+        self._runs = False
         self._answer_in_one = False
 
     def __enter__(self) -> Self:
@@ -109,8 +119,10 @@ class Execution:
         request, decoded = self._decode(message)
         if request.is_placed:
             raise MessageError("plan: expected a call alone, found places in shared memory")
-        self.record.check_ns = perf_counter_ns() - decoded
-        workspace_bytes = self._common.executor.plan(self.call, self.caller)
+        record = self.record
+        record.check_ns = perf_counter_ns() - decoded
+        self._passage = self._common.gate.enter(self.caller)
+        workspace_bytes, record.device_ns = self._common.executor.plan(self.call, self.caller)
         return self._common.encoded_reply(self.call), self._timings(), workspace_bytes
 
     def answer_in_one(self, *, streams: bool) -> None:
@@ -134,12 +146,16 @@ class Execution:
         )
 
     def admit(self, end: Callable[[], object] | None = None) -> None:
-        """Makes room for the call. Raises TooLargeError, QueueFullError, DrainingError.
+        """Makes room for the call.
+
+        Raises ReservedError, TooLargeError, QueueFullError, DrainingError.
 
         ``end``: what ends it, until it runs, where others ask for the room.
         """
         room = self._room
-        self._admission = self._common.executor.admit(self.call, self.caller, room, end)
+        self._passage = passage = self._common.gate.enter(self.caller)
+        self._admission = admission = self._common.executor.admit(self.call, self.caller, room, end)
+        passage.may_end_by(admission.end)
         self._common.kept.make_room(room)
 
     def expect(self, name: str) -> Receiving:
@@ -171,15 +187,32 @@ class Execution:
 
     def run(self) -> None:
         """Runs the call in this thread, once the device has a turn. Raises what ends it."""
+        self._runs = True
+        try:
+            self._run()
+        except QueueFullError as error:
+            if self._passage is None or self._passage.refusal is None:
+                raise
+            raise self._passage.refusal from error
+        finally:
+            self._runs = False
+            self._leave()
+
+    def _run(self) -> None:
         executor, admission = self._common.executor, self._admission
         assert admission is not None  # noqa: S101  # it has been admitted
-        if self._arrivals is not None:
-            self._completed = executor.run_pieces(self.call, self._arrivals, self.caller)
-        elif self._placed is not None:
-            storages, targets = self._placed.storages(), self._placed.targets
-            self._completed = executor.run(self.call, storages, self.caller, admission, targets)
-        else:
-            self._completed = executor.run(self.call, self._storages, self.caller, admission)
+        call, caller = self.call, self.caller
+        try:
+            if self._arrivals is not None:
+                completed = executor.run_pieces(call, self._arrivals, caller, admission)
+            elif self._placed is not None:
+                storages, targets = self._placed.storages(), self._placed.targets
+                completed = executor.run(call, storages, caller, admission, targets)
+            else:
+                completed = executor.run(call, self._storages, caller, admission)
+        finally:
+            self.record.device_ns = admission.device_ns
+        self._completed = completed
         admission.has_run()
 
     def reply(self) -> Answer:
@@ -210,6 +243,13 @@ class Execution:
         """Gives the room of the call back; a second time does nothing."""
         if self._admission is not None:
             self._admission.dismiss()
+        if not self._runs:
+            self._leave()
+
+    def gave_way(self) -> NpucallError:
+        """What it raises that others have ended: for its room, or for a reservation."""
+        refusal = self._passage.refusal if self._passage is not None else None
+        return refusal or gave_way()
 
     def dismiss_once_read(self) -> None:
         """Gives the room back when the caller has read the answer, or has gone."""
@@ -218,6 +258,11 @@ class Execution:
             admission.may_end_by(self.caller.cancel)
             if not self.caller.add_callback(admission.dismiss):
                 admission.dismiss()
+
+    def _leave(self) -> None:
+        """It does not use the device any more."""
+        if self._passage is not None:
+            self._passage.leave()
 
     @property
     def _replied_bytes(self) -> int:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
+from npucall_server.access.tenants import Tenants
 from npucall_server.devices.base import Phases
 from npucall_server.ledger import Ledger
-from npucall_server.turns import Turn, Turns
+from npucall_server.quotas import Quotas
+from npucall_server.turn import Turn
+from npucall_server.turns import Turns
+from npucall_server.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from npucall_server.callers import Caller
     from npucall_server.devices.base import Device, Pieces, Ran
     from npucall_server.ledger import Entry
+    from npucall_server.quotas import Held
 
 MAX_COMPUTATION = 2**63 - 1
 _DRAIN_RETRY_SECONDS = 1.0
@@ -46,14 +52,31 @@ class Completed(NamedTuple):
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place")
+    __slots__ = ("_executor", "_memory", "_place", "_quota", "call", "device_ns")
 
-    def __init__(self, executor: Executor, place: Entry, memory: Entry) -> None:
-        self._executor, self._place, self._memory = executor, place, memory
+    def __init__(
+        self, executor: Executor, call: Prepared, quota: Held, place: Entry, memory: Entry
+    ) -> None:
+        self._executor, self._quota = executor, quota
+        self._place, self._memory = place, memory
+        self.call = call
+        self.device_ns = 0
+        """For which it held the device."""
+
+    @property
+    def owner(self) -> str:
+        """Whom it counts for."""
+        return self._memory.owner
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends the call for others who ask for what it holds."""
         self._place.yields = self._memory.yields = end
+
+    def end(self) -> None:
+        """Ends the call, if it can be ended now."""
+        end = self._place.yields
+        if end is not None:
+            end()
 
     def must_go_on(self) -> None:
         """It is not ended for others any more."""
@@ -68,21 +91,30 @@ class Admission:
         """Gives everything back; a second time does nothing."""
         self._place.give_back()
         self._memory.give_back()
+        self._quota.give_back()
         self._executor.forget(self)
 
 
 class Executor:
     """Admits calls and runs them on a device, within limits."""
 
-    def __init__(self, device: Device, limits: Limits) -> None:
+    def __init__(
+        self,
+        device: Device,
+        limits: Limits,
+        tenants: Tenants | None = None,
+        usage: Usage | None = None,
+    ) -> None:
         self.device = device
+        tenants, usage = tenants or Tenants({}), usage or Usage()
+        self.quotas = Quotas(tenants, usage)
         self.limits = limits
         self.memory = Ledger(limits.memory_limit, self._memory_full)
         """Bytes: of calls until they are dismissed, and of what else is kept for callers."""
         self.calls_admitted = 0
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
         self._admitted: set[Admission] = set()
-        self._turns = Turns(device.lanes)
+        self.turns = Turns(device.lanes, tenants, usage.spent)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._refusal: Callable[[], NpucallError] | None = None
@@ -102,6 +134,11 @@ class Executor:
         """Bytes that a call takes from its admission to its dismissal."""
         return call.bytes_in_flight + self.device.working_bytes(call)
 
+    def calls_by_owner(self) -> dict[str, int]:
+        """How many calls each owner has in flight."""
+        with self._lock:
+            return Counter(admission.owner for admission in self._admitted)
+
     @property
     def calls_in_flight(self) -> int:
         """Calls that are admitted and not dismissed."""
@@ -111,6 +148,12 @@ class Executor:
     def bytes_in_flight(self) -> int:
         """What callers hold of the memory."""
         return self.memory.used
+
+    @property
+    def working_bytes(self) -> int:
+        """Of these, what computing takes beside inputs and outputs."""
+        with self._lock:
+            return sum(self.device.working_bytes(each.call) for each in self._admitted)
 
     def admit(
         self,
@@ -122,20 +165,25 @@ class Executor:
         """Makes room for a call, before its bytes come.
 
         ``size``: bytes that it holds, where its way takes others than its storages need. ``end``:
-        see ``Admission.may_end_by``. Raises TooLargeError, QueueFullError, DrainingError,
-        DeviceLostError.
+        see ``Admission.may_end_by``. Raises TooLargeError, QuotaError, QueueFullError,
+        DrainingError, DeviceLostError.
         """
         self.check_size(call)
         if self._refusal is not None:
             raise self._refusal()
         size = self.admitted_bytes(call) if size is None else size
-        place = self._places.take(caller, 1, end)
+        quota = self.quotas.admit(caller.identity.tenant, size)
         try:
-            memory = self.memory.take(caller, size, end)
+            place = self._places.take(caller, 1, end)
+            try:
+                memory = self.memory.take(caller, size, end)
+            except BaseException:
+                place.give_back()
+                raise
         except BaseException:
-            place.give_back()
+            quota.give_back()
             raise
-        admission = Admission(self, place, memory)
+        admission = Admission(self, call, quota, place, memory)
         with self._lock:
             if self._refusal is None:
                 self._admitted.add(admission)
@@ -166,30 +214,39 @@ class Executor:
         the device raises.
         """
         timeout = self.limits.call_timeout
-        turn = Turn(self._turns, caller, timeout, begins=admission.must_go_on)
+        turn = Turn(self.turns, caller, timeout, begins=admission.must_go_on)
         admission.may_end_by(turn.give_way)
         start = time.perf_counter_ns()
-        ran = self.device.run(call, storages, turn, targets)
+        try:
+            ran = self.device.run(call, storages, turn, targets)
+        finally:
+            admission.device_ns += turn.held_ns
         spent = time.perf_counter_ns() - start
         return self._result(ran, spent - turn.waited_ns, turn.waited_ns)
 
-    def run_pieces(self, call: Prepared, pieces: Pieces, caller: Caller) -> Completed:
+    def run_pieces(
+        self, call: Prepared, pieces: Pieces, caller: Caller, admission: Admission
+    ) -> Completed:
         """``run`` for a call that the device computes piecewise, as its bytes come."""
         run = self.device.piecewise(call)
         assert run is not None  # noqa: S101  # whoever has pieces has asked
-        turn = Turn(self._turns, caller, self.limits.call_timeout, pieces)
+        turn = Turn(self.turns, caller, self.limits.call_timeout, pieces)
         start = time.perf_counter_ns()
-        ran = run(pieces, turn)
+        try:
+            ran = run(pieces, turn)
+        finally:
+            admission.device_ns += turn.held_ns
         spent = time.perf_counter_ns() - start
         return self._result(ran, spent - turn.waited_ns - pieces.waited_ns, turn.waited_ns)
 
-    def plan(self, call: Prepared, caller: Caller) -> int:
-        """Bytes of workspace that a call needs; takes no place from calls that run.
+    def plan(self, call: Prepared, caller: Caller) -> tuple[int, int]:
+        """Bytes of workspace that a call needs, and ns on the device; takes no place from others.
 
         Raises TooLargeError where ``run`` would, and what the device raises.
         """
         self.check_size(call)
-        return self.device.plan(call, Turn(self._turns, caller, self.limits.call_timeout))
+        turn = Turn(self.turns, caller, self.limits.call_timeout)
+        return self.device.plan(call, turn), turn.held_ns
 
     def peers(self) -> set[str]:
         """Those with a call, or with an answer that they have not read."""
@@ -197,7 +254,7 @@ class Executor:
 
     def is_stuck(self, seconds: float) -> bool:
         """Whether turns on the device are taken and none has ended for so long."""
-        return self._turns.is_stuck(seconds)
+        return self.turns.is_stuck(seconds)
 
     def drain(self) -> None:
         """From now on new calls raise DrainingError; those admitted go on."""
@@ -206,7 +263,7 @@ class Executor:
     def lose(self, refusal: Callable[[], NpucallError]) -> None:
         """The device is lost: from now on calls that come or wait raise this."""
         self._refusal = refusal
-        self._turns.refuse(refusal)
+        self.turns.refuse(refusal)
 
     def wait_idle(self, seconds: float) -> bool:
         """Waits until no call is left; False if that took too long."""

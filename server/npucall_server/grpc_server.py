@@ -13,7 +13,7 @@ from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
 from npucall_server.handling import on, room_for_messages
 from npucall_server.ledger import Ledger
-from npucall_server.services import operators
+from npucall_server.services import access, operators
 from npucall_server.services.health import NAME as HEALTH
 from npucall_server.services.health import Health
 from npucall_server.threads import Threads
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from npucall_server.budget import Budget
     from npucall_server.handling import Handling
+    from npucall_server.services.access import AccessService
     from npucall_server.services.operators import OperatorService
     from npucall_server.services.streams.service import StreamService
     from npucall_server.settings import ServerSettings
@@ -82,34 +83,47 @@ class Services:
         self._listing_threads = ThreadPoolExecutor(
             LISTING_MESSAGES + _SPARE_THREADS, "npucall-listing"
         )
+        self._waiting_threads = ThreadPoolExecutor(
+            access.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
+        )
         self._standing_threads = ThreadPoolExecutor(
             LISTING_MESSAGES + _STANDING + _SPARE_THREADS, "npucall-standing"
         )
         self.health = Health(
-            [operators.NAME], is_well, handling.peers, self._listing_room, self._standing_room
+            [operators.NAME, access.NAME],
+            is_well,
+            handling.peers,
+            self._listing_room,
+            self._standing_room,
         )
 
     def handlers(
-        self, calls: OperatorService, streams: StreamService
+        self, calls: OperatorService, streams: StreamService, accesses: AccessService
     ) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
-        """Of npucall's service and of health."""
+        """Of npucall's services and of health."""
         unary, standing = self._handling.unary, self._standing_threads
+        self._waiting = accesses.waiting
         methods = {
             **unary(calls.methods(), self._call_room),
             **unary(calls.listings(), self._listing_room, self._listing_threads),
             **self._handling.streams(streams.methods()),
         }
-        npucall: Any = grpc.method_handlers_generic_handler(operators.NAME, methods)
-        return npucall, health_handlers(self.health, self._listing_threads, standing)
+        access_methods = {
+            **unary(accesses.waits(), self._listing_room, self._waiting_threads),
+            **unary(accesses.listings(), self._listing_room, self._listing_threads),
+        }
+        services = {operators.NAME: methods, access.NAME: access_methods}
+        handlers = map(grpc.method_handlers_generic_handler, services, services.values())
+        return *handlers, health_handlers(self.health, self._listing_threads, standing)
 
     def busy_peers(self) -> set[str]:
         """Those with a call on its way in, or one that stays."""
-        rooms = self._call_room, self._listing_room, self._standing_room
+        rooms = self._call_room, self._listing_room, self._standing_room, self._waiting
         return {peer for room in rooms for peer in room.peers}
 
     def add_reflection(self, server: grpc.Server) -> None:
         """Has the server describe its services to clients such as grpcurl."""
-        names = (operators.NAME, HEALTH, reflection.SERVICE_NAME)
+        names = (operators.NAME, access.NAME, HEALTH, reflection.SERVICE_NAME)
         servicer: Any = reflection.ReflectionServicer(names)
         answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
         guard = self._handling.guard

@@ -23,7 +23,7 @@ from npucall_server.ledger import Ledger
 from npucall_server.log import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
     from npucall.wire.replies import ServerIdentity
@@ -64,10 +64,18 @@ class Handling:
     clients notice nothing.
     """
 
-    def __init__(self, identity: ServerIdentity, log: Log, peers: Peers, guard: Guard) -> None:
+    def __init__(
+        self,
+        identity: ServerIdentity,
+        log: Log,
+        peers: Peers,
+        guard: Guard,
+        watchers: Sequence[Callable[[Record], object]] = (),
+    ) -> None:
+        """``watchers`` get the record of every call too; they raise nothing."""
         self.peers, self.guard = peers, guard
         self._identity = identity
-        self._log = log
+        self._watchers = (log.call, *watchers)
         self._numbers = itertools.count(1)
 
     def unary(
@@ -142,8 +150,9 @@ class Handling:
         return Record(method, name, caller.peer, who.tenant, who.name, request_bytes=request_bytes)
 
     def log(self, record: Record) -> None:
-        """Writes the line of a call that has been answered."""
-        self._log.call(record)
+        """A call has been answered: its line is written, and all who watch hear of it."""
+        for watcher in self._watchers:
+            watcher(record)
 
     def failure(self, error: Exception, record: Record) -> NpucallError:
         """What a caller is told of an exception; the record gets it too."""

@@ -28,7 +28,9 @@ from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
+from npucall_server.reservation_settings import ReservationSettings
 from npucall_server.transport_settings import TransportSettings
+from npucall_server.watch_settings import WatchSettings
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
 _LONGEST_SECONDS = 1e9
@@ -118,10 +120,12 @@ class _ServingSettings(BaseModel):
 
 class ServerSettings(
     NpuSettings,
+    ReservationSettings,
     ConnectionSettings,
     AccessSettings,
     MemorySettings,
     TransportSettings,
+    WatchSettings,
     _ServingSettings,
     BaseSettings,
 ):

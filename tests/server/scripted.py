@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.dtypes import FLOAT
@@ -15,7 +15,10 @@ from npucall.wire.calls import PreparedCalls, encode
 from npucall_server.access.identity import Identity, anybody
 from npucall_server.devices.base import Ran
 from npucall_server.executor import Executor, Limits
+from npucall_server.gate import Gate
 from npucall_server.ledger import Ledger
+from npucall_server.reservation_keys import Keys
+from npucall_server.reservations import Reservations, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,6 +99,26 @@ class ScriptedDevice:
         pass
 
 
+class VirtualClock:
+    """Both clocks of a machine. Its time passes when the test says so; the wall clock may jump."""
+
+    def __init__(self) -> None:
+        self._now, self._offset = 100.0, 1.7e9
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def wall(self) -> float:
+        return self._now + self._offset
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self._offset += seconds
+
+
 class ScriptedCaller:
     """Waits ``remaining`` seconds for its call, or until the test cancels it."""
 
@@ -138,6 +161,10 @@ class ScriptedCaller:
             callback()
 
 
+def open_gate(rules: Rules = Rules(longest=3600.0, gap=0.0)) -> Gate:  # noqa: B008  # a tuple
+    return Gate(Reservations(rules, Keys(None, ScriptedDevice.name)))
+
+
 def executor(
     device: ScriptedDevice,
     queue_length: int = 8,
@@ -145,6 +172,24 @@ def executor(
     call_timeout: float = PATIENCE,
 ) -> Executor:
     return Executor(device, Limits(queue_length, memory_limit, call_timeout))
+
+
+class Taker:
+    """Stands for the turn of a call: all that ``Turns`` asks of one."""
+
+    def __init__(self, identity: Identity | None = None) -> None:
+        self.identity = identity or anybody("taker")
+        self.share: Any = None
+        self.granted: Any = None
+        self.held_ns = 0
+        self.woken = 0
+
+    def grant(self, grant: Any) -> None:
+        assert self.granted is None
+        self.granted = grant
+
+    def wake(self) -> None:
+        self.woken += 1
 
 
 def prepared(elements: int = 2) -> Prepared:
@@ -157,7 +202,7 @@ def prepared(elements: int = 2) -> Prepared:
 
 def waiting(subject: Executor) -> int:
     """How many calls wait for a turn."""
-    return len(subject._turns._waiting)
+    return subject.turns.waiting
 
 
 def ledger(limit: int = 1 << 40) -> Ledger:
@@ -167,8 +212,8 @@ def ledger(limit: int = 1 << 40) -> Ledger:
 
 def is_at_rest(subject: Executor) -> bool:
     """Whether no call is left, every byte is counted back and every turn is free."""
-    turns = subject._turns
-    free = turns._free == subject.device.lanes and not turns._waiting
+    turns = subject.turns
+    free = not turns.running and not turns.waiting
     return free and (subject.calls_in_flight, subject.bytes_in_flight) == (0, 0)
 
 

@@ -28,16 +28,22 @@ from npucall_server.handling import Handling
 from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Log
 from npucall_server.peers import Peers
+from npucall_server.services.access import AccessService
+from npucall_server.services.account import AccountService
 from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
+from npucall_server.usage import Usage
 from npucall_server.watch import Watch
 
-from .scripted import PATIENCE, ScriptedDevice, is_at_rest, until
+from .scripted import PATIENCE, ScriptedDevice, is_at_rest, open_gate, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from npucall_server.access.guard import Guard
+    from npucall_server.gate import Gate
 
 IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
 INPUTS = ("grad_output", "self", "target")
@@ -53,24 +59,38 @@ def call_of(elements: int, operator: str = "aclnnL1LossBackward") -> pb.Call:
 class Served:
     """A server, its executor, and what it wrote to its log."""
 
-    def __init__(self, device: ScriptedDevice, **settings: Any) -> None:
+    def __init__(
+        self,
+        device: ScriptedDevice,
+        gate: Gate | None = None,
+        guard: Guard | None = None,
+        **settings: Any,
+    ) -> None:
         given = ServerSettings(**settings)
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
         budget = Budget.of(given, descriptors=64)
         self.executor = Executor(device, limits)
         self.regions = Regions(given.shared_memory_limit, self.executor.memory)
-        executions = Executions(self.executor, IDENTITY, self.regions, KeptMemory(1 << 40))
+        self.gate = gate or open_gate()
+        kept = KeptMemory(1 << 40)
+        executions = Executions(self.executor, IDENTITY, self.regions, kept, self.gate)
         operators = OperatorService(executions, given, budget, IDENTITY)
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
         log = Log(stream=self._log)
+        self.usage = Usage(operator.name for operator in device.catalogue)
         peers = Peers(log, given.peer_timeout)
         self.watch = Watch(0.02, log, peers.look)
         services = grpc_server.Services(
-            Handling(IDENTITY, log, peers, OpenGuard()), budget, lambda: True
+            Handling(IDENTITY, log, peers, guard or OpenGuard(), (self.usage.called,)),
+            budget,
+            lambda: True,
         )
+        account = AccountService(self.usage, self.executor, self.streams.places, self.gate)
         self.grpc = grpc_server.server(given, budget, device.lanes)
-        self.grpc.add_generic_rpc_handlers(services.handlers(operators, self.streams))
+        self.grpc.add_generic_rpc_handlers(
+            services.handlers(operators, self.streams, AccessService(self.gate, account))
+        )
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
         self.grpc.start()
 
@@ -88,9 +108,14 @@ class Served:
 
 
 @contextmanager
-def serving(device: ScriptedDevice | None = None, **settings: Any) -> Iterator[Served]:
+def serving(
+    device: ScriptedDevice | None = None,
+    gate: Gate | None = None,
+    guard: Guard | None = None,
+    **settings: Any,
+) -> Iterator[Served]:
     """A server that must be at rest when it ends, whatever its streams did."""
-    served = Served(device or ScriptedDevice(), **settings)
+    served = Served(device or ScriptedDevice(), gate, guard, **settings)
     try:
         yield served
         until(served.is_at_rest, "the server is at rest")
@@ -107,7 +132,7 @@ class Peer:
         self,
         channel: grpc.Channel,
         timeout: float | None = PATIENCE,
-        metadata: tuple[tuple[str, str], ...] = (),
+        metadata: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.call: Any = channel.stream_stream(f"/{NAME}/ExecuteStream")(
@@ -171,12 +196,16 @@ class Peer:
 
 
 @contextmanager
-def stream(served: Served, timeout: float | None = PATIENCE) -> Iterator[Peer]:
+def stream(
+    served: Served,
+    timeout: float | None = PATIENCE,
+    metadata: Sequence[tuple[str, str]] = (),
+) -> Iterator[Peer]:
     """A stream over a connection of its own."""
     with grpc.insecure_channel(
         served.target, options=[("grpc.use_local_subchannel_pool", 1)]
     ) as channel:
-        peer = Peer(channel, timeout)
+        peer = Peer(channel, timeout, metadata)
         try:
             yield peer
         finally:

@@ -23,7 +23,7 @@ from npucall_server.services.operators import OperatorService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
 
-from .scripted import ScriptedCaller, executor, is_at_rest, ledger
+from .scripted import ScriptedCaller, executor, is_at_rest, ledger, open_gate
 
 ELEMENTS = 1000
 ONE = np.ones(1, np.float32).tobytes()
@@ -34,7 +34,9 @@ def served(memory_limit: int, **settings: Any) -> tuple[OperatorService, Executo
     device: Any = CpuDevice("Ascend910B1", "documented", 1)
     subject = executor(device, queue_length=0, memory_limit=memory_limit)
     identity = ServerIdentity("0123456789ab", "cpu", "x")
-    executions = Executions(subject, identity, Regions(1, ledger()), KeptMemory(1 << 40))
+    executions = Executions(
+        subject, identity, Regions(1, ledger()), KeptMemory(1 << 40), open_gate()
+    )
     given = ServerSettings(**settings)
     return OperatorService(executions, given, Budget.of(given, 64), identity), subject
 

@@ -168,7 +168,7 @@ def test_a_call_that_computes_too_much_is_refused_for_good() -> None:
 
 
 def test_plan_tells_what_the_device_needs() -> None:
-    assert executor(ScriptedDevice()).plan(prepared(), ScriptedCaller()) == 512
+    assert executor(ScriptedDevice()).plan(prepared(), ScriptedCaller())[0] == 512
 
 
 def test_a_draining_executor_refuses_new_calls_and_finishes_the_others(

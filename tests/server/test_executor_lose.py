@@ -16,6 +16,7 @@ from .scripted import (
     PATIENCE,
     ScriptedCaller,
     ScriptedDevice,
+    Taker,
     execute,
     executor,
     is_at_rest,
@@ -171,27 +172,16 @@ def test_a_loss_between_the_last_look_and_the_queue_lets_nobody_wait(held: Held)
     assert waiting(held.executor) == 0
 
 
-class Taker:
-    """Stands for the turn of a call that waits, and has not looked up yet."""
-
-    granted = woken = 0
-
-    def grant(self) -> None:
-        self.granted += 1
-
-    def wake(self) -> None:
-        self.woken += 1
-
-
 def test_a_turn_that_is_given_back_after_the_loss_goes_to_nobody() -> None:
-    turns, first, second = Turns(1), Taker(), Taker()
-    assert turns.take(first)  # type: ignore[arg-type]  # all that Turns asks of a turn
-    assert not turns.take(second)  # type: ignore[arg-type]  # likewise
+    turns, waiter = Turns(1), Taker()
+    grant = turns.take(Taker())  # type: ignore[arg-type]  # all that Turns asks of a turn
+    assert grant is not None
+    assert turns.take(waiter) is None  # type: ignore[arg-type]  # likewise
     turns.refuse(lost)
-    turns.give_back()
-    assert (second.woken, second.granted) == (1, 0)
-    turns.give_up(second)  # type: ignore[arg-type]  # what a waiter does whose wait is refused
-    assert (turns._free, list(turns._waiting)) == (1, [])
+    turns.give_back(grant)
+    assert (waiter.woken, waiter.granted) == (1, None)
+    turns.give_up(waiter)  # type: ignore[arg-type]  # what a waiter does whose wait is refused
+    assert (turns.running, turns.waiting) == (0, 0)
 
 
 def test_going_down_after_the_loss_changes_nothing_for_those_who_wait(held: Held) -> None:

@@ -46,8 +46,10 @@ class Served:
         self.health: Health = self.services.health
         self.health.set(serving=True)
         self.grpc = grpc_server.server(settings, budget, 1)
-        nothing: Any = type("", (), {"methods": dict, "listings": dict})()
-        self.grpc.add_generic_rpc_handlers(self.services.handlers(nothing, nothing))
+        nothing: Any = type(
+            "", (), {"methods": dict, "listings": dict, "waits": dict, "waiting": []}
+        )()
+        self.grpc.add_generic_rpc_handlers(self.services.handlers(nothing, nothing, nothing))
         port = self.grpc.add_insecure_port("127.0.0.1:0")
         self.grpc.start()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")

@@ -50,7 +50,8 @@ def test_a_line_is_json_whatever_stands_in_it(request_id: str, operator: str, er
 def test_the_line_of_a_call_has_every_field_of_the_record() -> None:
     stream = io.StringIO()
     record = Record(
-        "Execute", "id", "peer", "op", "variant", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+        "Execute", "id", "peer", "tenant", "caller", "op", "variant",
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
         "QUEUE_FULL", "full", "EZ1001: full", "at",
     )  # fmt: skip
     Log(stream=stream).call(record)
@@ -168,7 +169,7 @@ def test_what_libraries_say_is_an_event_of_the_log() -> None:
 def test_a_line_is_ascii_so_that_no_terminal_obeys_it() -> None:
     stream = io.StringIO()
     name = "a\x1b[2J\x7f\x9b\u202e\u2066\u200f\ue000é"
-    Log(stream=stream).call(Record("Execute", name, name, name, name, reason="X", message=name))
+    Log(stream=stream).call(Record("Execute", *[name] * 5, reason="X", message=name))
     assert re.fullmatch(r"[ -~]*\n", stream.getvalue())
     assert lines(stream)[0]["operator"] == name
 

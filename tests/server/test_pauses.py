@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from npucall.errors import CancelledError, DeadlineError, DeviceLostError
-from npucall_server import turns
+from npucall_server import turn as turn_module
 
 from .scripted import (
     PATIENCE,
@@ -33,7 +33,7 @@ CALL = prepared()
 
 @pytest.fixture(autouse=True)
 def pauses_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_SECONDS_BETWEEN_PAUSES", 0.0)
+    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 0.0)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_the_servers_own_timeout_ends_a_call_in_a_pause() -> None:
 def test_a_cancel_ends_a_call_in_a_pause(pool: ThreadPoolExecutor) -> None:
     subject, caller = executor(ScriptedDevice(looping)), ScriptedCaller()
     call = pool.submit(execute, subject, CALL, {}, caller)
-    until(lambda: not subject._turns._free, "it holds the turn")
+    until(lambda: subject.turns.running, "it holds the turn")
     caller.cancel()
     with pytest.raises(CancelledError):
         call.result(PATIENCE)
@@ -131,14 +131,14 @@ def test_a_call_that_ends_while_it_waits_to_go_on_gives_nothing_back_twice(
 
     subject, caller = executor(ScriptedDevice(run)), ScriptedCaller()
     call = pool.submit(execute, subject, CALL, {}, caller)
-    until(lambda: not subject._turns._free, "it holds the turn")
+    until(lambda: subject.turns.running, "it holds the turn")
     kept = pool.submit(execute, subject, CALL, {}, ScriptedCaller(peer="keeper"))
     assert taken.wait(PATIENCE)
     until(lambda: waiting(subject) == 1, "the first waits to go on")
     caller.cancel()
     with pytest.raises(CancelledError):
         call.result(PATIENCE)
-    assert subject._turns._free == 0
+    assert subject.turns.running
     opened.set()
     kept.result(PATIENCE)
     assert is_at_rest(subject)
@@ -147,14 +147,14 @@ def test_a_call_that_ends_while_it_waits_to_go_on_gives_nothing_back_twice(
 def test_a_lost_device_ends_a_call_in_a_pause(pool: ThreadPoolExecutor) -> None:
     subject = executor(ScriptedDevice(looping))
     call = pool.submit(execute, subject, CALL, {}, ScriptedCaller())
-    until(lambda: not subject._turns._free, "it holds the turn")
+    until(lambda: subject.turns.running, "it holds the turn")
     subject.lose(lambda: DeviceLostError("lost"))
     with pytest.raises(DeviceLostError):
         call.result(PATIENCE)
 
 
 def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_SECONDS_BETWEEN_PAUSES", 1e9)
+    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 1e9)
     caller = ScriptedCaller()
 
     def run(turn: Turn) -> None:

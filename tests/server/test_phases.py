@@ -24,7 +24,7 @@ from npucall_server.services.operators import OperatorService
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
 
-from .scripted import ScriptedCaller, ScriptedDevice, execute, executor, ledger, prepared
+from .scripted import ScriptedCaller, ScriptedDevice, execute, executor, ledger, open_gate, prepared
 
 PHASES = Phases(copy_in_ns=11, plan_ns=12, run_ns=13, copy_out_ns=14)
 ONE = np.ones(1, np.float32).tobytes()
@@ -34,7 +34,9 @@ def answered(device: ScriptedDevice) -> tuple[pb.Timings, Record]:
     """The timings of a response, and the record of its call."""
     device.result = ONE
     identity = ServerIdentity("0123456789ab", device.name, device.soc)
-    executions = Executions(executor(device), identity, Regions(1, ledger()), KeptMemory(1 << 40))
+    executions = Executions(
+        executor(device), identity, Regions(1, ledger()), KeptMemory(1 << 40), open_gate()
+    )
     settings = ServerSettings()
     service = OperatorService(executions, settings, Budget.of(settings, 64), identity)
     inputs = ("grad_output", "self", "target")

@@ -121,6 +121,8 @@ OTHERS: dict[str, Any] = {
     "deterministic": True,
     "busy_wait": True,
     "reflection": False,
+    "max_reservation": 60.5,
+    "reservation_gap": 0.0,
     "tls_certificate": "/etc/npucall/server.pem",
     "tls_key": "/etc/npucall/server.key",
     "tls_client_ca": "/etc/npucall/ca.pem",
@@ -138,8 +140,19 @@ OTHERS: dict[str, Any] = {
 }
 
 
-def test_every_setting_but_two_has_another_value_here() -> None:
-    assert set(ServerSettings.model_fields) - set(OTHERS) == {"config", "print_settings"}
+def test_every_setting_but_three_has_another_value_here() -> None:
+    others = set(ServerSettings.model_fields) - set(OTHERS)
+    assert others == {"config", "print_settings", "reservation_key"}
+
+
+def test_a_secret_is_never_printed() -> None:
+    secret = "a secret of some length"
+    settings = ServerSettings(reservation_key=secret)
+    assert settings.reservation_key is not None
+    assert settings.reservation_key.get_secret_value() == secret
+    for text in settings.as_toml(), repr(settings), str(settings):
+        assert secret not in text
+    assert "reservation_key" not in settings.as_toml()
 
 
 @pytest.mark.parametrize("given", [{}, OTHERS])

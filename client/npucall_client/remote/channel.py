@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
@@ -14,58 +15,66 @@ from npucall.errors import (
     ServerUnreachableError,
     SharedMemoryError,
     TooLargeError,
+    UnauthenticatedError,
 )
+from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
-from npucall.wire.status import REQUEST_ID
+from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION
 from npucall_client.calling import closed
 from npucall_client.pipeline import OneByOne
+from npucall_client.remote.channels import Connections
+from npucall_client.remote.credentials import credential_of
 from npucall_client.remote.failures import Sender, failure, lateness, unreachable
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
 from npucall_client.remote.server_limits import ServerLimits
-from npucall_client.remote.service import OPTIONS, STREAM_OPTIONS, path_of
 from npucall_client.remote.stream import CallStream
 from npucall_client.remote.transfer import (
     message_of,
     place_nothing_in_chunks,
 )
+from npucall_client.reservations import RUNNING_SECONDS, Granted
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall_client.arguments import BoundCall
+    from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
+
+T = TypeVar("T")
+
+_LAST_TRY_SECONDS = 1.0
+"""To hear why there is no connection."""
 
 
 class ChannelTransport:
-    """Sends to a server. ``connect_timeout``: seconds that it may take to answer at first.
+    """Sends to the server that the settings name.
 
-    ``stream_from``: bytes of storage from which a call travels in chunks.
-    Raises ServerUnreachableError where nothing answers.
+    Raises ServerUnreachableError where nothing answers within ``connect_timeout``, and ValueError
+    for credentials that cannot be.
     """
 
-    def __init__(self, target: str, connect_timeout: float, stream_from: int) -> None:
-        self._target = target
-        self._channel = grpc.insecure_channel(target, options=OPTIONS)
-        self._streams = grpc.insecure_channel(target, options=STREAM_OPTIONS)
+    def __init__(self, settings: ClientSettings) -> None:
+        self._target = settings.target
+        self._credential = credential_of(settings)
+        self._connections = Connections(settings)
         self._closed = threading.Event()
         self._memories = SharedMemories()
-        self._execute = self._method("Execute")
-        self._plan = self._method("Plan")
-        self._list_operators = self._method("ListOperators")
-        self._get_operator = self._method("GetOperator")
-        self._get_server_info = self._method("GetServerInfo")
+        self._key = ""
+        seconds = settings.connect_timeout
         try:
-            limits = self.server_info(connect_timeout).limits
+            limits = self.server_info(seconds).limits
         except DeadlineError as error:
+            why = self._why_unreachable()
             self.close()
-            raise unreachable(target, connect_timeout) from error
+            raise unreachable(self._target, seconds, why) from error
         except BaseException:
             self.close()
             raise
-        self._limits = ServerLimits(limits, stream_from)
+        self._limits = ServerLimits(limits, settings.stream_from)
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
@@ -87,7 +96,7 @@ class ChannelTransport:
         self._limits.check_message(call, len(message))
         end = time.monotonic() + timeout
         try:
-            return split_response(self._send(self._execute, message, timeout, request_id))
+            return split_response(self._send("Execute", message, timeout, request_id))
         except TooLargeError as error:  # only the server can know how long its answer is
             if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
                 raise
@@ -96,23 +105,34 @@ class ChannelTransport:
     def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
         message = join_request(call.call, ())
-        return pb.PlanResponse.FromString(self._send(self._plan, message, timeout, request_id))
+        return pb.PlanResponse.FromString(self._send("Plan", message, timeout, request_id))
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """What the server lists."""
-        data = self._send(self._list_operators, b"", timeout)
+        data = self._send("ListOperators", b"", timeout)
         return list(pb.ListOperatorsResponse.FromString(data).operators)
 
     def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """One operator of the server."""
         request = pb.GetOperatorRequest(operator=name, variant=variant).SerializeToString()
-        data = self._send(self._get_operator, request, timeout)
+        data = self._send("GetOperator", request, timeout)
         return pb.GetOperatorResponse.FromString(data).operator
 
     def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """What the server is."""
-        data = self._send(self._get_server_info, b"", timeout)
+        data = self._send("GetServerInfo", b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
+
+    def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
+        """Who used the server how long."""
+        request = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
+        data = self._send("GetUsage", request, timeout)
+        return access.GetUsageResponse.FromString(data)
+
+    def activity(self, timeout: float) -> access.GetActivityResponse:
+        """Who uses the server now."""
+        data = self._send("GetActivity", b"", timeout)
+        return access.GetActivityResponse.FromString(data)
 
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of the server's; ``socket``: where, unless it is where the server says."""
@@ -127,12 +147,45 @@ class ChannelTransport:
                     f"{self._target}; its setting shared_memory (--shared-memory PATH) turns it on"
                 )
             try:
-                return self._memories.open(path, nbytes, ends - time.monotonic())
+                who = self._credential.authorization()
+                return self._memories.open(path, nbytes, ends - time.monotonic(), who)
             except SharedMemoryError as error:
                 self._check_same_server(info, error, ends - time.monotonic())
                 raise
 
         return repeated(attempt, timeout, self.pause)
+
+    def under(self, key: str) -> ChannelTransport:
+        """The same connection, for calls under a reservation."""
+        other = copy.copy(self)
+        other._key = key  # noqa: SLF001  # of its own kind
+        return other
+
+    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+        """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
+        ends = time.monotonic() + wait
+        asks = wait + RUNNING_SECONDS + timeout
+
+        def send(left: float, authorization: str) -> bytes:
+            waits = max(0.0, ends - time.monotonic())
+            request = access.ReserveRequest(seconds=seconds, wait_seconds=waits).SerializeToString()
+            return self._call("Reserve", request, left, asks, self._metadata(authorization))
+
+        data = repeated(self._authorized(send), asks, self.pause)
+        answer = access.ReserveResponse.FromString(data)
+        return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has a reservation go on."""
+        request = access.RenewReservationRequest(key=key).SerializeToString()
+        data = self._send("RenewReservation", request, timeout)
+        answer = access.RenewReservationResponse.FromString(data)
+        return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends a reservation; without a key whatever there is."""
+        request = access.ReleaseReservationRequest(key=key).SerializeToString()
+        self._send("ReleaseReservation", request, timeout)
 
     def _check_same_server(
         self, before: pb.GetServerInfoResponse, error: NpucallError, seconds: float
@@ -159,13 +212,36 @@ class ChannelTransport:
         """Closes the channel; calls under way are cancelled."""
         self._closed.set()
         self._memories.close()
-        self._streams.close()
-        self._channel.close()
+        self._connections.close()
 
-    def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
+    def open_stream(
+        self, frames: Iterator[bytes], timeout: float | None, authorization: str
+    ) -> Any:
         """Opens an ``ExecuteStream``: gRPC's call, which iterates over the frames that come."""
-        method: Any = self._streams.stream_stream(path_of("ExecuteStream"))  # type: ignore[call-arg]
-        return method(frames, timeout=timeout, wait_for_ready=True)
+        metadata = self._metadata(authorization)
+        channels = self._connections.take()
+        try:
+            stream = channels.stream("ExecuteStream")(
+                frames, timeout=timeout, metadata=metadata, wait_for_ready=True
+            )
+        except BaseException:
+            self._connections.give_back(channels)
+            raise
+        if not stream.add_callback(lambda: self._connections.give_back(channels)):
+            self._connections.give_back(channels)  # it has ended already
+        return stream
+
+    def authorization(self) -> str:
+        """What says now who calls; empty where nothing does. Raises UnauthenticatedError."""
+        return self._credential.authorization()
+
+    def authorization_lasts(self) -> float | None:
+        """Seconds until there is another one; None where there never is."""
+        return self._credential.seconds_left()
+
+    def has_another(self, error: NpucallError, sent: str) -> bool:
+        """Whether there is another authorization than that which the server refused."""
+        return isinstance(error, UnauthenticatedError) and self._credential.another(error, sent)
 
     def calls(self) -> CallStream | OneByOne:
         """Calls of a pipeline; one after the other where the server has no streams."""
@@ -179,29 +255,83 @@ class ChannelTransport:
         place_nothing_in_chunks(call, self._limits.chunk_bytes)
         self._limits.check_room(call)
 
-        def attempt(seconds: float) -> Response:
+        def send(seconds: float, authorization: str) -> Response:
+            def open_stream(frames: Iterator[bytes], timeout: float) -> Any:
+                return self.open_stream(frames, timeout, authorization)
+
             large = LargeCall(call, request_id, self._limits.chunk_bytes)
             with self.errors(timeout):
-                return large.run(self.open_stream, seconds)
+                return large.run(open_stream, seconds)
 
-        return repeated(attempt, timeout, self.pause)
+        return repeated(self._authorized(send), timeout, self.pause)
 
-    def _method(self, name: str) -> Callable[..., bytes]:
-        method: Callable[..., bytes] = self._channel.unary_unary(path_of(name))  # type: ignore[call-arg]
-        return method
+    def _send(self, method: str, request: bytes, timeout: float, request_id: str = "") -> bytes:
+        def send(seconds: float, authorization: str) -> bytes:
+            metadata = self._metadata(authorization, request_id)
+            return self._call(method, request, seconds, timeout, metadata)
 
-    def _send(
-        self, method: Callable[..., bytes], request: bytes, timeout: float, request_id: str = ""
+        return repeated(self._authorized(send), timeout, self.pause)
+
+    def _metadata(
+        self, authorization: str, request_id: str = ""
+    ) -> tuple[tuple[str, str], ...] | None:
+        """What goes with a call, or with a stream.
+
+        As plain metadata: gRPC's own call credentials cost a call 360 us.
+        """
+        pairs = (
+            (AUTHORIZATION, authorization), (REQUEST_ID, request_id), (RESERVATION, self._key),
+        )  # fmt: skip
+        return tuple(pair for pair in pairs if pair[1]) or None
+
+    def _authorized(self, send: Callable[[float, str], T]) -> Callable[[float], T]:
+        """An attempt; once more where the server wants another credential, and there is one."""
+
+        def attempt(seconds: float) -> T:
+            ends = time.monotonic() + seconds
+            sent = self._credential.authorization()
+            try:
+                return send(seconds, sent)
+            except UnauthenticatedError as error:
+                if not self._credential.another(error, sent):
+                    raise
+            return send(max(0.0, ends - time.monotonic()), self._credential.authorization())
+
+        return attempt
+
+    def _why_unreachable(self) -> str:
+        """What gRPC says of its last attempt to connect, such as a certificate that it refuses."""
+        channels = self._connections.take()
+        try:
+            channels.method("GetServerInfo")(b"", timeout=_LAST_TRY_SECONDS)
+        except grpc.RpcError as error:
+            refused: Any = error
+            if refused.code() is grpc.StatusCode.UNAVAILABLE:
+                return str(refused.details())
+        finally:
+            self._connections.give_back(channels)
+        return ""
+
+    def _call(
+        self,
+        method: str,
+        request: bytes,
+        seconds: float,
+        timeout: float,
+        metadata: tuple[tuple[str, str], ...] | None,
     ) -> bytes:
-        metadata = ((REQUEST_ID, request_id),) if request_id else None
+        """One attempt; ``timeout`` is that of all, for errors.
 
-        def attempt(seconds: float) -> bytes:
-            # Waiting for a channel that is ready makes a restart of the server cost time, not
-            # attempts.
+        Waiting for a channel that is ready makes a restart of the server cost time, not attempts.
+        """
+        channels = self._connections.take()
+        try:
             with self.errors(timeout):
-                return method(request, timeout=seconds, metadata=metadata, wait_for_ready=True)
-
-        return repeated(attempt, timeout, self.pause)
+                return channels.method(method)(
+                    request, timeout=seconds, metadata=metadata, wait_for_ready=True
+                )
+        finally:
+            self._connections.give_back(channels)
 
     def errors(self, timeout: float) -> InOurErrors:
         """A context that has gRPC's errors become the contract's."""
@@ -228,15 +358,8 @@ class ChannelTransport:
 
     def _sender(self) -> Sender:
         is_closed = self._closed.is_set()
-        return Sender(self._target, not is_closed and self._connected(), is_closed)
-
-    def _connected(self) -> bool:
-        # What gRPC has for it in public answers later, in a thread that breaks when the channel is
-        # closed meanwhile.
-        ready = grpc.ChannelConnectivity.READY.value[0]
-        channels: list[Any] = [self._channel, self._streams]
-        cores = [channel._channel for channel in channels]  # noqa: SLF001
-        return ready in [core.check_connectivity_state(False) for core in cores]  # noqa: FBT003  # do not connect
+        is_connected = not is_closed and self._connections.is_connected()
+        return Sender(self._target, is_connected, is_closed)
 
 
 class InOurErrors:

@@ -70,9 +70,10 @@ def lateness(sender: Sender, timeout: float) -> NpucallError:
     return DeadlineError(f"call: its timeout of {timeout:g} s ended")
 
 
-def unreachable(target: str, seconds: float) -> ServerUnreachableError:
-    """What is raised where nothing answers."""
+def unreachable(target: str, seconds: float, why: str = "") -> ServerUnreachableError:
+    """What is raised where nothing answers. ``why``: what gRPC says of the connection."""
     return ServerUnreachableError(
         f"target: expected a server at {target}, found none in {seconds:g} s; "
         "start one with npucall-server, or mend the target (NPUCALL_TARGET)"
+        + (f"; the connection failed by: {why}" if why else "")
     )

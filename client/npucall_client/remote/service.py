@@ -1,14 +1,24 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
-from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import access_service_pb2, operator_service_pb2
 
-SERVICE: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
+_SERVICES = (
+    operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"],
+    access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
+)
+_PATHS = {
+    method.name: f"/{service.full_name}/{method.name}"
+    for service in _SERVICES
+    for method in service.methods
+}
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_retries", 0),  # every call is repeated here; gRPC's way of it costs each of them
+    # Between attempts to connect that fail, so that a restart is noticed soon.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # What one attempt may take, whatever its name: TLS over a slow link needs six ways.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     # A peer that stops without a word is found in 30 s, while calls are under way. The server has
     # to allow a ping every 20 s (grpc.http2.min_ping_interval_without_data_ms).
@@ -25,5 +35,5 @@ STREAM_OPTIONS = [
 
 
 def path_of(method: str) -> str:
-    """What gRPC is told to call."""
-    return f"/{SERVICE}/{method}"
+    """What gRPC is told to call, by the name that the proto gives the method."""
+    return _PATHS[method]

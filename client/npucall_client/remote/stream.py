@@ -14,7 +14,8 @@ from npucall.errors import (
     ServerUnreachableError,
     SharedMemoryError,
 )
-from npucall.wire.frames import join_cancel, split_response_frame
+from npucall.exchange import Credential
+from npucall.wire.frames import join_cancel, join_credential, split_response_frame
 from npucall.wire.messages import Response
 from npucall_client.remote.retry import Attempts
 from npucall_client.remote.transfer import Incoming, outgoing, place_nothing_in_chunks
@@ -32,8 +33,19 @@ if TYPE_CHECKING:
 class Connection(Protocol):
     """What opens streams."""
 
-    def open_stream(self, frames: Iterator[bytes], timeout: float | None) -> Any:
+    def open_stream(
+        self, frames: Iterator[bytes], timeout: float | None, authorization: str
+    ) -> Any:
         """The call of gRPC, which iterates over the frames that come back."""
+
+    def authorization(self) -> str:
+        """What says now who calls; empty where nothing does. Raises UnauthenticatedError."""
+
+    def authorization_lasts(self) -> float | None:
+        """Seconds until there is another one; None where there never is."""
+
+    def has_another(self, error: NpucallError, sent: str) -> bool:
+        """Whether there is another authorization than that which the server refused."""
 
     def errors(self, timeout: float) -> AbstractContextManager[None]:
         """Has gRPC's errors become the contract's."""
@@ -178,8 +190,18 @@ class CallStream:
 
     def _read_streams(self) -> None:
         while self._wait_for_calls():
-            failure = self._read_one_stream()
-            self._repeat(failure or ServerUnreachableError("stream: the server ended it"))
+            opened = _OpenStream()
+            failure = self._read_one_stream(opened)
+            if failure is None or self._has_another(failure, opened):
+                failure = ServerUnreachableError("stream: the server ended it")
+            self._repeat(failure)
+
+    def _has_another(self, failure: NpucallError, opened: _OpenStream) -> bool:
+        """Whether another credential may open a stream that was refused."""
+        try:
+            return self._connection.has_another(failure, opened.authorization)
+        except NpucallError:
+            return False
 
     def _wait_for_calls(self) -> bool:
         """Waits for something to send; False once nothing more will come."""
@@ -187,12 +209,12 @@ class CallStream:
             self._work.wait_for(lambda: self._closing or self._open)
             return bool(self._open)
 
-    def _read_one_stream(self) -> NpucallError | None:
+    def _read_one_stream(self, opened: _OpenStream) -> NpucallError | None:
         """Why the stream ended."""
-        opened = _OpenStream()
         try:
             with self._connection.errors(0.0):
-                stream = self._connection.open_stream(self._frames(opened), None)
+                opened.authorization = who = self._connection.authorization()
+                stream = self._connection.open_stream(self._frames(opened), None, who)
                 opened.stream = stream
                 stream.add_callback(lambda: self._end(opened))
                 for message in stream:
@@ -281,16 +303,30 @@ class CallStream:
         """What is sent, in gRPC's thread."""
         while True:
             with self._lock:
-                self._work.wait_for(lambda: opened.over or self._cancelled or self._is_ready())
-                if opened.over or not (self._cancelled or self._unsent):
+                has_work = self._work.wait_for(
+                    lambda: opened.over or self._cancelled or self._is_ready(),
+                    self._connection.authorization_lasts(),
+                )
+                if opened.over or (has_work and not (self._cancelled or self._unsent)):
                     return
                 cancelled = self._cancelled.popleft() if self._cancelled else None
-                call = self._unsent.popleft() if cancelled is None else None
+                call = self._unsent.popleft() if cancelled is None and has_work else None
+            yield from self._renewal(opened)
             if cancelled is not None:
                 yield join_cancel(cancelled)
             elif call is not None:
                 yield from self._call_frames(opened, call)
             del call  # its arrays are not kept until the next one comes
+
+    def _renewal(self, opened: _OpenStream) -> Iterator[bytes]:
+        """The frame that tells the server of another credential, where there is one."""
+        try:
+            now = self._connection.authorization()
+        except NpucallError:
+            return  # the server ends the stream; who opens the next one is told
+        if now and now != opened.authorization:
+            opened.authorization = now
+            yield join_credential(Credential(now))
 
     def _is_ready(self) -> bool:
         return bool(self._unsent) or (self._closing and not self._open)
@@ -311,6 +347,8 @@ class _OpenStream:
 
     def __init__(self) -> None:
         self.stream: Any = None
+        self.authorization = ""
+        """What the server was told last."""
         self.over = False
         self.goes_down = False
         self.left = False

@@ -157,9 +157,9 @@ class SharedMemories:
         self._lock = threading.RLock()  # what is collected meanwhile is ended in the same thread
         self.regions: tuple[Region, ...] = ()
 
-    def open(self, path: str, nbytes: int, timeout: float) -> SharedMemory:
+    def open(self, path: str, nbytes: int, timeout: float, authorization: str = "") -> SharedMemory:
         """Memory of the server that listens at ``path``; see ``side_socket.ask``."""
-        taken = side_socket.ask(path, _checked(nbytes), timeout)
+        taken = side_socket.ask(path, _checked(nbytes), timeout, authorization)
         with self._lock:
             self.regions += (taken,)
         return SharedMemory(taken.memory, taken, self._end)

@@ -1,4 +1,4 @@
-"""The side socket on which a server hands out memory. Linux only."""
+"""The side socket on which a server hands out memory, and credentials. Linux only."""
 
 from __future__ import annotations
 
@@ -59,13 +59,47 @@ class Region:
         return was_open
 
 
-def ask(path: str, nbytes: int, timeout: float) -> Region:
+def ask(path: str, nbytes: int, timeout: float, authorization: str = "") -> Region:
     """Asks the server that listens at ``path`` for so many bytes, zeros at first.
 
+    ``authorization``: who asks, as the metadata of calls; empty: the user of this process.
     Raises the error that it answers; SharedMemoryError where there is no socket to be reached, or
     not by this user; DeadlineError where no answer comes in so many seconds; InternalError for an
     answer that breaks the contract.
     """
+    request = pb.SharedMemoryRequest(bytes=nbytes, authorization=authorization)
+    connection, response, files = _asked(path, request, timeout)
+    try:
+        try:
+            region_id = _region_id(response)
+            memory = _mapped(files, nbytes)
+        finally:
+            for file in files:
+                os.close(file)
+    except BaseException:
+        connection.close()
+        raise
+    return Region(connection, region_id, memory)
+
+
+def ask_credential(path: str, timeout: float) -> tuple[str, float]:
+    """Asks for a credential of this process's user: the metadata of calls, and its seconds.
+
+    Raises as ``ask`` does.
+    """
+    connection, response, files = _asked(path, pb.SharedMemoryRequest(credential=True), timeout)
+    connection.close()
+    for file in files:
+        os.close(file)
+    if response.WhichOneof("outcome") != "local_credential":
+        raise InternalError("shared memory: expected a credential, found another answer")
+    return response.local_credential.authorization, response.local_credential.expires_seconds
+
+
+def _asked(
+    path: str, request: pb.SharedMemoryRequest, timeout: float
+) -> tuple[socket.socket, pb.SharedMemoryResponse, list[int]]:
+    """A connection, the answer that is no error, and the descriptors that came with it."""
     if sys.platform != "linux":
         raise SharedMemoryError(
             f"shared memory: expected Linux, found {sys.platform}; arrays of ordinary memory travel"
@@ -79,17 +113,16 @@ def ask(path: str, nbytes: int, timeout: float) -> Region:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
         _connect(connection, path, timeout)
-        data, files = _exchange(connection, path, nbytes, timeout)
+        data, files = _exchange(connection, path, request, timeout)
         try:
-            region_id = _region_id(data)
-            memory = _mapped(files, nbytes)
-        finally:
+            return connection, _response(data), files
+        except BaseException:
             for file in files:
                 os.close(file)
+            raise
     except BaseException:
         connection.close()
         raise
-    return Region(connection, region_id, memory)
 
 
 def _connect(connection: socket.socket, path: str, timeout: float) -> None:
@@ -106,12 +139,12 @@ def _connect(connection: socket.socket, path: str, timeout: float) -> None:
 
 
 def _exchange(
-    connection: socket.socket, path: str, nbytes: int, timeout: float
+    connection: socket.socket, path: str, request: pb.SharedMemoryRequest, timeout: float
 ) -> tuple[bytes, list[int]]:
     """The server's answer, and the descriptors that came with it."""
     data, files = b"", list[int]()
     try:
-        connection.send(pb.SharedMemoryRequest(bytes=nbytes).SerializeToString())
+        connection.send(request.SerializeToString())
         flags = socket.MSG_CMSG_CLOEXEC
         data, files, _, _ = socket.recv_fds(connection, MAX_SIDE_ANSWER_BYTES, _MOST_FILES, flags)
     except BlockingIOError:
@@ -133,13 +166,18 @@ def _late(path: str, timeout: float) -> DeadlineError:
     )
 
 
-def _region_id(data: bytes) -> bytes:
+def _response(data: bytes) -> pb.SharedMemoryResponse:
+    """What the server says, if it is no error."""
     try:
         response = pb.SharedMemoryResponse.FromString(data)
     except DecodeError:
         raise InternalError("shared memory: expected a response, found other bytes") from None
     if response.WhichOneof("outcome") == "error":
         raise from_bytes(response.error)
+    return response
+
+
+def _region_id(response: pb.SharedMemoryResponse) -> bytes:
     if len(response.id) != REGION_ID_BYTES:
         raise InternalError(
             f"shared memory: expected an id of {REGION_ID_BYTES} bytes, found {len(response.id)}"

@@ -71,3 +71,11 @@ def anybody(peer: str) -> Identity:
     host, _, port = peer.rpartition(":")
     name = host if port.isdecimal() else peer
     return Identity("", name, Role.ADMIN, KnownBy.NOTHING, owner=peer)
+
+
+def whose(owner: str) -> tuple[str, str]:
+    """Tenant and name of the caller that an owner stands for: a person, or a connection."""
+    tenant, slash, name = owner.partition("/")
+    if slash and ":" not in tenant:  # no tenant's name has a colon, all connections have
+        return tenant, name
+    return "", anybody(owner).name

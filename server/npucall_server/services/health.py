@@ -55,6 +55,11 @@ class Health:
             self._serves = serving
             self._changed.notify_all()
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether it takes calls, and is well."""
+        return self._serves and self._is_well()
+
     def check(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """The status now; NOT_FOUND for a service that this server does not have."""
         with refusals_told(context):
@@ -92,8 +97,11 @@ class Health:
             self._changed.notify_all()
 
     def _status(self) -> pb.HealthCheckResponse.ServingStatus.ValueType:
-        well = self._serves and self._is_well()
-        return pb.HealthCheckResponse.SERVING if well else pb.HealthCheckResponse.NOT_SERVING
+        return (
+            pb.HealthCheckResponse.SERVING
+            if self.is_serving
+            else pb.HealthCheckResponse.NOT_SERVING
+        )
 
     def _service(self, messages: Iterator[bytes], caller: UnaryCaller) -> str:
         message = self._peers.message(messages, caller, self._room)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError, Message
-
-from npucall.errors import MessageError
 from npucall.limits import MAX_NAME_BYTES, MAX_RANK
 from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall.wire.messages import check_overhead, join_response
 from npucall.wire.replies import encode_identity
-from npucall_server.services.who import caller_info
+from npucall_server.services import who
+from npucall_server.services.parsing import parse
 
 if TYPE_CHECKING:
     from npucall.declare import Operator
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from npucall_server.settings import ServerSettings
 
 NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
-
-M = TypeVar("M", bound=Message)
 
 
 class OperatorService:
@@ -89,13 +85,13 @@ class OperatorService:
 
     def list_operators(self, request: bytes, _: Record, __: Caller) -> bytes:
         """Every operator."""
-        _parse(pb.ListOperatorsRequest, request)
+        parse(pb.ListOperatorsRequest, request)
         operators = [self._describe(operator) for operator in self._device.catalogue]
         return pb.ListOperatorsResponse(operators=operators).SerializeToString()
 
     def get_operator(self, request: bytes, record: Record, _: Caller) -> bytes:
         """One operator."""
-        wanted = _parse(pb.GetOperatorRequest, request)
+        wanted = parse(pb.GetOperatorRequest, request)
         record.operator = cut(wanted.operator, MAX_NAME_BYTES)
         record.variant = cut(wanted.variant, MAX_NAME_BYTES)
         catalogue, default = self._device.catalogue, self._device.default_variant
@@ -104,7 +100,7 @@ class OperatorService:
 
     def get_server_info(self, request: bytes, _: Record, caller: Caller) -> bytes:
         """What this server is and allows."""
-        _parse(pb.GetServerInfoRequest, request)
+        parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
         budget = self._budget
         facts, path = device.facts(), settings.shared_memory
@@ -128,7 +124,8 @@ class OperatorService:
             uptime_seconds=time.monotonic() - self._started,
             device=_device_info(facts) if facts else None,
             shared_memory_socket=str(path.absolute()) if path else "",
-            caller=caller_info(caller.identity, caller.identity),
+            reservation=who.reservation(self._executions.gate.shown(), caller.identity),
+            caller=who.caller_info(caller.identity, caller.identity),
         ).SerializeToString()
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
@@ -157,13 +154,3 @@ def _device_info(facts: DeviceFacts) -> pb.DeviceInfo:
         ),
         health=_HEALTH[facts.healthy],
     )
-
-
-def _parse(kind: type[M], data: bytes) -> M:
-    check_overhead("request", len(data))
-    try:
-        message: Any = kind.FromString(data)
-    except DecodeError as error:
-        raise MessageError(f"request: expected a serialised {kind.__name__}") from error
-    parsed: M = message
-    return parsed

@@ -11,6 +11,7 @@ from npucall_server.access.identity import KnownBy, Role
 
 if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
+    from npucall_server.reservations import Shown
 
 _ROLES = {each: pb.CallerRole.Value(f"CALLER_ROLE_{each.name}") for each in Role}
 _KNOWN_BY = {each: pb.KnownBy.Value(f"KNOWN_BY_{each.name}") for each in KnownBy}
@@ -26,4 +27,15 @@ def caller_info(who: Identity, told: Identity) -> pb.CallerInfo:
         role=_ROLES[who.role],
         known_by=_KNOWN_BY[who.known_by],
         expires_seconds=ends if told.person == who.person else 0.0,
+    )
+
+
+def reservation(shown: Shown | None, told: Identity) -> pb.Reservation | None:
+    """The reservation that there is, for a caller."""
+    if shown is None:
+        return None
+    return pb.Reservation(
+        holder=caller_info(shown.holder, told),
+        ends_seconds=shown.ends_seconds,
+        waiting=shown.waiting,
     )

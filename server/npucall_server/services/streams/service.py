@@ -47,6 +47,15 @@ class StreamService:
         """One stream, from its opening to its end."""
         if self._draining:
             raise going_down()
+        quota = self._executions.executor.quotas.open_stream(caller.identity.tenant)
+        try:
+            yield from self._with_a_place(frames, caller, handling)
+        finally:
+            quota.give_back()
+
+    def _with_a_place(
+        self, frames: Iterator[bytes], caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
         place = self.places.take(caller, 1, caller.cancel)
         try:
             stream = Stream(

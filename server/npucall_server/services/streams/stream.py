@@ -33,7 +33,6 @@ from npucall_server.callers import StreamCaller
 from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.ids import Ids
-from npucall_server.turns import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -342,8 +341,8 @@ class Stream:
         return late, min(left.values(), default=None)
 
     def _give_way(self, call: StreamCall) -> None:
-        """Ends a call whose bytes still come, for others: its caller has more than half."""
-        self._refuse(call, gave_way(), State.RECEIVING)
+        """Ends a call whose bytes still come, for others."""
+        self._refuse(call, call.execution.gave_way(), State.RECEIVING)
 
     def _check_nothing_missing(self) -> None:
         with self._changed:

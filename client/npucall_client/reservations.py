@@ -1,0 +1,94 @@
+"""A reservation of the device, from its grant to its release: a thread renews it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from npucall.errors import CancelledError, NpucallError, ReservedError
+
+RUNNING_SECONDS = 5.0
+"""That a server gives calls of others to end, however short somebody is willing to wait."""
+_RENEWALS_A_LEASE = 3
+_RELEASE_SECONDS = 5.0
+_LONGEST_PAUSE = 3600.0
+
+
+class Granted(NamedTuple):
+    """What a server grants. Empty keys are of who shares the device with nobody."""
+
+    key: str
+    ends_seconds: float
+    renew_within_seconds: float
+
+
+class Holder(Protocol):
+    """Renews and releases."""
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has a reservation go on. Raises ReservedError where it has ended."""
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends a reservation."""
+
+
+class Renewal:
+    """Renews a reservation until it is closed, lost, or at its end."""
+
+    def __init__(self, holder: Holder, granted: Granted) -> None:
+        self.key = granted.key
+        self._holder = holder
+        self._ends = time.monotonic() + granted.ends_seconds
+        self._pause = granted.renew_within_seconds / _RENEWALS_A_LEASE
+        self._stop = threading.Event()
+        self._lost: ReservedError | None = None
+        self._thread = threading.Thread(target=self._renew, name="npucall-reservation", daemon=True)
+        self._thread.start()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the end, at the latest; 0 where it has ended or was lost."""
+        over = self._lost is not None or self._stop.is_set()
+        return 0.0 if over else max(0.0, self._ends - time.monotonic())
+
+    def check(self) -> None:
+        """Raises ReservedError where it was lost, CancelledError where it was closed."""
+        if self._stop.is_set():
+            raise CancelledError("reservation: expected it to go on, found that it was released")
+        if self._lost is not None:
+            raise ReservedError(str(self._lost)) from self._lost
+
+    def close(self) -> None:
+        """Releases it. Where the server does not answer, it ends by itself."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        with suppress(NpucallError):
+            self._holder.release(self.key, _RELEASE_SECONDS)
+        self._thread.join()
+
+    def _renew(self) -> None:
+        """The thread. Goes on while the server does not answer: it may be starting again."""
+        while not self._stop.wait(min(self._pause, _LONGEST_PAUSE)):
+            try:
+                granted = self._holder.renew(self.key, max(self._pause, 1.0))
+            except ReservedError as error:
+                self._lost = error
+                return
+            except CancelledError:
+                return  # the client was closed
+            except NpucallError:
+                continue
+            # Where it was asked later than it was answered, the end is no later than this.
+            self._ends = min(self._ends, time.monotonic() + granted.ends_seconds)
+
+
+def checked_seconds(seconds: float, wait: float) -> None:
+    """Raises ValueError for seconds that no server grants."""
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"seconds: expected more than 0, found {seconds}")
+    if not 0 <= wait < math.inf:
+        raise ValueError(f"wait: expected 0 or more, found {wait}")

@@ -1,0 +1,179 @@
+"""The gate before the device: while somebody has reserved it, calls of others do not pass."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import CancelledError, NpucallError
+from npucall.wire.status import RESERVATION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.access.identity import Identity
+    from npucall_server.callers import Caller
+    from npucall_server.reservations import Granted, Reservations, Shown, Wish
+
+RUNNING_SECONDS = 5.0
+"""That calls of others get to end, however short somebody is willing to wait."""
+_LONGEST_WAIT = 3600.0
+"""Between two looks; a lock cannot wait for infinity."""
+
+
+class Passage:
+    """One call that has passed the gate, until it is done with the device."""
+
+    __slots__ = ("_gate", "end", "key", "refusal")
+
+    def __init__(self, gate: Gate, key: str) -> None:
+        self._gate, self.key = gate, key
+        self.end: Callable[[], object] | None = None
+        self.refusal: NpucallError | None = None
+        """Why it was ended; None unless it was."""
+
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """``end`` ends the call, unless it runs, for a reservation. Raises where one has come."""
+        self._gate.may_end(self, end)
+
+    def leave(self) -> None:
+        """The call does not use the device any more; a second time does nothing."""
+        self._gate.leave(self)
+
+
+class Gate:
+    """Lets calls pass, and waits until they are through where somebody reserves the device."""
+
+    def __init__(self, reservations: Reservations) -> None:
+        self._reservations = reservations
+        # The end of a call may leave the gate in the thread that ended it.
+        self._changed = threading.Condition(threading.RLock())
+        self._inside: dict[Passage, None] = {}
+        self._waiting = 0
+        self._closed: Callable[[], NpucallError] | None = None
+
+    # --- Calls ------------------------------------------------------------------------------------
+
+    def enter(self, caller: Caller) -> Passage:
+        """A call wants to use the device. Raises ReservedError."""
+        key = str(caller.metadata.get(RESERVATION, ""))
+        with self._changed:
+            before = self._reservations.key
+            self._reservations.check(key, caller.identity)
+            if before != self._reservations.key:
+                self._end_others()
+            passage = Passage(self, key)
+            self._inside[passage] = None
+            return passage
+
+    def may_end(self, passage: Passage, end: Callable[[], object]) -> None:
+        """Called by a passage."""
+        with self._changed:
+            if passage.refusal is not None:
+                raise passage.refusal
+            passage.end = end
+
+    def leave(self, passage: Passage) -> None:
+        """Called by a passage."""
+        with self._changed:
+            if self._inside.pop(passage, passage) is None and self._waiting:
+                self._changed.notify_all()
+
+    # --- Reservations -----------------------------------------------------------------------------
+
+    def reserve(self, caller: Caller, seconds: float, wait: float) -> Granted:
+        """Reserves the device, once nobody else has it and no call of others runs.
+
+        Raises MessageError, ReservedError where that takes longer than ``wait`` seconds, but at
+        least a few for calls that run; CancelledError, and what ``close`` says.
+        """
+        ends = time.monotonic() + wait
+        with self._changed:
+            wish = self._reservations.ask(caller.identity, seconds)
+            self._waiting += 1
+            try:
+                caller.add_callback(self._wake)
+                self._wait_for_grant(wish, caller, ends)
+                self._wait_for_quiet(wish, caller, max(ends, time.monotonic() + RUNNING_SECONDS))
+                return self._reservations.begin(wish)
+            except BaseException:
+                self._reservations.withdraw(wish)
+                raise
+            finally:
+                self._waiting -= 1
+                self._changed.notify_all()
+
+    def renew(self, key: str, holder: Identity) -> Granted:
+        """Moves the end of the lease. Raises ReservedError."""
+        with self._changed:
+            before = self._reservations.key
+            granted = self._reservations.renew(key, holder)
+            if before != granted.key:
+                self._end_others()
+            return granted
+
+    def release(self, key: str, holder: Identity) -> None:
+        """Ends the reservation of a key."""
+        with self._changed:
+            self._reservations.release(key, holder)
+            self._changed.notify_all()
+
+    def release_any(self) -> None:
+        """Ends whatever reservation there is."""
+        with self._changed:
+            self._reservations.release_any()
+            self._changed.notify_all()
+
+    def shown(self) -> Shown | None:
+        """The reservation that there is."""
+        with self._changed:
+            return self._reservations.shown()
+
+    def look(self) -> None:
+        """Ends what has ended by now. To be called every second: the log says so in time."""
+        if not self._reservations.is_free:
+            self.shown()
+
+    def close(self, refusal: Callable[[], NpucallError]) -> None:
+        """From now on who waits for a reservation, or asks for one, raises this."""
+        with self._changed:
+            self._closed = refusal
+            self._changed.notify_all()
+
+    # --- Waiting, with the lock -------------------------------------------------------------------
+
+    def _wait_for_grant(self, wish: Wish, caller: Caller, ends: float) -> None:
+        reservations = self._reservations
+        while not reservations.is_granted(wish):
+            self._wait(caller, min(ends, time.monotonic() + reservations.seconds_to_change()))
+            reservations.settle()
+            if time.monotonic() >= ends and not reservations.is_granted(wish):
+                raise reservations.refusal(wish)
+
+    def _wait_for_quiet(self, wish: Wish, caller: Caller, ends: float) -> None:
+        self._end_others()
+        while self._inside:
+            if time.monotonic() >= ends or not self._reservations.is_granted(wish):
+                raise self._reservations.refusal(wish)
+            self._wait(caller, ends)
+
+    def _wait(self, caller: Caller, until: float) -> None:
+        if self._closed is not None:
+            raise self._closed()
+        if not caller.is_active():
+            raise CancelledError("reservation: its caller went away")
+        self._changed.wait(min(_LONGEST_WAIT, max(0.0, until - time.monotonic())))
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _end_others(self) -> None:
+        """Ends the calls of others that have not begun to run."""
+        key = self._reservations.key
+        for passage in tuple(self._inside):
+            if passage.refusal is None and (not key or passage.key != key):
+                passage.refusal = self._reservations.refusal()
+                if passage.end is not None:
+                    passage.end()

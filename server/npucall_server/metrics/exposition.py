@@ -1,0 +1,143 @@
+"""Shows the metrics to Prometheus, on a port of their own, by ``prometheus_client``.
+
+A scrape collects; until then nobody spends anything on it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from http.server import ThreadingHTTPServer
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from npucall_server.metrics.counters import Buckets, Sample
+from npucall_server.metrics.declared import BOUNDS_NS, METRICS
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client.metrics_core import Metric as Family
+
+_PATIENCE_SECONDS = 10.0
+"""In which a peer has to ask, and to read."""
+_MOST_PEERS = 16
+_BOUNDS = (*(f"{bound / 1e9:g}" for bound in BOUNDS_NS), "+Inf")
+
+
+class _Samples(Collector):
+    """All that is counted and read, as prometheus_client's families."""
+
+    def __init__(self, sources: Iterable[Callable[[], Iterable[Sample]]]) -> None:
+        self._sources = tuple(sources)
+
+    def collect(self) -> Iterator[Family]:
+        samples = [sample for source in self._sources for sample in source()]
+        order = {metric: place for place, metric in enumerate(METRICS)}
+        samples.sort(key=lambda sample: (order[sample.metric], sample.labels))
+        for _, group in groupby(samples, lambda sample: order[sample.metric]):
+            yield _family(list(group))
+
+    def describe(self) -> Iterator[Family]:
+        """Nothing, so that registering collects nothing."""
+        return iter(())
+
+
+class Exposition:
+    """Answers scrapes of ``GET /metrics`` on an address until it is closed.
+
+    ``tls``: of the connections; who changes its certificate changes that of new ones. Raises
+    OSError where the address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        sources: Iterable[Callable[[], Iterable[Sample]]],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        registry = CollectorRegistry()
+        registry.register(_Samples(sources))
+        ProcessCollector(registry=registry)
+        self._http = _Server((host, port), MetricsHandler.factory(registry), tls)
+        self.port: int = self._http.server_port
+        threading.Thread(
+            target=self._http.serve_forever, name="npucall-metrics", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Answers nobody any more."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """A few peers at a time, none of whom may keep the others waiting."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any, tls: ssl.SSLContext | None) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._tls = tls
+        self._peers = threading.BoundedSemaphore(_MOST_PEERS)
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Without asking for the name of the host, which may take seconds."""
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Sends those away for whom there is no room."""
+        del request, client_address
+        return self._peers.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """In a thread of the peer's."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._peers.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """The handshake takes place here, in the peer's thread."""
+        connection: socket.socket = request
+        connection.settimeout(_PATIENCE_SECONDS)
+        if self._tls is not None:
+            connection = self._tls.wrap_socket(connection, server_side=True)
+        try:
+            handler: Any = self.RequestHandlerClass
+            handler(connection, client_address, self)
+        finally:
+            if self._tls is not None:
+                connection.close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A peer that goes away, or speaks no TLS, is no matter of the server's."""
+
+
+def _family(samples: list[Sample]) -> Family:
+    metric = samples[0].metric
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+        for _, labels, value in samples:
+            assert isinstance(value, Buckets)  # noqa: S101  # declared so
+            buckets = list(zip(_BOUNDS, accumulate(value.counts), strict=True))
+            histogram.add_metric(labels, buckets, value.seconds)
+        return histogram
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family: Any = kind(metric.name, metric.meaning, labels=metric.labels)
+    for _, labels, value in samples:
+        family.add_metric(labels, value)
+    return family

@@ -1,0 +1,77 @@
+"""How things are at the moment, from the parts of the server that know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from npucall_server.metrics import declared
+from npucall_server.metrics.counters import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall_server.devices.base import DeviceFacts
+    from npucall_server.executor import Executor
+    from npucall_server.gate import Gate
+    from npucall_server.ledger import Ledger
+    from npucall_server.metrics.declared import Metric
+    from npucall_server.shared.regions import Regions
+
+_PERCENT = 100
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """Reads the parts of one server. ``streams``: the places of streams."""
+
+    executor: Executor
+    streams: Ledger
+    regions: Regions
+    gate: Gate
+    is_serving: Callable[[], bool]
+
+    def samples(self) -> list[Sample]:
+        """All of them; what a device does not tell is left out."""
+        plain = [Sample(metric, (), value) for metric, value in self._plain().items()]
+        device = self.executor.device
+        labels = version("npucall-server"), device.name, device.soc
+        facts = device.facts()
+        of_device = list(_of_device(facts)) if facts else []
+        return [Sample(declared.INFO, labels, 1), *plain, *of_device]
+
+    def _plain(self) -> dict[Metric, float]:
+        executor, shown = self.executor, self.gate.shown()
+        return {
+            declared.SERVING: self.is_serving(),
+            declared.CALLS_IN_FLIGHT: executor.calls_in_flight,
+            declared.CALLS_RUNNING: executor.turns.running,
+            declared.CALLS_WAITING: executor.turns.waiting,
+            declared.LANES: executor.device.lanes,
+            declared.QUEUE_LIMIT: executor.limits.queue_length,
+            declared.BYTES_IN_FLIGHT: executor.bytes_in_flight,
+            declared.WORKING_BYTES: executor.working_bytes,
+            declared.MEMORY_LIMIT: executor.limits.memory_limit,
+            declared.SHARED_MEMORY: self.regions.bytes_taken,
+            declared.STREAMS: self.streams.used,
+            declared.RESERVED: shown is not None,
+            declared.RESERVATION_WAITING: shown.waiting if shown is not None else 0,
+        }
+
+
+def _of_device(facts: DeviceFacts) -> Iterator[Sample]:
+    if facts.memory_total_bytes:
+        free = facts.memory_free_bytes
+        yield Sample(declared.DEVICE_MEMORY, ("free",), free)
+        yield Sample(declared.DEVICE_MEMORY, ("used",), facts.memory_total_bytes - free)
+    percents = {
+        "cube": facts.cube_percent,
+        "vector": facts.vector_percent,
+        "aicpu": facts.aicpu_percent,
+    }
+    for unit, percent in percents.items():
+        if percent is not None:
+            yield Sample(declared.DEVICE_UTILIZATION, (unit,), percent / _PERCENT)
+    if facts.healthy is not None:
+        yield Sample(declared.DEVICE_HEALTHY, (), facts.healthy)

@@ -1,0 +1,141 @@
+"""What the callers of one tenant may hold together, and how long they may use the device.
+
+The limits are those of the settings file (``access.tenants``), as they are now.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, Protocol
+
+from npucall.errors import QuotaError, TooLargeError
+from npucall_server.access.tenants import NOBODY
+
+if TYPE_CHECKING:
+    from npucall.errors import NpucallError
+    from npucall_server.access.tenants import Tenants
+
+_RETRY_SECONDS = 1.0
+
+
+class Held:
+    """What one call or stream holds of its tenant's quotas."""
+
+    __slots__ = ("_given_back", "_quotas", "_tenant", "_what")
+
+    def __init__(self, quotas: Quotas, tenant: str, what: dict[str, int]) -> None:
+        self._quotas, self._tenant, self._what = quotas, tenant, what
+        self._given_back = False
+
+    def give_back(self) -> None:
+        """Gives all of it back; a second time does nothing."""
+        if not self._given_back:
+            self._given_back = True
+            self._quotas.release(self._tenant, self._what)
+
+
+class _Nothing(Held):
+    """Of callers without a limit."""
+
+    def __init__(self) -> None:
+        pass
+
+    def give_back(self) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+
+
+class DeviceTime(Protocol):
+    """How long tenants held the device in the last hour."""
+
+    def device_seconds(self, tenant: str) -> float:
+        """Of all its callers."""
+
+    def seconds_until(self, tenant: str, device_seconds: float) -> float:
+        """After which it has held it for less than that, if it calls no more."""
+
+
+class Quotas:
+    """What each tenant holds; how long it held the device, ``device_time`` says."""
+
+    def __init__(self, tenants: Tenants, device_time: DeviceTime) -> None:
+        self._tenants, self._device_time = tenants, device_time
+        self._lock = threading.Lock()
+        self._held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+
+    def admit(self, tenant: str, size: int) -> Held:
+        """For a call that holds so many bytes. Raises QuotaError."""
+        if self._tenants.of(tenant) is NOBODY:
+            return _NOTHING
+        self._check_device_time(tenant)
+        return self._take(tenant, {"calls": 1, "memory": size})
+
+    def open_stream(self, tenant: str) -> Held:
+        """For a stream. Raises QuotaError."""
+        if self._tenants.of(tenant) is NOBODY:
+            return _NOTHING
+        return self._take(tenant, {"streams": 1})
+
+    def share_memory(self, tenant: str, size: int) -> Held:
+        """For a region of so many bytes. Raises QuotaError."""
+        if self._tenants.of(tenant) is NOBODY:
+            return _NOTHING
+        return self._take(tenant, {"shared_memory": size})
+
+    def release(self, tenant: str, what: dict[str, int]) -> None:
+        """Called by what was held."""
+        with self._lock:
+            held = self._held[tenant]
+            for quota, amount in what.items():
+                held[quota] -= amount
+
+    def _take(self, name: str, what: dict[str, int]) -> Held:
+        tenant = self._tenants.of(name)
+        with self._lock:
+            held = self._held[name]
+            for quota, amount in what.items():
+                limit = getattr(tenant, quota)
+                if limit is not None and held[quota] + amount > limit:
+                    raise _refusal(name, quota, limit, held[quota], amount)
+            for quota, amount in what.items():
+                held[quota] += amount
+        return Held(self, name, what)
+
+    def _check_device_time(self, name: str) -> None:
+        limit = self._tenants.of(name).device_seconds_per_hour
+        if limit is None:
+            return
+        used = self._device_time.device_seconds(name)
+        if used < limit:
+            return
+        wait = max(self._device_time.seconds_until(name, limit), _RETRY_SECONDS)
+        setting = f"tenants.{name}.device_seconds_per_hour"
+        raise QuotaError(
+            f"quota: expected less than {limit:g} seconds of the device in an hour ({setting}), "
+            f"found {used:.1f}; repeat the call in {wait:.0f} s",
+            retry_after=wait,
+            quota="device_seconds_per_hour",
+            limit=f"{limit:g}",
+            setting=setting,
+        )
+
+
+def _refusal(tenant: str, quota: str, limit: int, held: int, amount: int) -> NpucallError:
+    setting = f"tenants.{tenant}.{quota}"
+    if amount > limit:
+        return TooLargeError(
+            f"quota: expected at most {limit} of the quota {quota} ({setting}), found {amount}",
+            limit=str(limit),
+            setting=setting,
+        )
+    return QuotaError(
+        f"quota: expected at most {limit} of the quota {quota} ({setting}), found {held} in use "
+        f"and {amount} more; repeat the call when others of the tenant's have ended",
+        retry_after=_RETRY_SECONDS,
+        quota=quota,
+        limit=str(limit),
+        setting=setting,
+    )

@@ -1,0 +1,309 @@
+"""Reservations of the device: who has it alone, who waits for it, and when that ends.
+
+A state machine without threads, whose clocks are given. ``gate`` has the threads.
+
+| where it is | what happens | where it is then |
+|---|---|---|
+| free | somebody waits whose tenant's gap is over | granted, to who asked first of them |
+| granted | ``begin``: the device is quiet | held: its time runs from here, and it has a key |
+| granted | ``withdraw``, or an admin releases | free, and the tenant's gap begins |
+| held | ``renew``, or a call with its key | held: it ends a lease later, never later than granted |
+| held | its end; a lease without renewal; ``release`` | free, and the tenant's gap begins |
+| free or held, just started | a key of before that has not ended | held by the key granted last |
+
+"Just started" is a lease long, and only where keys outlive the process: in that time nobody is
+granted anything, so that a holder of before finds its reservation, and there are never two. A key
+that was granted later proves that those before it had ended. What ended in this process is dead
+for good; a key that was released before a restart counts again in that time, if nobody has a later
+one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.errors import MessageError, ReservedError
+from npucall_server.reservation_keys import Term, person_of, same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.access.identity import Identity
+    from npucall_server.reservation_keys import Keys
+
+LEASE_SECONDS = 30.0
+"""After its last renewal a reservation ends."""
+_SOON_SECONDS = 1.0
+
+
+class Rules(NamedTuple):
+    """How long reservations are, and what lies between them, in seconds."""
+
+    longest: float
+    gap: float
+    lease: float = LEASE_SECONDS
+
+
+class Granted(NamedTuple):
+    """What a holder is told of its reservation."""
+
+    key: str
+    ends_seconds: float
+    renew_within_seconds: float
+
+
+class Shown(NamedTuple):
+    """What everybody may know of the reservation that there is."""
+
+    holder: Identity
+    ends_seconds: float
+    waiting: int
+
+
+@dataclass(eq=False, slots=True)
+class Wish:
+    """Somebody who asked for a reservation."""
+
+    holder: Identity
+    seconds: float
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    """The reservation that there is. Times are of the monotonic clock; infinite until it begins."""
+
+    holder: Identity
+    seconds: float
+    wish: Wish | None
+    key: str = ""
+    ends: float = math.inf
+    lease_ends: float = math.inf
+
+    @property
+    def over(self) -> float:
+        """When it ends, unless it is renewed."""
+        return min(self.ends, self.lease_ends)
+
+
+def _nobody(_event: str, _holder: Identity, _seconds: float) -> None:
+    """Nobody is told."""
+
+
+class Reservations:
+    """One reservation at a time. Whoever calls holds a lock.
+
+    ``tell`` hears what happened, to whom, and how many seconds are left.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        keys: Keys,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        tell: Callable[[str, Identity, float], object] = _nobody,
+    ) -> None:
+        self._rules, self._keys = rules, keys
+        self._now, self._wall, self._tell = now, wall, tell
+        self._held: _Held | None = None
+        self._queue: list[Wish] = []
+        self._gaps: dict[str, float] = {}
+        """When the gap of a tenant is over."""
+        self._restores_until = now() + (rules.lease if keys.outlive_the_process else 0.0)
+        self._last_start = -math.inf
+        """When the latest reservation that is known here was granted, since 1970."""
+
+    # --- Asking -----------------------------------------------------------------------------------
+
+    def ask(self, holder: Identity, seconds: float) -> Wish:
+        """Puts somebody at the end of the queue. Raises MessageError."""
+        if not 0 < seconds <= self._rules.longest:
+            raise MessageError(
+                f"seconds: expected more than 0 and at most {self._rules.longest:g} (setting "
+                f"max_reservation), found {seconds:g}",
+                limit=f"{self._rules.longest:g}",
+                setting="max_reservation",
+            )
+        wish = Wish(holder, seconds)
+        self._queue.append(wish)
+        self.settle()
+        return wish
+
+    def is_granted(self, wish: Wish) -> bool:
+        """Whether it has been granted, and goes on."""
+        return self._held is not None and self._held.wish is wish
+
+    def begin(self, wish: Wish) -> Granted:
+        """The device is quiet: the time that was granted begins."""
+        held, now, wall = self._held, self._now(), self._wall()
+        assert held is not None  # noqa: S101  # it was granted
+        assert held.wish is wish  # noqa: S101  # to this one
+        self._last_start = wall
+        held.key = self._keys.make(wish.holder, Term(wall, wall + wish.seconds))
+        held.ends, held.lease_ends = now + wish.seconds, now + self._rules.lease
+        self._tell("reserved", wish.holder, wish.seconds)
+        return self._granted(held)
+
+    def withdraw(self, wish: Wish) -> None:
+        """It does not want the device any more, or could not have it."""
+        if self.is_granted(wish):
+            self._end("reservation given back", self._now())
+        elif wish in self._queue:
+            self._queue.remove(wish)
+        self.settle()
+
+    # --- Holding ----------------------------------------------------------------------------------
+
+    def renew(self, key: str, holder: Identity) -> Granted:
+        """Moves the end of the lease. Raises ReservedError where the reservation has ended."""
+        self.settle()
+        held = self._entitled(key, holder)
+        if held is None:
+            raise self._lost()
+        held.lease_ends = self._now() + self._rules.lease
+        return self._granted(held)
+
+    def release(self, key: str, holder: Identity) -> None:
+        """Ends the reservation of a key; one that has ended already is left at that."""
+        self.settle()
+        if self._entitled(key, holder) is not None:
+            self._end("reservation released", self._now())
+            self.settle()
+
+    def release_any(self) -> None:
+        """Ends whatever reservation there is."""
+        self.settle()
+        if self._held is not None:
+            self._end("reservation released by an admin", self._now())
+            self.settle()
+
+    def check(self, key: str, caller: Identity) -> None:
+        """Raises ReservedError where a call may not run: another's reservation, or one's own ended.
+
+        While the device is reserved only calls with the key run; the holder's without it do not.
+        """
+        if self._held is None and not key:
+            return
+        self.settle()
+        if key and self._entitled(key, caller) is None:
+            raise self._lost()
+        if not key and self._held is not None:
+            raise self.refusal()
+
+    # --- Time -------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Ends what has ended by now, and grants to who is next."""
+        now, held = self._now(), self._held
+        if held is not None and now >= held.over:
+            event = "reservation ended" if held.over == held.ends else "reservation not renewed"
+            self._end(event, held.over)
+        if self._held is None and now >= self._restores_until:
+            ready = (wish for wish in self._queue if now >= self._gap_of(wish))
+            if (wish := next(ready, None)) is not None:
+                self._queue.remove(wish)
+                self._held = _Held(wish.holder, wish.seconds, wish)
+
+    def seconds_to_change(self) -> float:
+        """After which ``settle`` may do something, if nothing happens by then; maybe infinite."""
+        if self._held is not None:
+            return max(0.0, self._held.over - self._now())
+        gaps = min((self._gap_of(wish) for wish in self._queue), default=math.inf)
+        return max(0.0, max(gaps, self._restores_until) - self._now())
+
+    # --- What is told -----------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """Of the reservation that is held; empty while there is none, or it has not begun."""
+        return self._held.key if self._held is not None else ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody has it, as far as anybody has looked."""
+        return self._held is None
+
+    def shown(self) -> Shown | None:
+        """The reservation that there is."""
+        self.settle()
+        held = self._held
+        if held is None:
+            return None
+        return Shown(held.holder, self._left(held), len(self._queue))
+
+    def refusal(self, wish: Wish | None = None) -> ReservedError:
+        """What somebody else is told; ``wish``: who waits, if it is one of those."""
+        before = self._queue.index(wish) if wish in self._queue else len(self._queue)
+        held = self._held
+        if wish is not None and self.is_granted(wish):
+            return ReservedError(
+                "device: expected the calls of others to end in time, found that some still run",
+                retry_after=_SOON_SECONDS,
+                ends_seconds="0",
+                position="1",
+            )
+        left = self._left(held) if held is not None else 0.0
+        wait = left + sum(each.seconds for each in self._queue[:before])
+        if wish is not None:
+            earliest = max(self._gap_of(wish), self._restores_until) - self._now()
+            wait = max(wait, earliest)
+        what = f"reserved for {left:.0f} s more" if held else "to be reserved for somebody soon"
+        if wish is not None and held is None:
+            what = f"not to be reserved for {wait:.0f} s more (setting reservation_gap, or a start)"
+        return ReservedError(
+            f"device: expected it free, found it {what}",
+            retry_after=max(wait, _SOON_SECONDS),
+            ends_seconds=f"{left:.3f}",
+            position=str(before + 1),
+        )
+
+    def _lost(self) -> ReservedError:
+        left = self._left(self._held) if self._held is not None else 0.0
+        return ReservedError(
+            "reservation: expected one that goes on, found that it has ended: released, at its "
+            f"end, or {self._rules.lease:g} s after it was last renewed",
+            ends_seconds=f"{left:.3f}",
+        )
+
+    # --- Parts ------------------------------------------------------------------------------------
+
+    def _entitled(self, key: str, caller: Identity) -> _Held | None:
+        """The reservation of a key, if it goes on and the key is this caller's."""
+        held = self._held
+        if held is None or not held.key or not same(held.key, key):
+            return self._restored(key, caller)
+        return held if person_of(held.holder) == person_of(caller) else None
+
+    def _restored(self, key: str, caller: Identity) -> _Held | None:
+        """That of a key of before the start; see the table."""
+        now, wall = self._now(), self._wall()
+        term = self._keys.read(key, caller) if now < self._restores_until else None
+        if term is None or wall >= term.end or term.start <= self._last_start:
+            return None
+        left = min(term.end - wall, term.end - term.start)
+        self._last_start = term.start
+        self._held = _Held(caller, left, None, key, now + left, now + self._rules.lease)
+        self._tell("reservation restored", caller, left)
+        return self._held
+
+    def _end(self, event: str, when: float) -> None:
+        held = self._held
+        assert held is not None  # noqa: S101  # there is one
+        self._held = None
+        self._gaps = {tenant: end for tenant, end in self._gaps.items() if end > when}
+        self._gaps[held.holder.tenant] = when + self._rules.gap
+        self._tell(event, held.holder, 0.0)
+
+    def _gap_of(self, wish: Wish) -> float:
+        return self._gaps.get(wish.holder.tenant, -math.inf)
+
+    def _left(self, held: _Held) -> float:
+        """Seconds until its end, at the latest."""
+        return held.seconds if held.ends == math.inf else max(0.0, held.ends - self._now())
+
+    def _granted(self, held: _Held) -> Granted:
+        left = self._left(held)
+        return Granted(held.key, left, min(left, self._rules.lease))

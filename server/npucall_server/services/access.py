@@ -1,0 +1,94 @@
+"""``npucall.v1.AccessService``: reservations of the device; ``account`` has its other methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.errors import MessageError, QueueFullError
+from npucall.v1 import access_service_pb2 as pb
+from npucall_server.access.guard import require
+from npucall_server.access.identity import Role
+from npucall_server.ledger import Ledger
+from npucall_server.services.parsing import parse
+
+if TYPE_CHECKING:
+    from npucall_server.callers import Caller
+    from npucall_server.gate import Gate
+    from npucall_server.handling import Method
+    from npucall_server.log import Record
+    from npucall_server.services.account import AccountService
+
+NAME: str = pb.DESCRIPTOR.services_by_name["AccessService"].full_name
+MOST_WAITING = 16
+"""Callers who wait for a reservation at a time."""
+_LONGEST_WAIT = 7 * 24 * 3600.0
+_RETRY_SECONDS = 5.0
+
+
+class AccessService:
+    """The methods, from bytes to bytes."""
+
+    def __init__(self, gate: Gate, account: AccountService) -> None:
+        self._gate, self._account = gate, account
+        self.waiting = Ledger(MOST_WAITING, _too_many_wait)
+        """Callers who wait."""
+
+    def waits(self) -> dict[str, Method]:
+        """The methods that may wait long, by the names that the proto gives them."""
+        return {"Reserve": self.reserve}
+
+    def listings(self) -> dict[str, Method]:
+        """The others, which are answered however busy the server is."""
+        return {
+            "RenewReservation": self.renew_reservation,
+            "ReleaseReservation": self.release_reservation,
+            **self._account.listings(),
+        }
+
+    def reserve(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Reserves the device."""
+        require(caller.identity, Role.BENCH, "reserve")
+        wanted = parse(pb.ReserveRequest, request)
+        wait = wanted.wait_seconds
+        if not 0 <= wait <= _LONGEST_WAIT:
+            raise MessageError(
+                f"wait_seconds: expected 0 to {_LONGEST_WAIT:g}, found {wait:g}",
+                limit=f"{_LONGEST_WAIT:g}",
+            )
+        place = self.waiting.take(caller, 1, caller.cancel)
+        try:
+            granted = self._gate.reserve(caller, wanted.seconds, wait)
+        finally:
+            place.give_back()
+        return pb.ReserveResponse(
+            key=granted.key,
+            ends_seconds=granted.ends_seconds,
+            renew_within_seconds=granted.renew_within_seconds,
+        ).SerializeToString()
+
+    def renew_reservation(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Has a reservation go on."""
+        key = parse(pb.RenewReservationRequest, request).key
+        granted = self._gate.renew(key, caller.identity)
+        return pb.RenewReservationResponse(
+            ends_seconds=granted.ends_seconds, renew_within_seconds=granted.renew_within_seconds
+        ).SerializeToString()
+
+    def release_reservation(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Ends a reservation."""
+        key = parse(pb.ReleaseReservationRequest, request).key
+        if key:
+            self._gate.release(key, caller.identity)
+        else:
+            require(caller.identity, Role.ADMIN, "release another's reservation")
+            self._gate.release_any()
+        return pb.ReleaseReservationResponse().SerializeToString()
+
+
+def _too_many_wait() -> QueueFullError:
+    return QueueFullError(
+        f"server: expected less than {MOST_WAITING} callers who wait for a reservation, found as "
+        "many; repeat the call later",
+        retry_after=_RETRY_SECONDS,
+        limit=str(MOST_WAITING),
+    )

@@ -1,0 +1,117 @@
+"""The account and what goes on now, of ``npucall.v1.AccessService``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npucall.errors import MessageError
+from npucall.v1 import access_service_pb2 as pb
+from npucall.v1.operator_service_pb2 import CallerInfo
+from npucall_server.access.identity import Role, whose
+from npucall_server.services.parsing import parse
+from npucall_server.services.who import caller_info, reservation
+from npucall_server.usage import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_server.access.identity import Identity
+    from npucall_server.callers import Caller
+    from npucall_server.executor import Executor
+    from npucall_server.gate import Gate
+    from npucall_server.handling import Method
+    from npucall_server.ledger import Ledger
+    from npucall_server.log import Record
+    from npucall_server.usage import Usage
+
+_NOTHING = Line()
+
+
+@dataclass(frozen=True)
+class AccountService:
+    """The methods, from bytes to bytes. ``streams``: the places of streams."""
+
+    usage: Usage
+    executor: Executor
+    streams: Ledger
+    gate: Gate
+
+    def listings(self) -> dict[str, Method]:
+        """The methods, by the names that the proto gives them."""
+        return {"GetUsage": self.get_usage, "GetActivity": self.get_activity}
+
+    def get_usage(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Who used the device how long."""
+        last = parse(pb.GetUsageRequest, request).last_seconds
+        if not last >= 0:
+            raise MessageError(f"last_seconds: expected 0 or more, found {last:g}")
+        lines = [
+            pb.UsageLine(
+                tenant=key.tenant,
+                caller=key.caller,
+                operator=key.operator,
+                calls=line.calls,
+                request_bytes=line.request_bytes,
+                response_bytes=line.response_bytes,
+                device_seconds=line.device_ns / 1e9,
+                refusals=line.refusals,
+            )
+            for key, line in self.usage.lines(last).items()
+            if _sees(caller.identity, key.tenant, key.caller)
+        ]
+        return pb.GetUsageResponse(lines=lines, since=self.usage.since).SerializeToString()
+
+    def get_activity(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Who uses the device now."""
+        parse(pb.GetActivityRequest, request)
+        executor, told = self.executor, caller.identity
+        minute = self.usage.last_minute()
+        return pb.GetActivityResponse(
+            callers=self._activities(told, minute),
+            running=executor.turns.running,
+            waiting=executor.turns.waiting,
+            lanes=executor.device.lanes,
+            device_seconds=sum(line.device_ns for line in minute.values()) / 1e9,
+            reservation=reservation(self.gate.shown(), told),
+        ).SerializeToString()
+
+    def _activities(
+        self, told: Identity, minute: dict[tuple[str, str], Line]
+    ) -> Iterator[pb.CallerActivity]:
+        """Of the callers whom the one who is told may see."""
+        calls = _by_caller(self.executor.calls_by_owner())
+        held = _by_caller(self.executor.memory.owners)
+        streams = _by_caller(self.streams.owners)
+        for who in sorted({*calls, *held, *streams, *minute}):
+            if _sees(told, *who):
+                line = minute.get(who, _NOTHING)
+                yield pb.CallerActivity(
+                    caller=_info(who, told),
+                    calls=calls[who],
+                    bytes=held[who],
+                    streams=streams[who],
+                    device_seconds=line.device_ns / 1e9,
+                    calls_answered=line.calls,
+                )
+
+
+def _sees(told: Identity, tenant: str, name: str) -> bool:
+    """Callers see their own lines, admins everybody's."""
+    return told.role >= Role.ADMIN or (told.tenant, told.name) == (tenant, name)
+
+
+def _by_caller(owners: dict[str, int]) -> Counter[tuple[str, str]]:
+    """Sums over connections of callers that are known by these alone."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for owner, amount in owners.items():
+        sums[whose(owner)] += amount
+    return sums
+
+
+def _info(who: tuple[str, str], told: Identity) -> CallerInfo:
+    if who == (told.tenant, told.name):
+        return caller_info(told, told)
+    tenant, name = who
+    return CallerInfo(tenant=tenant, name=name)

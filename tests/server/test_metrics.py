@@ -1,0 +1,291 @@
+"""Metrics: what is counted, and what Prometheus gets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
+
+import npucall_client
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.testing import running_server
+from npucall_server.devices.base import DeviceFacts
+from npucall_server.log import Record
+from npucall_server.metrics import declared
+from npucall_server.metrics.counters import Counters, Sample
+from npucall_server.metrics.declared import METRICS
+from npucall_server.metrics.exposition import Exposition
+from npucall_server.metrics.gauges import Gauges
+from npucall_server.settings import ServerSettings
+
+from .scripted import PATIENCE, ScriptedDevice
+from .streams import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from npucall_client.testing import ServerProcess
+
+KL = "aclnnKlDivBackward"
+ONE = np.ones(1, np.float32)
+
+
+def call(
+    operator: str = KL,
+    tenant: str = "vision",
+    reason: str = "OK",
+    method: str = "Execute",
+    **ns: int,
+) -> Record:
+    return Record(
+        method, "a name", "a peer", tenant, "ann", operator, request_bytes=100, response_bytes=40,
+        reason=reason, **ns,
+    )  # fmt: skip
+
+
+def values(samples: Iterable[Sample], metric: declared.Metric) -> dict[tuple[str, ...], Any]:
+    return {sample.labels: sample.value for sample in samples if sample.metric is metric}
+
+
+def scraped(address: str, tls: ssl.SSLContext | None = None) -> dict[str, dict[str, float]]:
+    """The samples of a scrape by name, then by what their labels say."""
+    scheme = "https" if tls else "http"
+    with urllib.request.urlopen(
+        f"{scheme}://{address}/metrics", timeout=PATIENCE, context=tls
+    ) as answer:
+        text = answer.read().decode()
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found.setdefault(sample.name, {})[labels] = sample.value
+    return found
+
+
+# --- Counting -------------------------------------------------------------------------------------
+
+
+def test_calls_are_counted_by_method_operator_tenant_and_reason() -> None:
+    counters = Counters([KL])
+    for record in call(), call(), call(reason="QUEUE_FULL"), call(tenant="audio", method="Plan"):
+        counters.called(record)
+    assert values(counters.samples(), declared.CALLS) == {
+        ("Execute", KL, "vision", "OK"): 2,
+        ("Execute", KL, "vision", "QUEUE_FULL"): 1,
+        ("Plan", KL, "audio", "OK"): 1,
+    }
+
+
+def test_operators_that_the_device_does_not_know_share_a_series() -> None:
+    counters = Counters([KL])
+    for number in range(100):
+        counters.called(call(f"nonsense {number}", reason="OPERATOR_UNKNOWN"))
+    assert values(counters.samples(), declared.CALLS) == {
+        ("Execute", "", "vision", "OPERATOR_UNKNOWN"): 100
+    }
+
+
+def test_bytes_and_device_time_are_sums_over_methods() -> None:
+    counters = Counters([KL])
+    counters.called(call(device_ns=500_000_000))
+    counters.called(call(method="Plan", device_ns=250_000_000))
+    samples = counters.samples()
+    assert values(samples, declared.REQUEST_BYTES) == {(KL, "vision"): 200}
+    assert values(samples, declared.RESPONSE_BYTES) == {(KL, "vision"): 80}
+    assert values(samples, declared.DEVICE_SECONDS) == {(KL, "vision"): 0.75}
+
+
+def test_a_time_counts_in_the_first_bucket_whose_bound_it_does_not_pass() -> None:
+    counters = Counters([KL])
+    for total in 10_000, 10_001, 300_000_000_000, 300_000_000_001:
+        counters.called(call(total_ns=total))
+    read = values(counters.samples(), declared.CALL_SECONDS)[(KL,)]
+    assert [(place, count) for place, count in enumerate(read.counts) if count] == [
+        (0, 1), (1, 1), (22, 1), (23, 1),
+    ]  # fmt: skip
+    assert read.seconds == pytest.approx(600.000020002)
+
+
+def test_calls_that_did_not_run_have_no_times() -> None:
+    counters = Counters([KL])
+    counters.called(call(reason="QUEUE_FULL", total_ns=5))
+    counters.called(call(method="Plan", total_ns=5))
+    assert values(counters.samples(), declared.CALL_SECONDS) == {}
+    assert values(counters.samples(), declared.PHASE_SECONDS) == {}
+
+
+def test_phases_that_only_an_npu_has_are_shown_where_there_are_any() -> None:
+    counters = Counters([KL, "aclnnGelu"])
+    counters.called(call(queue_ns=1, run_ns=2))
+    counters.called(call("aclnnGelu", queue_ns=1, run_ns=2, plan_ns=3, copy_in_ns=4, copy_out_ns=5))
+    assert list(values(counters.samples(), declared.PHASE_SECONDS)) == [
+        (KL, "queue"), (KL, "run"),
+        ("aclnnGelu", "queue"), ("aclnnGelu", "run"), ("aclnnGelu", "plan"),
+        ("aclnnGelu", "copy_in"), ("aclnnGelu", "copy_out"),
+    ]  # fmt: skip
+
+
+# --- Declared -------------------------------------------------------------------------------------
+
+
+def test_names_obey_the_conventions_of_prometheus() -> None:
+    for metric in METRICS:
+        assert metric.name.startswith("npucall_")
+        assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
+        assert metric.kind != "histogram" or metric.name.endswith(("_seconds", "_bytes"))
+        assert metric.meaning.endswith(".")
+
+
+def test_no_two_metrics_have_the_same_series() -> None:
+    series = [name for metric in METRICS for name in metric.series]
+    assert len(series) == len(set(series)) > len(METRICS)
+
+
+# --- Read -----------------------------------------------------------------------------------------
+
+
+def gauges_of(served: Any) -> Gauges:
+    return Gauges(served.executor, served.streams.places, served.regions, served.gate, lambda: True)
+
+
+def test_gauges_of_a_server_at_rest() -> None:
+    with serving() as served:
+        samples = gauges_of(served).samples()
+    found = {sample.metric.name: sample.value for sample in samples}
+    assert {name for name, value in found.items() if value == 0} == {
+        "npucall_calls_in_flight", "npucall_calls_running", "npucall_calls_waiting",
+        "npucall_bytes_in_flight", "npucall_working_bytes", "npucall_shared_memory_bytes",
+        "npucall_streams", "npucall_reserved", "npucall_reservation_waiting",
+    }  # fmt: skip
+    assert found["npucall_serving"] == 1
+
+
+class _TellingDevice(ScriptedDevice):
+    def facts(self) -> DeviceFacts:
+        return DeviceFacts(
+            memory_total_bytes=100, memory_free_bytes=40, cube_percent=75, healthy=False
+        )
+
+
+def test_gauges_have_what_a_device_tells_and_nothing_else() -> None:
+    with serving(_TellingDevice()) as served:
+        samples = gauges_of(served).samples()
+    assert values(samples, declared.DEVICE_MEMORY) == {("free",): 40, ("used",): 60}
+    assert values(samples, declared.DEVICE_UTILIZATION) == {("cube",): 0.75}
+    assert values(samples, declared.DEVICE_HEALTHY) == {(): False}
+
+
+# --- Shown ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[ServerProcess, str]]:
+    """A server and the address of its metrics."""
+    with running_server("--metrics-listen", "127.0.0.1:0") as server:
+        (line,) = [
+            line for line in map(json.loads, server.log.read_text().splitlines())
+            if line["event"] == "serving"
+        ]  # fmt: skip
+        yield server, line["metrics"]
+
+
+def test_a_scrape_shows_what_was_called(server: tuple[ServerProcess, str]) -> None:
+    process, address = server
+    with npucall_client.connect(process.target) as client:
+        for _ in range(3):
+            client.run(l1_loss_backward, ONE, ONE, ONE)
+    shown = scraped(address)
+    labels = "method=Execute,operator=aclnnL1LossBackward,reason=OK,tenant="
+    assert shown["npucall_calls_total"][labels] == 3
+    assert shown["npucall_call_seconds_count"]["operator=aclnnL1LossBackward"] == 3
+    assert shown["npucall_call_seconds_bucket"]["le=+Inf,operator=aclnnL1LossBackward"] == 3
+    assert shown["npucall_phase_seconds_count"]["operator=aclnnL1LossBackward,phase=run"] == 3
+    assert shown["npucall_serving"] == {"": 1}
+    assert shown["process_open_fds"][""] > 0
+
+
+def test_every_metric_that_a_cpu_has_is_shown(server: tuple[ServerProcess, str]) -> None:
+    process, address = server
+    with npucall_client.connect(process.target) as client:
+        client.run(l1_loss_backward, ONE, ONE, ONE)
+    missing = {name for metric in METRICS for name in metric.series} - set(scraped(address))
+    assert missing == {
+        "npucall_device_memory_bytes", "npucall_device_utilization_ratio",
+        "npucall_device_healthy",
+    }  # fmt: skip
+
+
+def test_peers_that_say_nothing_do_not_keep_others_from_scraping(
+    server: tuple[ServerProcess, str],
+) -> None:
+    host, _, port = server[1].rpartition(":")
+    silent = [socket.create_connection((host, int(port)), PATIENCE) for _ in range(12)]
+    try:
+        assert scraped(server[1])["npucall_serving"] == {"": 1}
+    finally:
+        for each in silent:
+            each.close()
+
+
+def test_metrics_are_shown_over_tls(tmp_path: Path) -> None:
+    command = [
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+        "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+        "-keyout", f"{tmp_path}/key.pem", "-out", f"{tmp_path}/certificate.pem",
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    trusting = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
+    exposition = Exposition("127.0.0.1", 0, [lambda: [Sample(declared.SERVING, (), 1)]], tls)
+    try:
+        address = f"127.0.0.1:{exposition.port}"
+        assert scraped(address, trusting)["npucall_serving"] == {"": 1}
+        with pytest.raises((urllib.error.URLError, ConnectionError)):
+            scraped(address)
+    finally:
+        exposition.close()
+
+
+def test_an_address_that_is_taken_ends_the_server_with_71() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-m", "npucall_server", "--listen", "127.0.0.1:0"]
+        command += ["--metrics-listen", address]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    assert ended.returncode == 71
+    assert f"metrics_listen: expected a free address, found {address}" in ended.stderr
+
+
+@pytest.mark.parametrize("address", ["9090", "unix:/run/metrics", "127.0.0.1:65536", ":9090"])
+def test_an_address_of_another_kind_is_refused(address: str) -> None:
+    with pytest.raises(ValidationError, match="expected HOST:PORT"):
+        ServerSettings(metrics_listen=address)
+
+
+def test_without_the_extra_the_setting_names_it(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "from npucall_server.__main__ import main; main()"
+    )
+    command = [sys.executable, "-c", program, "--listen", "127.0.0.1:0"]
+    command += ["--metrics-listen", "127.0.0.1:0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1] == (
+        "npucall-server: metrics_listen: expected the extra metrics, found it missing: "
+        "pip install 'npucall-server[metrics]'"
+    )

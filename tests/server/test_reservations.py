@@ -1,0 +1,330 @@
+"""Reservations on a clock of the test: who has the device, who is next, and when that ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from npucall.errors import MessageError, ReservedError
+from npucall_server.access.identity import Identity, KnownBy, Role, anybody
+from npucall_server.reservation_keys import Keys, Term
+from npucall_server.reservations import Granted, Reservations, Rules, Wish
+
+from .scripted import VirtualClock
+
+SECRET = "a secret of the test"
+RULES = Rules(longest=1000.0, gap=60.0, lease=30.0)
+
+
+def person(tenant: str, name: str = "anna") -> Identity:
+    return Identity(tenant, name, Role.BENCH, KnownBy.TOKEN)
+
+
+A, B, C = person("a"), person("b"), person("c")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+def started(clock: VirtualClock, secret: str | None = None, rules: Rules = RULES) -> Reservations:
+    return Reservations(rules, Keys(secret, "cpu"), clock.monotonic, clock.wall)
+
+
+@pytest.fixture
+def subject(clock: VirtualClock) -> Reservations:
+    return started(clock)
+
+
+def reserve(subject: Reservations, who: Identity, seconds: float = 100.0) -> Granted:
+    wish = subject.ask(who, seconds)
+    assert subject.is_granted(wish)
+    return subject.begin(wish)
+
+
+def is_free(subject: Reservations) -> bool:
+    return subject.shown() is None
+
+
+def test_who_asks_first_has_the_device_and_others_are_refused(subject: Reservations) -> None:
+    granted = reserve(subject, A)
+    assert (granted.ends_seconds, granted.renew_within_seconds) == (100.0, 30.0)
+    subject.check(granted.key, A)
+    with pytest.raises(ReservedError, match="reserved for 100 s more") as raised:
+        subject.check("", B)
+    assert raised.value.details == {"ends_seconds": "100.000", "position": "1"}
+    assert raised.value.retry_after == 100.0
+
+
+def test_others_are_refused_from_the_grant_on_before_the_time_runs(subject: Reservations) -> None:
+    assert subject.is_granted(subject.ask(A, 100.0))
+    with pytest.raises(ReservedError):
+        subject.check("", B)
+
+
+def test_the_holder_without_its_key_is_refused_too(subject: Reservations) -> None:
+    reserve(subject, A)
+    with pytest.raises(ReservedError):
+        subject.check("", A)
+
+
+def test_a_key_counts_for_the_same_person_alone(subject: Reservations) -> None:
+    key = reserve(subject, A).key
+    for other in B, person("a", "bert"):
+        with pytest.raises(ReservedError):
+            subject.check(key, other)
+        with pytest.raises(ReservedError):
+            subject.renew(key, other)
+        subject.release(key, other)
+    subject.check(key, A)
+
+
+def test_without_tenants_a_key_counts_for_whoever_has_it(subject: Reservations) -> None:
+    key = reserve(subject, anybody("ipv4:10.0.0.1:1234")).key
+    subject.check(key, anybody("ipv4:10.0.0.2:4321"))
+
+
+@pytest.mark.parametrize("key", ["x", "1.2.3.4", "\N{EM DASH}", "a" * 600])
+def test_what_is_no_key_is_refused_though_nobody_has_the_device(
+    subject: Reservations, key: str
+) -> None:
+    with pytest.raises(ReservedError, match="found that it has ended"):
+        subject.check(key, A)
+    with pytest.raises(ReservedError, match="found that it has ended"):
+        subject.renew(key, A)
+    subject.release(key, A)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1000.5, float("nan"), float("inf")])
+def test_seconds_that_cannot_be_granted_are_refused(subject: Reservations, seconds: float) -> None:
+    with pytest.raises(MessageError, match="at most 1000 \\(setting max_reservation\\)"):
+        subject.ask(A, seconds)
+    assert is_free(subject)
+
+
+def test_it_ends_a_lease_after_the_last_renewal(subject: Reservations, clock: VirtualClock) -> None:
+    key = reserve(subject, A).key
+    clock.advance(29.0)
+    assert subject.renew(key, A) == (key, 71.0, 30.0)
+    clock.advance(29.5)
+    subject.check(key, A)
+    clock.advance(0.5)
+    assert is_free(subject)
+    subject.check("", B)
+    with pytest.raises(ReservedError):
+        subject.renew(key, A)
+
+
+def test_renewing_never_makes_it_longer(subject: Reservations, clock: VirtualClock) -> None:
+    key = reserve(subject, A, seconds=45.0).key
+    clock.advance(25.0)
+    assert subject.renew(key, A) == (key, 20.0, 20.0)
+    clock.advance(20.0)
+    assert is_free(subject)
+
+
+def test_a_released_key_is_dead(subject: Reservations) -> None:
+    key = reserve(subject, A).key
+    subject.release(key, A)
+    subject.release(key, A)
+    assert is_free(subject)
+    with pytest.raises(ReservedError):
+        subject.check(key, A)
+
+
+def test_whoever_may_ends_any_reservation(subject: Reservations) -> None:
+    subject.release_any()
+    reserve(subject, A)
+    subject.release_any()
+    assert is_free(subject)
+
+
+def test_who_waits_has_it_in_the_order_of_asking(
+    subject: Reservations, clock: VirtualClock
+) -> None:
+    key = reserve(subject, A, 20.0).key
+    second, third = subject.ask(B, 10.0), subject.ask(C, 10.0)
+    assert subject.refusal(third).details["position"] == "2"
+    assert subject.refusal(third).retry_after == 30.0
+    assert subject.seconds_to_change() == 20.0
+    clock.advance(20.0)
+    subject.settle()
+    assert subject.is_granted(second)
+    subject.withdraw(second)
+    assert subject.is_granted(third)
+    with pytest.raises(ReservedError):
+        subject.check(key, A)
+
+
+def test_who_goes_away_leaves_the_queue(subject: Reservations) -> None:
+    key = reserve(subject, A).key
+    second, third = subject.ask(B, 10.0), subject.ask(C, 10.0)
+    subject.withdraw(second)
+    assert subject.refusal(third).details["position"] == "1"
+    subject.release(key, A)
+    assert subject.is_granted(third)
+
+
+def test_a_tenant_waits_for_its_gap_and_others_go_first(
+    subject: Reservations, clock: VirtualClock
+) -> None:
+    subject.release(reserve(subject, A).key, A)
+    again = subject.ask(person("a", "bert"), 10.0)
+    assert not subject.is_granted(again)
+    assert subject.refusal(again).retry_after == 60.0
+    other = subject.ask(B, 100.0)
+    assert subject.is_granted(other)
+    subject.begin(other)
+    clock.advance(30.0)
+    assert is_free(subject)
+    assert subject.seconds_to_change() == 30.0
+    clock.advance(30.0)
+    subject.settle()
+    assert subject.is_granted(again)
+
+
+def test_the_gap_begins_when_the_reservation_ended_not_when_somebody_looked(
+    subject: Reservations, clock: VirtualClock
+) -> None:
+    reserve(subject, A)
+    clock.advance(90.0)
+    assert subject.is_granted(subject.ask(A, 10.0))
+
+
+def test_a_restarted_server_without_a_secret_knows_no_key(clock: VirtualClock) -> None:
+    key = reserve(started(clock), A).key
+    after = started(clock)
+    with pytest.raises(ReservedError):
+        after.renew(key, A)
+    reserve(after, B)
+
+
+def test_with_a_secret_the_holder_goes_on_after_a_restart(clock: VirtualClock) -> None:
+    before = started(clock, SECRET)
+    clock.advance(30.0)
+    key = reserve(before, A, 100.0).key
+    clock.advance(20.0)
+    after = started(clock, SECRET)
+    wish = after.ask(B, 10.0)
+    assert not after.is_granted(wish)
+    assert after.renew(key, A) == (key, 80.0, 30.0)
+    clock.advance(29.0)
+    assert not after.is_granted(wish)
+    after.renew(key, A)
+    after.check(key, A)
+    clock.advance(30.0)
+    after.settle()
+    assert after.is_granted(wish)
+
+
+def test_a_call_of_the_holder_has_it_go_on_too(clock: VirtualClock) -> None:
+    before = started(clock, SECRET)
+    clock.advance(30.0)
+    key = reserve(before, A).key
+    after = started(clock, SECRET)
+    after.check(key, A)
+    with pytest.raises(ReservedError):
+        after.check("", B)
+
+
+def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
+    clock: VirtualClock,
+) -> None:
+    subject = started(clock, SECRET)
+    wish = subject.ask(A, 10.0)
+    assert subject.refusal(wish).retry_after == 30.0
+    assert subject.seconds_to_change() == 30.0
+    subject.check("", B)
+    clock.advance(30.0)
+    subject.settle()
+    assert subject.is_granted(wish)
+
+
+@pytest.mark.parametrize(
+    ("secret", "device", "holder", "seconds"),
+    [
+        ("another secret of it", "cpu", A, 0.0),
+        (SECRET, "cann:1", A, 0.0),
+        (SECRET, "cpu", B, 0.0),
+        (SECRET, "cpu", person("a", "bert"), 0.0),
+        (SECRET, "cpu", A, 100.0),
+    ],
+    ids=["secret", "device", "tenant", "person", "ended"],
+)
+def test_a_key_does_not_count_after_a_restart_with_another(
+    clock: VirtualClock, secret: str, device: str, holder: Identity, seconds: float
+) -> None:
+    before = started(clock, SECRET)
+    clock.advance(30.0)
+    key = reserve(before, A, 100.0).key
+    clock.advance(seconds)
+    after = Reservations(RULES, Keys(secret, device), clock.monotonic, clock.wall)
+    with pytest.raises(ReservedError):
+        after.renew(key, holder)
+
+
+def test_a_key_of_before_is_dead_a_lease_after_the_start(clock: VirtualClock) -> None:
+    before = started(clock, SECRET)
+    clock.advance(30.0)
+    key = reserve(before, A).key
+    after = started(clock, SECRET)
+    clock.advance(30.0)
+    with pytest.raises(ReservedError):
+        after.renew(key, A)
+
+
+def test_what_ended_in_this_process_is_not_restored_by_it(clock: VirtualClock) -> None:
+    before = started(clock, SECRET)
+    clock.advance(30.0)
+    key = reserve(before, A).key
+    after = started(clock, SECRET)
+    after.release(key, A)
+    with pytest.raises(ReservedError):
+        after.renew(key, A)
+
+
+def test_a_key_granted_later_proves_that_the_one_before_had_ended(clock: VirtualClock) -> None:
+    before = started(clock, SECRET)
+    clock.advance(30.0)
+    old = reserve(before, A, 1000.0).key
+    before.release(old, A)
+    clock.advance(1.0)
+    new = reserve(before, B, 1000.0).key
+    after = started(clock, SECRET)
+    after.renew(old, A)  # the hole that is documented: it was released before the restart
+    after.renew(new, B)
+    with pytest.raises(ReservedError):
+        after.check(old, A)
+    after.check(new, B)
+
+
+def test_a_wall_clock_that_was_set_back_makes_nothing_longer(clock: VirtualClock) -> None:
+    before = started(clock, SECRET)
+    clock.advance(30.0)
+    key = reserve(before, A, 100.0).key
+    clock.jump(-5000.0)
+    after = started(clock, SECRET)
+    assert after.renew(key, A).ends_seconds == 100.0
+
+
+def test_a_wall_clock_that_jumps_ends_nothing_meanwhile(
+    subject: Reservations, clock: VirtualClock
+) -> None:
+    key = reserve(subject, A, 100.0).key
+    clock.jump(10_000.0)
+    assert subject.renew(key, A).ends_seconds == 100.0
+
+
+def test_a_key_is_printable_and_short() -> None:
+    key = Keys(SECRET, "cpu").make(person("t" * 60, "n" * 1000), Term(1e9, 2e9))
+    assert len(key) <= 512
+    assert key.isascii()
+    assert key.isprintable()
+    assert SECRET not in key
+
+
+def test_a_wish_that_an_admin_released_is_not_granted_any_more(subject: Reservations) -> None:
+    wish: Wish = subject.ask(A, 10.0)
+    subject.release_any()
+    assert not subject.is_granted(wish)
+    assert is_free(subject)
