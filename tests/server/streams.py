@@ -165,6 +165,9 @@ class Peer:
     def cancel(self, call_id: int) -> None:
         self.send(call_id, cancel=pb.Cancel())
 
+    def renew(self, authorization: str) -> None:
+        self.send(credential=pb.Credential(authorization=authorization))
+
     def close(self) -> None:
         """Says that nothing more will be sent."""
         self._frames.put(None)
