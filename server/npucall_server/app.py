@@ -72,7 +72,9 @@ class Server:
         self._budget = Budget.of(settings, _connections_possible() // len(settings.listens))
         self._peers = Peers(log, settings.peer_timeout)
         self._metrics = self._count_metrics(operators)
-        regions = Regions(settings.shared_memory_limit, self._executor.memory)
+        regions = Regions(
+            settings.shared_memory_limit, self._executor.memory, self._executor.quotas
+        )
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
         self._health = self._services.health
