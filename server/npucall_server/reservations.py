@@ -265,8 +265,8 @@ class Reservations:
         """What a holder is told whose reservation has ended."""
         left = self._left(self._held) if self._held is not None else 0.0
         return ReservedError(
-            "reservation: expected one that goes on, found that it has ended: released, at its "
-            f"end, or {self._rules.lease:g} s after it was last renewed",
+            "reservation: expected one of this caller that goes on, found that it has ended: "
+            f"released, at its end, or {self._rules.lease:g} s after it was last renewed",
             ends_seconds=f"{left:.3f}",
         )
 
