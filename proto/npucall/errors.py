@@ -236,7 +236,7 @@ class PermissionDeniedError(NpucallError):
 
 
 class ReservedError(NpucallError):
-    """Somebody else has reserved the device. Wait for the end, or use another server."""
+    """Somebody else has reserved the device, or one's own reservation has ended. Wait for it."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "RESERVED"
     repeat = Repeat.ELSEWHERE

@@ -229,8 +229,12 @@ class Execution:
         return Answer(reply, self._timings(), places)
 
     def forget_storages(self) -> None:
-        """The inputs are not read any more."""
+        """The inputs are not read any more: it is answered."""
         self._storages, self._placed = {}, None
+        if self._passage is not None:
+            self._passage.is_answered()
+        if not self._runs:
+            self._leave()
         if self._arrivals is not None:
             self._arrivals.stop()
 

@@ -35,7 +35,15 @@ class Passage:
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends the call, unless it runs, for a reservation. Raises where one has come."""
-        self._gate.may_end(self, end)
+        self.end = end
+        if self.refusal is not None:
+            raise self.refusal
+
+    def is_answered(self) -> None:
+        """The call has an answer: it is not ended any more, though it may still run."""
+        self.end = None
+        if self.refusal is not None:
+            self._gate.wait_for_ends()
 
     def leave(self) -> None:
         """The call does not use the device any more; a second time does nothing."""
@@ -48,7 +56,8 @@ class Gate:
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
         # The end of a call may leave the gate in the thread that ended it.
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._inside: dict[Passage, None] = {}
         self._waiting = 0
         self._closed: Callable[[], NpucallError] | None = None
@@ -56,29 +65,38 @@ class Gate:
     # --- Calls ------------------------------------------------------------------------------------
 
     def enter(self, caller: Caller) -> Passage:
-        """A call wants to use the device. Raises ReservedError."""
-        key = str(caller.metadata.get(RESERVATION, ""))
-        with self._changed:
+        """A call wants to use the device. Raises ReservedError.
+
+        Without the lock where nobody has reserved it: it is inside before it looks, and who
+        reserves looks inside after the grant, so that one of the two sees the other.
+        """
+        key = caller.metadata.get(RESERVATION, "")
+        passage = Passage(self, str(key))
+        self._inside[passage] = None
+        if key or not self._reservations.is_free:
+            try:
+                self._check_key(passage, caller.identity)
+            except BaseException:
+                self.leave(passage)
+                raise
+        return passage
+
+    def _check_key(self, passage: Passage, caller: Identity) -> None:
+        with self._lock:
             before = self._reservations.key
-            self._reservations.check(key, caller.identity)
+            self._reservations.check(passage.key, caller)
             if before != self._reservations.key:
                 self._end_others()
-            passage = Passage(self, key)
-            self._inside[passage] = None
-            return passage
 
-    def may_end(self, passage: Passage, end: Callable[[], object]) -> None:
-        """Called by a passage."""
-        with self._changed:
-            if passage.refusal is not None:
-                raise passage.refusal
-            passage.end = end
+    def wait_for_ends(self) -> None:
+        """Called by a passage: whoever ends calls at this moment has done so."""
+        with self._lock:
+            pass
 
     def leave(self, passage: Passage) -> None:
-        """Called by a passage."""
-        with self._changed:
-            if self._inside.pop(passage, passage) is None and self._waiting:
-                self._changed.notify_all()
+        """Called by a passage. Without the lock while nobody waits to reserve the device."""
+        if self._inside.pop(passage, passage) is None and self._waiting:
+            self._wake()
 
     # --- Reservations -----------------------------------------------------------------------------
 
@@ -90,12 +108,14 @@ class Gate:
         """
         ends = time.monotonic() + wait
         with self._changed:
+            self._check(caller)
             wish = self._reservations.ask(caller.identity, seconds)
             self._waiting += 1
             try:
                 caller.add_callback(self._wake)
                 self._wait_for_grant(wish, caller, ends)
                 self._wait_for_quiet(wish, caller, max(ends, time.monotonic() + RUNNING_SECONDS))
+                self._check(caller)
                 return self._reservations.begin(wish)
             except BaseException:
                 self._reservations.withdraw(wish)
@@ -154,15 +174,20 @@ class Gate:
     def _wait_for_quiet(self, wish: Wish, caller: Caller, ends: float) -> None:
         self._end_others()
         while self._inside:
-            if time.monotonic() >= ends or not self._reservations.is_granted(wish):
+            if not self._reservations.is_granted(wish):
+                raise self._reservations.lost()
+            if time.monotonic() >= ends:
                 raise self._reservations.refusal(wish)
             self._wait(caller, ends)
 
-    def _wait(self, caller: Caller, until: float) -> None:
+    def _check(self, caller: Caller) -> None:
         if self._closed is not None:
             raise self._closed()
         if not caller.is_active():
             raise CancelledError("reservation: its caller went away")
+
+    def _wait(self, caller: Caller, until: float) -> None:
+        self._check(caller)
         self._changed.wait(min(_LONGEST_WAIT, max(0.0, until - time.monotonic())))
 
     def _wake(self) -> None:

@@ -162,7 +162,7 @@ class Reservations:
         self.settle()
         held = self._entitled(key, holder)
         if held is None:
-            raise self._lost()
+            raise self.lost()
         held.lease_ends = self._now() + self._rules.lease
         return self._granted(held)
 
@@ -189,7 +189,7 @@ class Reservations:
             return
         self.settle()
         if key and self._entitled(key, caller) is None:
-            raise self._lost()
+            raise self.lost()
         if not key and self._held is not None:
             raise self.refusal()
 
@@ -235,36 +235,38 @@ class Reservations:
         return Shown(held.holder, self._left(held), len(self._queue))
 
     def refusal(self, wish: Wish | None = None) -> ReservedError:
-        """What somebody else is told; ``wish``: who waits, if it is one of those."""
+        """What somebody else is told; ``wish``: of one who asked."""
         before = self._queue.index(wish) if wish in self._queue else len(self._queue)
-        held = self._held
-        if wish is not None and self.is_granted(wish):
-            return ReservedError(
-                "device: expected the calls of others to end in time, found that some still run",
-                retry_after=_SOON_SECONDS,
-                ends_seconds="0",
-                position="1",
-            )
-        left = self._left(held) if held is not None else 0.0
+        left = 0.0 if self._held is None else self._left(self._held)
         wait = left + sum(each.seconds for each in self._queue[:before])
         if wish is not None:
-            earliest = max(self._gap_of(wish), self._restores_until) - self._now()
-            wait = max(wait, earliest)
-        what = f"reserved for {left:.0f} s more" if held else "to be reserved for somebody soon"
-        if wish is not None and held is None:
-            what = f"not to be reserved for {wait:.0f} s more (setting reservation_gap, or a start)"
+            wait = max(wait, self._earliest(wish) - self._now())
+        if wish is not None and self.is_granted(wish):
+            before, left, wait = 0, 0.0, _SOON_SECONDS
         return ReservedError(
-            f"device: expected it free, found it {what}",
+            f"device: expected it free, found {self._obstacle(wish, left)}",
             retry_after=max(wait, _SOON_SECONDS),
             ends_seconds=f"{left:.3f}",
             position=str(before + 1),
         )
 
-    def _lost(self) -> ReservedError:
+    def _obstacle(self, wish: Wish | None, left: float) -> str:
+        """Why nobody else has the device now."""
+        if wish is not None and self.is_granted(wish):
+            return "that calls of others still run"
+        if self._held is not None or wish is None:
+            return f"it reserved for {left:.0f} s more"
+        seconds = self._earliest(wish) - self._now()
+        if self._gap_of(wish) > self._restores_until:
+            return f"{seconds:.0f} s left between two of a tenant (setting reservation_gap)"
+        return f"{seconds:.0f} s left for keys of before a restart (setting reservation_key)"
+
+    def lost(self) -> ReservedError:
+        """What a holder is told whose reservation has ended."""
         left = self._left(self._held) if self._held is not None else 0.0
         return ReservedError(
-            "reservation: expected one that goes on, found that it has ended: released, at its "
-            f"end, or {self._rules.lease:g} s after it was last renewed",
+            "reservation: expected one of this caller that goes on, found that it has ended: "
+            f"released, at its end, or {self._rules.lease:g} s after it was last renewed",
             ends_seconds=f"{left:.3f}",
         )
 
@@ -296,6 +298,10 @@ class Reservations:
         self._gaps = {tenant: end for tenant, end in self._gaps.items() if end > when}
         self._gaps[held.holder.tenant] = when + self._rules.gap
         self._tell(event, held.holder, 0.0)
+
+    def _earliest(self, wish: Wish) -> float:
+        """When it can be granted, if the device is free."""
+        return max(self._gap_of(wish), self._restores_until)
 
     def _gap_of(self, wish: Wish) -> float:
         return self._gaps.get(wish.holder.tenant, -math.inf)

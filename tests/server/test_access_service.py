@@ -341,7 +341,7 @@ def test_a_grant_is_given_back_where_calls_of_others_do_not_end(
     monkeypatch.setattr(gate_module, "RUNNING_SECONDS", 0.05)
     running = pool.submit(slow.bert.execute)
     until(lambda: steps.running == 1, "it runs")
-    with pytest.raises(grpc.RpcError, match="found that some still run") as raised:
+    with pytest.raises(grpc.RpcError, match="found that calls of others still run") as raised:
         slow.anna.reserve()
     assert reason(raised.value) == "RESERVED"
     assert not slow.carl.info().HasField("reservation")
@@ -363,6 +363,30 @@ def test_an_admin_ends_a_reservation_that_has_not_begun(
     assert reason(raised.value) == ReservedError.reason
     steps.let_go()
     running.result(PATIENCE)
+
+
+def test_two_tenants_that_race_never_have_it_at_the_same_time(
+    here: Lab, pool: ThreadPoolExecutor
+) -> None:
+    """200 reservations; the witness is a count of holders, kept by the holders."""
+    holders: list[Person] = []
+    seen = []
+
+    def race(person: Person, other: Person) -> None:
+        for _ in range(100):
+            key = person.reserve(60.0, PATIENCE).key
+            holders.append(person)
+            person.execute(key)
+            with pytest.raises(grpc.RpcError):
+                other.execute()
+            seen.append(len(holders))
+            holders.remove(person)
+            person.release(key)
+
+    races = [pool.submit(race, *pair) for pair in ((here.anna, here.bert), (here.bert, here.anna))]
+    for each in races:
+        each.result(10 * PATIENCE)
+    assert seen == [1] * 200
 
 
 def test_a_holder_that_stops_renewing_is_free_a_lease_later() -> None:

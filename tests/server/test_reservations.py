@@ -171,7 +171,9 @@ def test_a_tenant_waits_for_its_gap_and_others_go_first(
     subject.release(reserve(subject, A).key, A)
     again = subject.ask(person("a", "bert"), 10.0)
     assert not subject.is_granted(again)
-    assert subject.refusal(again).retry_after == 60.0
+    refusal = subject.refusal(again)
+    assert refusal.retry_after == 60.0
+    assert "60 s left between two of a tenant (setting reservation_gap)" in str(refusal)
     other = subject.ask(B, 100.0)
     assert subject.is_granted(other)
     subject.begin(other)
@@ -232,7 +234,9 @@ def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
 ) -> None:
     subject = started(clock, SECRET)
     wish = subject.ask(A, 10.0)
-    assert subject.refusal(wish).retry_after == 30.0
+    refusal = subject.refusal(wish)
+    assert refusal.retry_after == 30.0
+    assert "30 s left for keys of before a restart (setting reservation_key)" in str(refusal)
     assert subject.seconds_to_change() == 30.0
     subject.check("", B)
     clock.advance(30.0)

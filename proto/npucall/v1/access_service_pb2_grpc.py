@@ -63,11 +63,18 @@ class AccessServiceServicer(object):
     def Reserve(self, request, context):
         """Reserves the device: from the answer on, calls of others are refused with FAILED_PRECONDITION,
         RESERVED, and none of theirs runs any more. Calls under the reservation carry its key in the
-        metadata `npucall-reservation`. It ends at its end, when it is released, or 30 s after it was
-        last renewed: its holder renews it every 10 s.
+        metadata `npucall-reservation`; of streams it goes with the stream. The holder's calls without
+        it are refused too. It ends at its end, when it is released, or 30 s after it was last renewed:
+        its holder renews it every 10 s. Whoever waits gets it in the order of asking, but for the
+        setting `reservation_gap` after a reservation of the same tenant, when others go first. Calls of
+        others that run when it is granted may end, within `wait_seconds` or 5 s if that is less; it is
+        given back where they do not. A caller that goes away waits no longer. Where the answer is lost,
+        the reservation ends by itself.
 
         Errors besides:
         * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role is neither bench nor admin.
+        * RESOURCE_EXHAUSTED, QUEUE_FULL: too many wait already.
+        * UNAVAILABLE, DRAINING: the server is going down. Repeat the call.
         * FAILED_PRECONDITION, RESERVED: it did not become free in `wait_seconds`. `metadata` has
         `ends_seconds` (of the reservation that there is), `position` (among those who wait, from 1)
         and RetryInfo the expected wait.
@@ -78,7 +85,9 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RenewReservation(self, request, context):
-        """Renews a reservation. It never ends later for it than it was granted for.
+        """Renews a reservation. It never ends later for it than it was granted for. A server with the
+        setting `reservation_key` that was started again takes the key in the first 30 s, by renewing
+        or with a call, and the reservation goes on.
 
         Errors besides:
         * FAILED_PRECONDITION, RESERVED: the key is not one of a reservation that goes on.

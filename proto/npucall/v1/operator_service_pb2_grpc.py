@@ -135,6 +135,10 @@ class OperatorServiceServicer(object):
         refuses the call. `driver_message` says why.
         * FAILED_PRECONDITION, SHARED_MEMORY: the server has no shared memory of that id; it may have
         been started again. Send the bytes.
+        * FAILED_PRECONDITION, RESERVED: somebody has reserved the device, and the call does not carry
+        the key (see AccessService.Reserve); or it carries the key of a reservation that has ended.
+        `metadata` has `ends_seconds`, at the latest; RetryInfo counts those who wait to reserve it
+        besides. A call that waited for the device when it was reserved ends so too.
         * RESOURCE_EXHAUSTED, TOO_LARGE: the call is larger than a limit of this server will ever
         allow. Split it, or raise the setting that the message names. Where its outputs are too many
         bytes for one message, `method` is "ExecuteStream": call that.

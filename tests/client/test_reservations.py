@@ -1,0 +1,272 @@
+"""client.reserve and npucall reserve: a device alone, renewed in the background."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import npucall_client
+from npucall.errors import CancelledError, DrainingError, ReservedError, ServerUnreachableError
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.reservations import Granted, Renewal
+from npucall_client.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from npucall.errors import NpucallError
+
+ONE = np.ones(4, np.float32)
+PATIENCE = 30.0
+COMMAND = [sys.executable, "-c", "from npucall_client.command import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    with running_server("--reservation-gap=0") as server:
+        yield server.target
+
+
+@pytest.fixture
+def client(target: str) -> Iterator[npucall_client.Client]:
+    with npucall_client.connect(target) as client:
+        yield client
+
+
+def run(client: npucall_client.Client) -> None:
+    client.run(l1_loss_backward, ONE, ONE, ONE)
+
+
+def npucall(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def python(text: str) -> list[str]:
+    return ["--", sys.executable, "-c", text]
+
+
+def test_calls_pipelines_and_streams_of_the_reserved_client_run_alone(
+    client: npucall_client.Client, target: str
+) -> None:
+    with client.reserve(60) as quiet, npucall_client.connect(target, stream_from=0) as other:
+        run(quiet)
+        quiet.plan(l1_loss_backward, ONE, ONE, ONE)
+        run(quiet.options(timeout=10.0))
+        with quiet.pipeline() as calls:
+            calls.submit(l1_loss_backward, ONE, ONE, ONE).result()
+        for refused in client, other:
+            with pytest.raises(ReservedError, match="reserved for"):
+                run(refused)
+        with pytest.raises(ReservedError):
+            client.plan(l1_loss_backward, ONE, ONE, ONE)
+        with client.pipeline() as calls, pytest.raises(ReservedError):
+            calls.submit(l1_loss_backward, ONE, ONE, ONE).result()
+        assert 0 < quiet.remaining <= 60
+        info = client.server_info().reservation
+        assert 0 < info.ends_seconds <= 60
+    run(client)
+    assert quiet.remaining == 0
+    with pytest.raises(CancelledError, match="released"):
+        run(quiet)
+
+
+def test_large_calls_in_chunks_carry_the_key(target: str) -> None:
+    with npucall_client.connect(target, stream_from=0) as client, client.reserve(60) as quiet:
+        run(quiet)
+
+
+def test_a_second_reservation_waits_for_the_first(
+    client: npucall_client.Client, target: str
+) -> None:
+    with npucall_client.connect(target) as other, client.reserve(60):
+        with pytest.raises(ReservedError) as raised:
+            other.reserve(60)
+        assert raised.value.details["position"] == "1"
+        assert raised.value.retry_after is not None
+        ended = threading.Timer(0.1, client.release_reservation)
+        ended.start()
+        with other.reserve(60, wait=PATIENCE) as quiet:
+            run(quiet)
+        ended.join()
+
+
+def test_a_reservation_that_was_lost_says_so_at_the_next_call(
+    client: npucall_client.Client,
+) -> None:
+    with client.reserve(60) as quiet:
+        client.release_reservation()
+        with pytest.raises(ReservedError, match="found that it has ended"):
+            run(quiet)
+
+
+def test_a_child_calls_under_the_reservation_of_its_parent(
+    client: npucall_client.Client, target: str
+) -> None:
+    with (
+        client.reserve(60) as quiet,
+        npucall_client.connect(target, reservation=quiet.key) as child,
+    ):
+        run(child)
+        with pytest.raises(ValueError, match="without a reservation"):
+            child.reserve(10)
+        with pytest.raises(ValueError, match="without a reservation"):
+            quiet.reserve(10)
+
+
+@pytest.mark.parametrize(("seconds", "wait"), [(0, 0), (float("inf"), 0), (1, -1)])
+def test_seconds_that_cannot_be_are_refused_here(
+    client: npucall_client.Client, seconds: float, wait: float
+) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        client.reserve(seconds, wait=wait)
+
+
+def test_a_client_that_computes_itself_reserves_at_once() -> None:
+    with npucall_client.connect("local:") as client, client.reserve(60) as quiet:
+        run(quiet)
+        assert 0 < quiet.remaining <= 60
+
+
+class Server:
+    """Renews as the test says, and counts."""
+
+    def __init__(self, *answers: NpucallError | None) -> None:
+        self.answers, self.renewals, self.released = list(answers), 0, ""
+        self.asked_often = threading.Event()
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        self.renewals += 1
+        if self.renewals > len(self.answers):
+            self.asked_often.set()
+            return Granted(key, 1000.0, 0.01)
+        answer = self.answers[self.renewals - 1]
+        if answer is not None:
+            raise answer
+        return Granted(key, 1000.0, 0.01)
+
+    def release(self, key: str, timeout: float) -> None:
+        self.released = key
+        raise ServerUnreachableError("gone")
+
+
+def test_it_goes_on_renewing_while_the_server_does_not_answer() -> None:
+    server = Server(ServerUnreachableError("gone"), None, DrainingError("going"), None)
+    renewal = Renewal(server, Granted("key", 500.0, 0.01))
+    assert server.asked_often.wait(PATIENCE)
+    renewal.check()
+    assert 0 < renewal.remaining <= 500.0
+    renewal.close()
+    renewal.close()
+    assert server.released == "key"
+
+
+def test_it_is_lost_where_the_server_says_so() -> None:
+    server = Server(ReservedError("it has ended"))
+    renewal = Renewal(server, Granted("key", 500.0, 0.01))
+    renewal._thread.join(PATIENCE)
+    assert renewal.remaining == 0
+    with pytest.raises(ReservedError, match="it has ended"):
+        renewal.check()
+    renewal.close()
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+CHILD = """
+import numpy, npucall_client
+from npucall.operators.l1_loss_backward import l1_loss_backward
+one = numpy.ones(4, numpy.float32)
+with npucall_client.connect() as client:
+    client.run(l1_loss_backward, one, one, one)
+    print("ran", client.server_info().HasField("reservation"))
+raise SystemExit(7)
+"""
+
+
+def test_the_command_runs_another_that_has_the_device_and_answers_its_exit_code(
+    target: str,
+) -> None:
+    done = npucall("reserve", "60", "--target", target, *python(CHILD))
+    assert (done.stdout, done.stderr, done.returncode) == ("ran True\n", "", 7)
+    done = npucall("info", target)
+    assert "reserved" not in done.stdout
+
+
+def test_info_shows_the_reservation(client: npucall_client.Client, target: str) -> None:
+    with client.reserve(60):
+        shown = npucall("info", target).stdout
+    assert "by ipv4:127.0.0.1, for" in " ".join(shown.split())
+
+
+def test_the_command_is_refused_while_another_has_the_device(
+    client: npucall_client.Client, target: str
+) -> None:
+    with client.reserve(60):
+        done = npucall("reserve", "60", *python("print('ran')"), NPUCALL_TARGET=target)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert "FAILED_PRECONDITION, RESERVED" in done.stderr
+        assert npucall("release", target).returncode == 0
+    run(client)
+
+
+@pytest.mark.more
+def test_a_command_that_is_not_there_releases_the_device(
+    client: npucall_client.Client, target: str
+) -> None:
+    done = npucall("reserve", "60", "-t", target, "--", "no-such-command-of-npucall")
+    assert done.returncode == 127
+    run(client)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.more),
+        pytest.param(signal.SIGUSR1, marks=pytest.mark.more),
+    ],
+)
+def test_signals_reach_the_command(target: str, number: signal.Signals, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    script = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: sys.exit(5))\n"
+        f"pathlib.Path({str(ready)!r}).touch()\n"
+        "time.sleep(60)\n"
+    )
+    arguments = [*COMMAND, "reserve", "60", "-t", target, *python(script)]
+    process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
+    until(ready.exists)
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == 5
+
+
+@pytest.mark.more
+def test_a_command_that_a_signal_ends_is_answered_as_shells_do(target: str) -> None:
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    done = npucall("reserve", "60", "-t", target, *python(script))
+    assert done.returncode == 128 + signal.SIGKILL
+
+
+def until(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)

@@ -1,0 +1,159 @@
+"""Reservations over restarts and kills, of the server and of the holder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import npucall_client
+from npucall.errors import ReservedError
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.testing import running_server
+from npucall_server import app
+from npucall_server.devices import open_device
+from npucall_server.log import Log
+from npucall_server.reservations import Rules
+from npucall_server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECRET = "a secret of the tests"
+ONE = np.ones(4, np.float32)
+PATIENCE = 60.0
+COMMAND = [sys.executable, "-c", "from npucall_client.command import main; main()"]
+
+
+def run(client: npucall_client.Client) -> None:
+    client.run(l1_loss_backward, ONE, ONE, ONE)
+
+
+def events(log: Path) -> list[str]:
+    lines = map(json.loads, log.read_text().splitlines())
+    return [line["event"] for line in lines if "reserv" in line["event"]]
+
+
+@contextmanager
+def server_here(listen: str, secret: str | None = SECRET) -> Iterator[app.Server]:
+    """A server in this process, which is cut at the end without a word."""
+    settings = ServerSettings(listen=listen, reservation_key=secret, reservation_gap=0)
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        device = open_device(settings, print)
+        server = app.Server(settings, device, Log(stream=nowhere))
+        server.start()
+        try:
+            yield server
+        finally:
+            server._grpc.stop(0).wait()
+            server._watch.stop()
+            device.close()
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "Rules", partial(Rules, lease=1.5))
+
+
+def test_a_holder_goes_on_where_the_server_starts_again_with_the_same_secret(
+    short_leases: None,
+) -> None:
+    with server_here("127.0.0.1:0") as server:
+        client = npucall_client.connect(server.address)
+        quiet = client.reserve(60, wait=PATIENCE)
+        run(quiet)
+        address = server.address
+    with server_here(address), client, quiet:
+        run(quiet)
+        with pytest.raises(ReservedError):
+            run(client)
+        with pytest.raises(ReservedError):
+            client.reserve(10, wait=3)
+        run(quiet)
+
+
+def test_a_reservation_ends_with_a_server_without_a_secret(short_leases: None) -> None:
+    with server_here("127.0.0.1:0", None) as server:
+        client = npucall_client.connect(server.address)
+        quiet = client.reserve(60)
+        address = server.address
+    with server_here(address, None), client, quiet:
+        with pytest.raises(ReservedError, match="found that it has ended"):
+            run(quiet)
+        run(client)
+        with client.reserve(60) as again:
+            run(again)
+
+
+def test_neither_the_secret_nor_a_key_is_logged() -> None:
+    environment = {**os.environ, "NPUCALL_RESERVATION_KEY": SECRET}
+    with running_server(environment=environment) as server:
+        with npucall_client.connect(server.target) as client, pytest.raises(ReservedError):
+            client.reserve(60)
+        log = server.log
+        child = npucall_client.connect(server.target, reservation="1.2.3.4")
+        with child, pytest.raises(ReservedError):
+            run(child)
+        server.stop()
+        assert SECRET not in log.read_text()
+        assert "1.2.3.4" not in log.read_text()
+
+
+@pytest.mark.long
+def test_a_holder_goes_on_where_the_server_is_killed_and_starts_again() -> None:
+    environment = {**os.environ, "NPUCALL_RESERVATION_KEY": SECRET}
+    with running_server(environment=environment) as server:
+        client = npucall_client.connect(server.target)
+        quiet = client.reserve(200, wait=40)
+        run(quiet)
+        server.process.kill()
+        server.process.wait()
+    with running_server(environment=environment, listen=server.target) as server, client, quiet:
+        run(quiet)
+        other = npucall_client.connect(server.target)
+        with pytest.raises(ReservedError):
+            run(other)
+        with pytest.raises(ReservedError):
+            other.reserve(10, wait=45)  # over the time in which keys of before are taken
+        run(quiet)
+        assert events(server.log) == ["reservation restored"]
+
+
+@pytest.mark.long
+def test_a_holder_that_is_killed_is_free_30_s_later() -> None:
+    with running_server("--reservation-gap=0") as server:
+        command = [*COMMAND, "reserve", "200", "-t", server.target, "--", "sleep", "300"]
+        holder = subprocess.Popen(command, start_new_session=True)
+        try:
+            with npucall_client.connect(server.target) as client:
+                ends = time.monotonic() + PATIENCE
+                while not client.server_info().HasField("reservation"):
+                    assert time.monotonic() < ends
+                    time.sleep(0.05)
+                os.killpg(holder.pid, signal.SIGKILL)
+                with client.reserve(10, wait=40) as quiet:  # not 200 s later
+                    run(quiet)
+                    assert events(server.log)[:2] == ["reserved", "reservation not renewed"]
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+@pytest.mark.long
+def test_a_command_keeps_its_reservation_past_many_renewals() -> None:
+    with running_server() as server, npucall_client.connect(server.target) as client:
+        command = [*COMMAND, "reserve", "200", "-t", server.target, "--", "sleep", "45"]
+        holder = subprocess.Popen(command)
+        assert holder.wait(90) == 0
+        run(client)
+        assert events(server.log) == ["reserved", "reservation released"]
