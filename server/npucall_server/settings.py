@@ -164,7 +164,7 @@ class ServerSettings(
     def _tenants_can_be_known(self) -> ServerSettings:
         if self.tenants and not self.knows_callers:
             raise ValueError(
-                "tenants: expected a way to know their callers, found none: set token_file, "
+                "tenants: expected a way to know their callers, found none: set token_hashes, "
                 "oidc_issuer, or tls_client_ca, or shared_memory with users of a tenant"
             )
         return self

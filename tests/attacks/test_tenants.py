@@ -44,7 +44,7 @@ def lab(folder: Path, **tenants: str) -> Lab:
         role = Role.ADMIN if name == "office" else None
         texts[name], token = tokens.new(name, "alice", role, DAY)
         tokens.append(file, token)
-    return Lab((f"--config={config}", f"--token-file={file}"), texts)
+    return Lab((f"--config={config}", f"--token-hashes={file}"), texts)
 
 
 def seconds_of(target: str, token: str) -> dict[str, float]:

@@ -74,7 +74,7 @@ class Lab:
         given = ServerSettings(
             config=self.config,
             listen=f"plain:127.0.0.1:0,mtls:127.0.0.1:0,{self.unix}",
-            token_file=self.token_file,
+            token_hashes=self.token_file,
             oidc_issuer=issuer.url,
             oidc_audience=AUDIENCE,
             tls_certificate=pair.certificate,

@@ -178,7 +178,7 @@ def test_a_line_of_the_file_of_tokens_that_is_wrong_is_passed_over_and_named(
     token = lab.token("kim")
     text = lab.token_file.read_text()
     lab.token_file.write_text("# people\n\nnonsense\n" + text)
-    until(lambda: "token_file: line 3: expected hash, tenant" in warnings(lab), "it is said")
+    until(lambda: "token_hashes: line 3: expected hash, tenant" in warnings(lab), "it is said")
     assert who(channel, bearer(token)).name == "kim"
 
 

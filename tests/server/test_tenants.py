@@ -90,12 +90,12 @@ ISSUER = {"oidc_issuer": "https://ci.example", "oidc_audience": "x"}
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"token_file": "/x"}, "token_file: expected tenants beside it, found none"),
+        ({"token_hashes": "/x"}, "token_hashes: expected tenants beside it, found none"),
         (ISSUER, "oidc_issuer: expected tenants beside it, found none"),
         ({"tenants": {"a": {}}}, "tenants: expected a way to know their callers, found none"),
         ({"tenants": {"a": {}}, "shared_memory": "/x"}, "tenants: expected a way to know"),
-        ({"tenants": {"A": {}}, "token_file": "/x"}, "tenants"),
-        ({"tenants": {"a": {"wieght": 1}}, "token_file": "/x"}, "tenants.a.wieght"),
+        ({"tenants": {"A": {}}, "token_hashes": "/x"}, "tenants"),
+        ({"tenants": {"a": {"wieght": 1}}, "token_hashes": "/x"}, "tenants.a.wieght"),
         (
             {"tenants": {"a": {}}, "oidc_issuer": "https://x"},
             "oidc_audience: expected a value beside oidc_issuer, found none",
@@ -110,7 +110,7 @@ ISSUER = {"oidc_issuer": "https://ci.example", "oidc_audience": "x"}
         ),
         ({"tenants": {"a": {}}, **ISSUER, "oidc_keys": "file:///x"}, "expected https://HOST..."),
         (
-            {"tenants": {"a": {"users": [1]}, "b": {"users": [1]}}, "token_file": "/x"},
+            {"tenants": {"a": {"users": [1]}, "b": {"users": [1]}}, "token_hashes": "/x"},
             "users: expected 1 in one tenant, found a and b",
         ),
     ],
@@ -127,7 +127,7 @@ def test_settings_that_would_know_nobody_or_anybody_are_refused(
 @pytest.mark.parametrize(
     "way",
     [
-        {"token_file": "/x"},
+        {"token_hashes": "/x"},
         ISSUER,
         {**ISSUER, "oidc_issuer": "http://127.0.0.1:1"},
         {"shared_memory": "/x", "tenants": {"a": {"users": [1]}}},
@@ -149,7 +149,7 @@ def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
     (tmp_path / "tokens").write_text(f"{'0' * 64} gone bob - never\nnonsense\n")
     config = tmp_path / "settings.toml"
     config.write_text(
-        f'token_file = "{tmp_path}/tokens"\n'
+        f'token_hashes = "{tmp_path}/tokens"\n'
         '[tenants.vision]\nweight = 4\nmemory = "4GiB"\nadmins = ["alice"]\nusers = [1000]\n'
         '[tenants.speech]\nclass = "batch"\nclaims = ["repo:*"]\n'
         '[tenants.other]\nclaims = ["repo:x"]\n'
@@ -163,7 +163,7 @@ def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
         "tenants.vision.users: without shared_memory",
         "tenants.speech.claims: without oidc_issuer",
         "tenants.other.claims: repo:x may be what tenants.speech has with repo:*",
-        "token_file: bob's token is of gone, which is no tenant here",
+        "token_hashes: bob's token is of gone, which is no tenant here",
         "line 2: expected hash",
     ):
         assert warning in shown.err
@@ -191,7 +191,7 @@ def test_check_says_what_is_wrong(
 
 def test_a_server_whose_file_of_tokens_is_not_there_does_not_start(tmp_path: Path) -> None:
     config = tmp_path / "settings.toml"
-    config.write_text(f'token_file = "{tmp_path}/tokens"\n[tenants.a]\n')
+    config.write_text(f'token_hashes = "{tmp_path}/tokens"\n[tenants.a]\n')
     with (
         pytest.raises(RuntimeError, match=r"access: .*No such file.*tokens"),
         running_server("--config", str(config)),
@@ -202,9 +202,9 @@ def test_a_server_whose_file_of_tokens_is_not_there_does_not_start(tmp_path: Pat
 def test_a_server_reads_its_tenants_again_on_sighup_and_goes_on(tmp_path: Path) -> None:
     config, tokens = tmp_path / "settings.toml", tmp_path / "tokens"
     tokens.touch(0o600)
-    config.write_text(f'token_file = "{tokens}"\n[tenants.a]\n')
+    config.write_text(f'token_hashes = "{tokens}"\n[tenants.a]\n')
     with running_server("--config", str(config)) as server:
-        config.write_text(f'token_file = "{tokens}"\n[tenants.a]\n[tenants.b]\n')
+        config.write_text(f'token_hashes = "{tokens}"\n[tenants.a]\n[tenants.b]\n')
         server.process.send_signal(signal.SIGHUP)
         until(lambda: "read again: a, b" in server.log.read_text(), "it has read them")
         with grpc.insecure_channel(server.target) as channel, pytest.raises(grpc.RpcError):

@@ -175,7 +175,7 @@ def test_the_settings_say_where_the_tokens_are_and_whether_the_tenant_is(
     tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "settings.toml"
-    config.write_text(f'token_file = "{path}"\n[tenants.vision]\nbench = ["alice"]\n')
+    config.write_text(f'token_hashes = "{path}"\n[tenants.vision]\nbench = ["alice"]\n')
     for tenant, name in ("vision", "alice"), ("gone", "bob"):
         flags = ["--config", str(config), "--tenant", tenant, "--name", name]
         assert run_token(["new", *flags]) == 0
@@ -193,7 +193,7 @@ def test_without_a_file_the_command_says_how_to_name_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run_token(["list"]) == ExitCode.SETTINGS
-    said = "token_file: expected a file, found none; set it, or give --file"
+    said = "token_hashes: expected a file, found none; set it, or give --file"
     assert said in capsys.readouterr().err
 
 
