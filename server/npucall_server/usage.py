@@ -222,10 +222,11 @@ class Usage:
             before = len(span.lines)
             for (tenant, caller, operator), line in lines:
                 span.line(tenant, caller, operator).add(line)
-                if line.device_ns:
+                if line.device_ns and start > now - HOUR - MINUTE:
                     self._charge(tenant, start, line.device_ns)
-            self._lines_of_hours += 0 if is_recent else len(span.lines) - before
-            self._forget()
+            if not is_recent and len(span.lines) > before:
+                self._lines_of_hours += len(span.lines) - before
+                self._forget()
 
     def _restored_minute(self, start: int) -> Span:
         """Apart from the current one, of which nothing has been written."""

@@ -61,7 +61,8 @@ class UsageFile:
         unread = 0
         for path in (*(self._old(number) for number in range(OLD_FILES, 0, -1)), self._path):
             if path.exists():
-                unread += sum(not self._restored(line) for line in path.read_bytes().splitlines())
+                with path.open("rb") as file:
+                    unread += sum(not self._restored(line) for line in file)
         if unread:
             self._log.event(
                 "warning",
