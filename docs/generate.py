@@ -192,8 +192,8 @@ def settings_page() -> str:
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), server),
         "## Tenants",
         """
-        A table `[tenants.NAME]` of the TOML file is a tenant: a group of callers with a share of the
-        device. The file is read again when it changes, and on SIGHUP; of it the tenants alone.
+        A table `[tenants.NAME]` of the TOML file is a tenant: a group of callers with a share of
+        the device. The file is read again when it changes, and on SIGHUP; of it the tenants alone.
         `npucall-server tenants check FILE` says what is wrong with it.
         """,
         page_parts.table(
@@ -221,11 +221,15 @@ def _server_row(name: str, field: FieldInfo) -> tuple[str, ...]:
         f"`NPUCALL_{name.upper()}`",
         "" if name in NOT_IN_A_FILE else f"`{name}`",
         _type_of(field),
-        _default(field.get_default(call_default_factory=True, validated_data={}))
+        _default(_default_of(field))
         if "Default:" not in (field.description or "")
         else "see meaning",
         field.description or "",
     )
+
+
+def _default_of(field: FieldInfo) -> object:
+    return field.get_default(call_default_factory=True, validated_data={})
 
 
 def _type_of(field: FieldInfo) -> str:

@@ -82,6 +82,7 @@ def info(target: Target = None) -> None:
         "queue": f"{answer.calls_in_flight} calls in flight, {limits.queue_length} may wait"
         if limits.queue_length
         else "",
+        "known as": _known_as(answer.caller),
         "reserved": _reserved(answer),
         "longest call": f"{limits.call_timeout_seconds:g} s" if limits.call_timeout_seconds else "",
         **_device_rows(answer.device),
@@ -223,6 +224,24 @@ def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
         "busy": ", ".join(f"{n} {value} %" for n, value in units.items() if value is not None),
         "health": _HEALTH.get(device.health, ""),
     }
+
+
+def _known_as(caller: pb.CallerInfo) -> str:
+    """Who the server takes this caller for, where it asks."""
+    if not caller.tenant:
+        return ""
+    known_by = pb.KnownBy.Name(caller.known_by).removeprefix("KNOWN_BY_").replace("_", " ").lower()
+    role = pb.CallerRole.Name(caller.role).removeprefix("CALLER_ROLE_").lower()
+    end = f", for {_duration(caller.expires_seconds)}" if caller.expires_seconds else ""
+    return f"{caller.tenant}/{caller.name} by {known_by}, role {role}{end}"
+
+
+def _duration(seconds: float) -> str:
+    """In the largest unit of which there are two."""
+    for unit, length in ("days", 86_400), ("hours", 3600), ("minutes", 60):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def _reserved(answer: pb.GetServerInfoResponse) -> str:

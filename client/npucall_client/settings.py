@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -53,7 +53,7 @@ class ClientSettings:
     read again when they change. NPUCALL_CERTIFICATE."""
     key: str = ""
     """File of the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
-    token: Annotated[str | Callable[[], str], Field(repr=False)] = ""
+    token: str | Callable[[], str] = field(default="", repr=False)
     """A token by which the server knows the caller; for ``connect`` also a function that answers
     one, which is asked again before it ends. NPUCALL_TOKEN."""
     token_file: str = ""
@@ -61,7 +61,7 @@ class ClientSettings:
     token_url: str = ""
     """Address that answers a token as JSON (``value``), as CI jobs of GitHub have it.
     NPUCALL_TOKEN_URL."""
-    token_url_bearer: Annotated[str, Field(repr=False)] = ""
+    token_url_bearer: str = field(default="", repr=False)
     """What proves to token_url who asks. NPUCALL_TOKEN_URL_BEARER."""
     send_unread: bool = False
     """Send also the values of inputs that an operator never reads, not only their shape and dtype.

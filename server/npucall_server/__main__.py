@@ -47,7 +47,7 @@ def main() -> NoReturn:
 
         commands = {"token": access_commands.run_token, "tenants": access_commands.run_tenants}
         sys.exit(commands[command](arguments))
-    # Imported here: both know CANN, which who serves on a CPU shall not need.
+    # Imported here: they know CANN, or cryptography, which not every server needs.
     if command == "doctor":
         from npucall_server import doctor  # noqa: PLC0415
 
@@ -56,6 +56,10 @@ def main() -> NoReturn:
         from npucall_server import headers_command  # noqa: PLC0415
 
         sys.exit(headers_command.run(arguments))
+    if command == "certificates":
+        from npucall_server import certificates_command  # noqa: PLC0415
+
+        sys.exit(certificates_command.run(arguments))
     code = serve(arguments if command == "serve" else sys.argv[1:])
     _flush_or_discard()
     if code is ExitCode.DRAIN_TIMEOUT:

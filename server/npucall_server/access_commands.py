@@ -114,9 +114,9 @@ def _token_file(given: argparse.Namespace) -> tuple[Path, dict[str, Tenant]]:
     if given.file is not None and given.config is None:
         return given.file, {}
     settings = _settings(given.config)
-    path = given.file or settings.token_file
+    path = given.file or settings.token_hashes
     if path is None:
-        raise _FaultError("token_file: expected a file, found none; set it, or give --file")
+        raise _FaultError("token_hashes: expected a file, found none; set it, or give --file")
     return path, settings.tenants
 
 
@@ -195,8 +195,8 @@ def _warnings(settings: ServerSettings) -> Iterator[str]:
             yield f"tenants.{name}.claims: without oidc_issuer there are none"
     for kind in "certificates", "claims":
         yield from _overlaps(tenants, kind)
-    if settings.token_file is not None:
-        yield from _of_tokens(settings.token_file, tenants)
+    if settings.token_hashes is not None:
+        yield from _of_tokens(settings.token_hashes, tenants)
 
 
 def _overlaps(tenants: dict[str, Tenant], kind: str) -> Iterator[str]:
@@ -217,13 +217,14 @@ def _overlap(one: str, other: str) -> bool:
 
 def _of_tokens(path: Path, tenants: dict[str, Tenant]) -> Iterator[str]:
     if not path.exists():
-        yield f"token_file: {path} is not there; npucall-server token new makes it"
+        yield f"token_hashes: {path} is not there; npucall-server token new makes it"
         return
     found, faults = tokens.read(path.read_bytes())
-    yield from (f"token_file: {path}: {fault}" for fault in faults)
+    yield from (f"token_hashes: {path}: {fault}" for fault in faults)
     for token in found.values():
         if token.tenant not in tenants:
-            yield f"token_file: {token.name}'s token is of {token.tenant}, which is no tenant here"
+            whose = f"{token.name}'s token"
+            yield f"token_hashes: {whose} is of {token.tenant}, which is no tenant here"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

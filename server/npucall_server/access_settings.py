@@ -22,7 +22,7 @@ class AccessSettings(BaseModel):
         "them every call has to come from a caller of a tenant, over loopback and Unix sockets "
         "too; without them anybody may call. Read again when the file changes, and on SIGHUP.",
     )
-    token_file: Path | None = Field(
+    token_hashes: Path | None = Field(
         None,
         description="File of the hashes of tokens, which `npucall-server token new` writes. A "
         "token whose line is deleted is refused from then on. Needs tenants.",
@@ -61,7 +61,7 @@ class AccessSettings(BaseModel):
 
     @model_validator(mode="after")
     def _ways_need_tenants(self) -> AccessSettings:
-        given = [name for name in ("token_file", *_OIDC) if getattr(self, name) is not None]
+        given = [name for name in ("token_hashes", *_OIDC) if getattr(self, name) is not None]
         if given and not self.tenants:
             raise ValueError(
                 f"{given[0]}: expected tenants beside it, found none: add a table [tenants.NAME] "
@@ -85,4 +85,4 @@ class AccessSettings(BaseModel):
     @property
     def knows_tokens(self) -> bool:
         """Whether callers without a certificate can prove who they are, wherever they are."""
-        return bool(self.tenants) and (self.token_file or self.oidc_issuer) is not None
+        return bool(self.tenants) and (self.token_hashes or self.oidc_issuer) is not None

@@ -33,6 +33,7 @@ from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.traces import traces
 from npucall_server.usage import Usage
 from npucall_server.usage_file import UsageFile
 from npucall_server.watch import Watch
@@ -71,7 +72,9 @@ class Server:
         self._budget = Budget.of(settings, _connections_possible() // len(settings.listens))
         self._peers = Peers(log, settings.peer_timeout)
         self._metrics = self._count_metrics(operators)
-        regions = Regions(settings.shared_memory_limit, self._executor.memory)
+        regions = Regions(
+            settings.shared_memory_limit, self._executor.memory, self._executor.quotas
+        )
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
         self._health = self._services.health
@@ -184,8 +187,9 @@ class Server:
         kept = KeptMemory(settings.memory_limit)
         executions = Executions(executor, identity, regions, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
-        guard, counts = self._access.guard, (self.usage.called, self._metrics.called)
-        handling = Handling(identity, self._log, self._peers, guard, counts)
+        spans = traces(device.name)
+        counts = self.usage.called, self._metrics.called, *([spans.called] if spans else [])
+        handling = Handling(identity, self._log, self._peers, self._access.guard, counts)
         services = grpc_server.Services(handling, budget, self._is_well)
         account = AccountService(self.usage, executor, self._streams.places, self._gate)
         calls = OperatorService(executions, settings, budget, identity)

@@ -18,6 +18,7 @@ from npucall.limits import (
 )
 from npucall.texts import cut, middle_cut
 from npucall.wire import status
+from npucall.wire.status import TRACEPARENT
 from npucall_server.callers import UnaryCaller
 from npucall_server.ledger import Ledger
 from npucall_server.log import Record
@@ -38,6 +39,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _RETRY_SECONDS = 0.1
+_TRACEPARENT_CHARACTERS = 55
 
 
 class Method(Protocol):
@@ -146,8 +148,11 @@ class Handling:
         """The record of a call; without a name of the caller's own it gets one of this process."""
         name = caller.request_id[:MAX_REQUEST_ID_CHARACTERS]
         name = name or f"{self._identity.instance}-{next(self._numbers)}"
-        who = caller.identity
-        return Record(method, name, caller.peer, who.tenant, who.name, request_bytes=request_bytes)
+        who, span = caller.identity, str(caller.metadata.get(TRACEPARENT, ""))
+        return Record(
+            method, name, caller.peer, who.tenant, who.name, request_bytes=request_bytes,
+            traceparent=span[:_TRACEPARENT_CHARACTERS],
+        )  # fmt: skip
 
     def log(self, record: Record) -> None:
         """A call has been answered: its line is written, and all who watch hear of it."""

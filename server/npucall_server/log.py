@@ -67,6 +67,8 @@ class Record:
     message: str = ""
     driver_message: str = ""
     traceback: str = ""
+    traceparent: str = ""
+    """The caller's span, as its metadata have it."""
     time_ns: int = 0
     """When it was answered, since 1970."""
 
@@ -233,6 +235,8 @@ def _line(record: Record) -> str:
         line += f', "message": {_text(record.message)}'
     if record.driver_message:
         line += f', "driver_message": {_text(record.driver_message)}'
+    if record.traceparent:
+        line += f', "traceparent": {_text(record.traceparent)}'
     if record.traceback:
         line += f', "traceback": {_text(record.traceback)}'
     return line + "}"

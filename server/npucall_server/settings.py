@@ -136,7 +136,7 @@ class ServerSettings(
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
     folder declare; `npucall-server token new` makes a token, `npucall-server tenants check FILE`
-    says who may do what.
+    says who may do what; `npucall-server certificates DIR` makes certificates for TLS.
     """
 
     model_config = SettingsConfigDict(
@@ -164,7 +164,7 @@ class ServerSettings(
     def _tenants_can_be_known(self) -> ServerSettings:
         if self.tenants and not self.knows_callers:
             raise ValueError(
-                "tenants: expected a way to know their callers, found none: set token_file, "
+                "tenants: expected a way to know their callers, found none: set token_hashes, "
                 "oidc_issuer, or tls_client_ca, or shared_memory with users of a tenant"
             )
         return self

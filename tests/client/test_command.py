@@ -175,6 +175,17 @@ def test_nothing_is_shown_of_a_device_that_is_no_hardware(server: Server) -> Non
         assert row not in shown
 
 
+def test_who_the_server_takes_the_caller_for_is_shown(server: Server) -> None:
+    assert "known as" not in said("info")
+    caller = server.info.caller
+    caller.tenant, caller.name, caller.expires_seconds = "vision", "alice", 90 * 86_400
+    caller.role, caller.known_by = pb.CALLER_ROLE_USER, pb.KNOWN_BY_LOCAL_USER
+    expected = "known as vision/alice by local user, role user, for 90 days"
+    assert expected in lines(said("info"))
+    caller.expires_seconds = 100
+    assert expected.replace("90 days", "100 seconds") in lines(said("info"))
+
+
 # npucall run
 
 

@@ -74,7 +74,7 @@ class Lab:
         given = ServerSettings(
             config=self.config,
             listen=f"plain:127.0.0.1:0,mtls:127.0.0.1:0,{self.unix}",
-            token_file=self.token_file,
+            token_hashes=self.token_file,
             oidc_issuer=issuer.url,
             oidc_audience=AUDIENCE,
             tls_certificate=pair.certificate,
@@ -177,8 +177,9 @@ def expired_credential(lab: Lab, monkeypatch: Any) -> str:
     """Of a local user, whose time has ended."""
     users = lab.server._access.users
     assert users is not None
+    long_ago = time.time() - 3600
     with monkeypatch.context() as past:
-        past.setattr(time, "time", lambda now=time.time() - 3600: now)
+        past.setattr(time, "time", lambda: long_ago)
         return users.credential(US)
 
 

@@ -69,7 +69,8 @@ class Served:
         given = ServerSettings(**settings)
         limits = Limits(given.queue_length, given.memory_limit, given.call_timeout)
         budget = Budget.of(given, descriptors=64)
-        self.executor = Executor(device, limits)
+        self.usage = Usage(operator.name for operator in device.catalogue)
+        self.executor = Executor(device, limits, usage=self.usage)
         self.regions = Regions(given.shared_memory_limit, self.executor.memory)
         self.gate = gate or open_gate()
         kept = KeptMemory(1 << 40)
@@ -78,7 +79,6 @@ class Served:
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
         log = Log(stream=self._log)
-        self.usage = Usage(operator.name for operator in device.catalogue)
         peers = Peers(log, given.peer_timeout)
         self.watch = Watch(0.02, log, peers.look)
         services = grpc_server.Services(
@@ -164,6 +164,9 @@ class Peer:
 
     def cancel(self, call_id: int) -> None:
         self.send(call_id, cancel=pb.Cancel())
+
+    def renew(self, authorization: str) -> None:
+        self.send(credential=pb.Credential(authorization=authorization))
 
     def close(self) -> None:
         """Says that nothing more will be sent."""

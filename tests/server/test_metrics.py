@@ -26,6 +26,7 @@ from npucall_server.metrics.counters import Counters, Sample
 from npucall_server.metrics.declared import METRICS
 from npucall_server.metrics.exposition import Exposition
 from npucall_server.metrics.gauges import Gauges
+from npucall_server.metrics.shown import ServerTls
 from npucall_server.settings import ServerSettings
 
 from .scripted import PATIENCE, ScriptedDevice
@@ -238,22 +239,45 @@ def test_peers_that_say_nothing_do_not_keep_others_from_scraping(
             each.close()
 
 
-def test_metrics_are_shown_over_tls(tmp_path: Path) -> None:
+def certificate(folder: Path, name: str) -> ssl.SSLContext:
+    """Makes a certificate in a folder; answers who trusts it."""
     command = [
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-keyout", f"{tmp_path}/key.pem", "-out", f"{tmp_path}/certificate.pem",
+        "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1",
+        "-keyout", f"{folder}/key.pem", "-out", f"{folder}/certificate.pem",
     ]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
-    trusting = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
+    return ssl.create_default_context(cafile=folder / "certificate.pem")
+
+
+def test_metrics_are_shown_over_tls_with_the_certificate_of_the_moment(tmp_path: Path) -> None:
+    old = certificate(tmp_path, "old")
+    tls = ServerTls(tmp_path / "certificate.pem", tmp_path / "key.pem", None)
     exposition = Exposition("127.0.0.1", 0, [lambda: [Sample(declared.SERVING, (), 1)]], tls)
+    address = f"127.0.0.1:{exposition.port}"
     try:
-        address = f"127.0.0.1:{exposition.port}"
-        assert scraped(address, trusting)["npucall_serving"] == {"": 1}
+        assert scraped(address, old)["npucall_serving"] == {"": 1}
         with pytest.raises((urllib.error.URLError, ConnectionError)):
             scraped(address)
+        new = certificate(tmp_path, "new")
+        assert scraped(address, new)["npucall_serving"] == {"": 1}
+        (tmp_path / "key.pem").write_text("half of a key")
+        assert scraped(address, new)["npucall_serving"] == {"": 1}
+    finally:
+        exposition.close()
+
+
+def test_who_scrapes_needs_a_certificate_where_callers_do(tmp_path: Path) -> None:
+    trusting = certificate(tmp_path, "everybody")
+    pair = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    tls = ServerTls(*pair, pair[0])
+    exposition = Exposition("127.0.0.1", 0, [lambda: [Sample(declared.SERVING, (), 1)]], tls)
+    address = f"127.0.0.1:{exposition.port}"
+    try:
+        with pytest.raises((urllib.error.URLError, ConnectionError, ssl.SSLError)):
+            scraped(address, trusting)
+        trusting.load_cert_chain(*pair)
+        assert scraped(address, trusting)["npucall_serving"] == {"": 1}
     finally:
         exposition.close()
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +83,6 @@ def unsigned(lab: Lab) -> str:
 
 def signed_with_the_public_key(lab: Lab) -> str:
     """HS256, whose secret is what everybody can read: what confuses careless servers."""
-    import base64
-    import hashlib
-    import hmac
-    import json
 
     def part(value: Any) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
@@ -161,18 +161,20 @@ UNARY: dict[str, tuple[str, bytes]] = {
 }
 
 
+def ask_for(channel: grpc.Channel, what: str, metadata: Metadata) -> None:
+    if what != "ExecuteStream":
+        ask(channel, *UNARY[what], metadata=metadata)
+        return
+    opened: Any = channel.stream_stream(f"{SERVICE}/ExecuteStream")  # type: ignore[call-arg]
+    next(opened(iter(()), metadata=metadata, timeout=PATIENCE))
+
+
 def refused_call(channel: grpc.Channel, what: str, metadata: Metadata) -> Answer:
     """How a method is refused; it must be UNAUTHENTICATED."""
-    try:
-        if what == "ExecuteStream":
-            opened: Any = channel.stream_stream(f"{SERVICE}/ExecuteStream")  # type: ignore[call-arg]
-            next(opened(iter(()), metadata=metadata, timeout=PATIENCE))
-        else:
-            ask(channel, *UNARY[what], metadata=metadata)
-    except grpc.RpcError as error:
-        assert error.code() is grpc.StatusCode.UNAUTHENTICATED
-        return refusal(error)
-    raise AssertionError("it was answered")
+    with pytest.raises(grpc.RpcError) as refused:
+        ask_for(channel, what, metadata)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    return refusal(refused.value)
 
 
 METHODS = (*UNARY, "ExecuteStream")

@@ -131,7 +131,7 @@ OTHERS: dict[str, Any] = {
         "vision": {"weight": 3, "class": "batch", "memory": "4GiB", "users": ["alice", 1000]},
         "a.b": {"role": "bench", "claims": ["repo:lab/*"], "device_seconds_per_hour": 0.5},
     },
-    "token_file": "/run/npucall/tokens",
+    "token_hashes": "/run/npucall/tokens",
     "oidc_issuer": "https://ci.example",
     "oidc_audience": "npucall",
     "oidc_keys": "https://ci.example/keys",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from npucall.errors import (
+    ConnectionLostError,
     DeadlineError,
     NpucallError,
     ServerUnreachableError,
@@ -20,7 +22,8 @@ from npucall.errors import (
 from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
-from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION
+from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION, TRACEPARENT
+from npucall_client import tracing
 from npucall_client.calling import closed
 from npucall_client.pipeline import OneByOne
 from npucall_client.remote.channels import Connections
@@ -39,6 +42,7 @@ from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from npucall_client.arguments import BoundCall
     from npucall_client.settings import ClientSettings
@@ -46,8 +50,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NO_SPAN = nullcontext()
 _LAST_TRY_SECONDS = 1.0
 """To hear why there is no connection."""
+_NOBODY = "Connection refused"
 
 
 class ChannelTransport:
@@ -64,12 +70,15 @@ class ChannelTransport:
         self._closed = threading.Event()
         self._memories = SharedMemories()
         self._key = ""
+        self._spans = tracing.spans()
         seconds = settings.connect_timeout
         try:
             limits = self.server_info(seconds).limits
-        except DeadlineError as error:
+        except (DeadlineError, ServerUnreachableError) as error:
             why = self._why_unreachable()
             self.close()
+            if isinstance(error, ConnectionLostError):
+                raise
             raise unreachable(self._target, seconds, why) from error
         except BaseException:
             self.close()
@@ -78,6 +87,16 @@ class ChannelTransport:
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
+        with self._span("Execute", call):
+            return self._executed(call, timeout, request_id)
+
+    def _span(self, method: str, call: BoundCall) -> AbstractContextManager[None]:
+        """Of one call, where somebody wants spans."""
+        if self._spans is None:
+            return _NO_SPAN
+        return self._spans.call(method, call.operator, self._target)
+
+    def _executed(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         if not self._memories.regions:
             return self._run(call, timeout, request_id)
         end = time.monotonic() + timeout
@@ -105,7 +124,8 @@ class ChannelTransport:
     def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
         message = join_request(call.call, ())
-        return pb.PlanResponse.FromString(self._send("Plan", message, timeout, request_id))
+        with self._span("Plan", call):
+            return pb.PlanResponse.FromString(self._send("Plan", message, timeout, request_id))
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """What the server lists."""
@@ -281,6 +301,7 @@ class ChannelTransport:
         """
         pairs = (
             (AUTHORIZATION, authorization), (REQUEST_ID, request_id), (RESERVATION, self._key),
+            (TRACEPARENT, self._spans.traceparent() if self._spans is not None else ""),
         )  # fmt: skip
         return tuple(pair for pair in pairs if pair[1]) or None
 
@@ -300,14 +321,15 @@ class ChannelTransport:
         return attempt
 
     def _why_unreachable(self) -> str:
-        """What gRPC says of its last attempt to connect, such as a certificate that it refuses."""
+        """What gRPC says of a connection that somebody refuses, such as for its certificate."""
         channels = self._connections.take()
         try:
             channels.method("GetServerInfo")(b"", timeout=_LAST_TRY_SECONDS)
         except grpc.RpcError as error:
             refused: Any = error
             if refused.code() is grpc.StatusCode.UNAVAILABLE:
-                return str(refused.details())
+                said = str(refused.details())
+                return "" if _NOBODY in said else said
         finally:
             self._connections.give_back(channels)
         return ""

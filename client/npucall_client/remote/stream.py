@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections import deque
@@ -144,7 +145,11 @@ class CallStream:
     def _start_threads(self) -> None:
         if not self._threads:
             for run in self._read_streams, self._watch_deadlines:
-                thread = threading.Thread(target=run, name="npucall-pipeline", daemon=True)
+                # A stream belongs to the span in which its first call was sent.
+                inside = contextvars.copy_context().run
+                thread = threading.Thread(
+                    target=inside, args=(run,), name="npucall-pipeline", daemon=True
+                )
                 thread.start()
                 self._threads.append(thread)
 

@@ -43,11 +43,14 @@ class Seen(NamedTuple):
 
 
 class Watched:
-    """One server, asked again and again, whether it answers or not."""
+    """One server, asked again and again, whether it answers or not.
 
-    def __init__(self, target: str) -> None:
+    ``client``: a connection to it that there is already.
+    """
+
+    def __init__(self, target: str, client: Client | None = None) -> None:
         self.target = target
-        self._client: Client | None = None
+        self._client = client
 
     def look(self) -> Seen | str:
         """What it says, or why it says nothing."""
@@ -119,7 +122,7 @@ def _facts(seen: Seen) -> list[str]:
     """Lines on the device, its queue, its memory, and who has reserved it."""
     info, now = seen.info, seen.activity
     lanes = max(now.lanes, 1)
-    busy = now.device_seconds / (_MINUTE * lanes)
+    busy = now.device_seconds / (min(max(info.uptime_seconds, 1.0), _MINUTE) * lanes)
     calls = f"{now.waiting} calls wait, {info.calls_in_flight} in flight"
     facts = [
         f"{now.running} of {lanes} turns taken, {calls}; held {busy:.0%} of the last minute",

@@ -23,7 +23,7 @@ try:
 except ImportError:
     sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
 
-_NUMBERS = ("calls", "sent", "answered", "device seconds")
+_NUMBERS = ("calls", "sent", "answered", "device s")
 
 
 def usage(
@@ -74,10 +74,12 @@ def as_data(answer: pb.GetUsageResponse) -> dict[str, Any]:
 
 
 def _table(lines: Iterable[pb.UsageLine]) -> Table:
-    table = Table("tenant", "caller", "operator", box=None, show_footer=False)
+    table = Table(box=None)
+    for heading in "tenant", "caller", "operator":
+        table.add_column(heading, overflow="fold")
     for heading in _NUMBERS:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("refused")
+    table.add_column("refused", overflow="fold")
     sums = [0.0] * len(_NUMBERS)
     for line in lines:
         numbers = (line.calls, line.request_bytes, line.response_bytes, line.device_seconds)
@@ -94,4 +96,4 @@ def _shown(calls: float, sent: float, answered: float, seconds: float) -> tuple[
 
 
 def _refusals(counts: Any) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    return "\n".join(f"{count} {reason}" for reason, count in sorted(counts.items()))

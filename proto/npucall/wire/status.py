@@ -30,6 +30,8 @@ AUTHORIZATION = "authorization"
 """Metadata key of a credential: ``Bearer`` and a token."""
 RESERVATION = "npucall-reservation"
 """Metadata key of a reservation's key, for calls of its holder."""
+TRACEPARENT = "traceparent"
+"""Metadata key of the span that a call, or a stream, belongs to (W3C Trace Context)."""
 
 _DOMAIN = "npucall"
 _CODES = {code.value[0]: code for code in StatusCode}

@@ -50,7 +50,7 @@ class Access:
         self._log = log
         self.tenants = Tenants(settings.tenants)
         self.users = LocalUsers() if settings.tenants and settings.shared_memory else None
-        self._tokens = TokenFile(settings.token_file) if settings.token_file else None
+        self._tokens = TokenFile(settings.token_hashes) if settings.token_hashes else None
         self._issuer = _issuer(settings, log)
         self._tables = _tables(settings)
         self._looking = threading.Lock()
@@ -104,7 +104,7 @@ class Access:
         try:
             changed = self._tokens.look()
         except OSError as error:
-            self._warn(f"token_file: {error}; the tokens stay as they were, empty it to end them")
+            self._warn(f"token_hashes: {error}; the tokens stay as they were, empty it to end them")
             return False
         if changed:
             self._log.event("tokens", message=f"read again: {len(self._tokens.by_hash)}")
@@ -116,7 +116,7 @@ class Access:
 
     def _say_faults(self) -> None:
         for fault in self._tokens.faults if self._tokens is not None else ():
-            self._warn(f"token_file: {fault}")
+            self._warn(f"token_hashes: {fault}")
 
     def _warn(self, message: str) -> None:
         if message != self._said:  # a file that is gone is gone every second

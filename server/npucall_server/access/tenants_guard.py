@@ -150,12 +150,12 @@ class TenantsGuard:
         )
 
     def _by_token(self, text: str) -> Identity:
-        file = self._token_file or _no_way("tokens of its own (token_file)")
+        file = self._token_file or _no_way("tokens of its own (token_hashes)")
         token = file.by_hash.get(tokens.hash_of(text))
         if token is None:
             raise invalid(
                 "unknown",
-                "expected a token of the server's file (token_file), found another one: it was "
+                "expected a token of the server's file (token_hashes), found another one: it was "
                 "revoked, or never made there",
             )
         if time.time() >= token.expires:

@@ -161,7 +161,5 @@ class TokenFile:
             return False
         self.by_hash, self.faults = read(content)
         if self.path.stat().st_mode & _OTHERS_WRITE:
-            self.faults.append(
-                f"expected that its owner alone can write it: chmod go-w {self.path}"
-            )
+            self.faults.append(f"expected its owner alone to write it: chmod go-w {self.path}")
         return True

@@ -55,8 +55,8 @@ class _Samples(Collector):
 class Exposition:
     """Answers scrapes of ``GET /metrics`` on an address until it is closed.
 
-    ``tls``: of the connections; who changes its certificate changes that of new ones. Raises
-    OSError where the address cannot be bound.
+    ``tls`` is asked at each connection; None for plain ones. Raises OSError where the address
+    cannot be bound.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Exposition:
         host: str,
         port: int,
         sources: Iterable[Callable[[], Iterable[Sample]]],
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         registry = CollectorRegistry()
         registry.register(_Samples(sources))
@@ -86,7 +86,9 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: Any, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, address: tuple[str, int], handler: Any, tls: Callable[[], ssl.SSLContext] | None
+    ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._tls = tls
         self._peers = threading.BoundedSemaphore(_MOST_PEERS)
@@ -115,7 +117,7 @@ class _Server(ThreadingHTTPServer):
         connection: socket.socket = request
         connection.settimeout(_PATIENCE_SECONDS)
         if self._tls is not None:
-            connection = self._tls.wrap_socket(connection, server_side=True)
+            connection = self._tls().wrap_socket(connection, server_side=True)
         try:
             handler: Any = self.RequestHandlerClass
             handler(connection, client_address, self)

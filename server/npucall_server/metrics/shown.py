@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 from npucall_server.metrics.counters import Counters
 
 if TYPE_CHECKING:
-    import ssl
+    from pathlib import Path
 
     from npucall_server.log import Record
     from npucall_server.metrics.exposition import Exposition
@@ -19,6 +20,35 @@ class ExtraMissingError(Exception):
     """What the metrics need is not installed."""
 
 
+class ServerTls:
+    """TLS with the certificate that the files hold at the moment of a connection.
+
+    With ``client_ca`` the other side has to bring a certificate of it.
+    """
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+        self._files = certificate, key, client_ca
+        self._good: ssl.SSLContext | None = None
+
+    def __call__(self) -> ssl.SSLContext:
+        """The context of a new connection. Raises OSError where nothing has been good yet."""
+        try:
+            self._good = _context(*self._files)
+        except (OSError, ValueError):  # while one of them is being changed
+            if self._good is None:
+                raise
+        return self._good
+
+
+def _context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key, password="")
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 class Metrics:
     """The metrics of a server; without ``metrics_listen`` there are none, and they cost nothing.
 
@@ -27,6 +57,10 @@ class Metrics:
 
     def __init__(self, settings: ServerSettings, operators: list[str]) -> None:
         self._address = settings.metrics_listen
+        self._tls = None
+        if settings.tls_certificate is not None and settings.tls_key is not None:
+            certificate, key = settings.tls_certificate, settings.tls_key
+            self._tls = ServerTls(certificate, key, settings.tls_client_ca)
         self._counters = Counters(operators)
         self._exposition: Exposition | None = None
         if self._address:
@@ -37,10 +71,11 @@ class Metrics:
         if self._address:
             self._counters.called(record)
 
-    def show(self, gauges: Gauges, tls: ssl.SSLContext | None = None) -> str:
+    def show(self, gauges: Gauges) -> str:
         """Answers scrapes from here on, and tells the address; empty if nobody wants them.
 
-        Raises OSError where the address cannot be bound.
+        Over TLS where the server has a certificate. Raises OSError where the address cannot be
+        bound.
         """
         if not self._address:
             return ""
@@ -48,7 +83,7 @@ class Metrics:
 
         host, _, port = self._address.rpartition(":")
         sources = self._counters.samples, gauges.samples
-        self._exposition = Exposition(host.strip("[]"), int(port), sources, tls)
+        self._exposition = Exposition(host.strip("[]"), int(port), sources, self._tls)
         return f"{host}:{self._exposition.port}"
 
     def close(self) -> None:

@@ -6,13 +6,13 @@ import fcntl
 import mmap
 import os
 import secrets
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary, finalize
 
 from npucall.errors import (
     OutOfMemoryError,
     QueueFullError,
-    QuotaError,
     SharedMemoryError,
     TensorLayoutError,
     TooLargeError,
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from npucall.regions import RegionPart
+    from npucall_server.access.identity import Identity
     from npucall_server.ledger import Ledger
+    from npucall_server.quotas import Quotas
 
 _RETRY_SECONDS = 1.0
 
@@ -38,37 +40,24 @@ class _Shared:
 _SHARED = _Shared()
 
 
-class Whose(NamedTuple):
-    """Whose a region is, and what its tenant may have."""
-
-    tenant: str
-    person: str
-    """Whose calls may name it; empty: anybody's who knows its id."""
-    most: int | None
-    """Bytes of all regions of the tenant; None: as many as there are."""
-
-
-ANYBODYS = Whose("", "", None)
-
-
 class Regions:
     """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
 
     Each holder has at most half of that, and of the number of regions: who takes all he can get
-    leaves something to others.
+    leaves something to others. ``quotas``: what the callers of a tenant have together.
 
     A region can be viewed until it is forgotten. It stays mapped, and counts, until the last view
     has gone too: nothing is ever unmapped below a call that runs. One thread creates and forgets,
     any may view.
     """
 
-    def __init__(self, limit: int, memory: Ledger) -> None:
+    def __init__(self, limit: int, memory: Ledger, quotas: Quotas | None = None) -> None:
         self._limit = min(limit, memory.limit)
-        self._memory = memory
+        self._memory, self._quotas = memory, quotas
         self._viewable: dict[bytes, memoryview] = {}
         self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()
         self._holders: dict[bytes, Collection[str]] = {}
-        self._whose: dict[bytes, Whose] = {}
+        self._whose: dict[bytes, Identity | None] = {}
 
     @property
     def bytes_taken(self) -> int:
@@ -76,26 +65,29 @@ class Regions:
         return _pages_of(self._mapped.values())
 
     def create(
-        self, size: int, holders: Collection[str] = (), whose: Whose = ANYBODYS
+        self, size: int, holders: Collection[str] = (), whose: Identity | None = None
     ) -> tuple[bytes, int]:
         """Makes a region of zeros; its id, and a descriptor of it that the caller has to close.
 
         ``holders``: whose it is, as errors name them ("one process"), each with a number behind it.
-        Raises TooLargeError, QueueFullError, QuotaError and OutOfMemoryError.
+        ``whose`` calls alone may name it; None: those of anybody who knows its id. Raises
+        TooLargeError, QueueFullError, QuotaError and OutOfMemoryError.
         """
-        self._check_quota(_in_pages(size), whose)
-        self._check_room(_in_pages(size))
+        pages = _in_pages(size)
+        self._check_room(pages)
         for holder in holders:
-            self._check_share(_in_pages(size), holder)
-        room = self._memory.take(_SHARED, _in_pages(size))
-        try:
-            descriptor, mapping = _sealed(size)
-        except (OSError, OverflowError) as error:
-            room.give_back()
-            raise OutOfMemoryError(
-                f"shared memory: expected {size} bytes of the host, found none: {error}"
-            ) from error
-        finalize(mapping, room.give_back)
+            self._check_share(pages, holder)
+        with ExitStack() as held:
+            if whose is not None and self._quotas is not None:
+                held.callback(self._quotas.share_memory(whose.tenant, pages).give_back)
+            held.callback(self._memory.take(_SHARED, pages).give_back)
+            try:
+                descriptor, mapping = _sealed(size)
+            except (OSError, OverflowError) as error:
+                raise OutOfMemoryError(
+                    f"shared memory: expected {size} bytes of the host, found none: {error}"
+                ) from error
+            finalize(mapping, held.pop_all().close)
         name = secrets.token_bytes(REGION_ID_BYTES)
         self._mapped[name] = mapping
         self._viewable[name] = memoryview(mapping)
@@ -116,7 +108,8 @@ class Regions:
         is not known, or somebody else's; TensorLayoutError where the part is not inside the memory.
         """
         memory = self._viewable.get(region.id)
-        if memory is None or self._whose[region.id].person not in ("", person):
+        whose = self._whose.get(region.id)
+        if memory is None or (whose is not None and whose.person != person):
             raise SharedMemoryError(
                 f"{name}: expected memory that this server shares, found an id that it does not "
                 "know: the memory was given back, or the server started again; send the bytes",
@@ -130,25 +123,6 @@ class Regions:
                 parameter=name,
             )
         return memory[region.offset : end]
-
-    def _check_quota(self, size: int, whose: Whose) -> None:
-        """Holds a tenant to what all of its callers may have."""
-        if whose.most is None:
-            return
-        theirs = [
-            mapped for name, mapped in self._mapped.items()
-            if self._whose[name].tenant == whose.tenant
-        ]  # fmt: skip
-        taken = _pages_of(theirs)
-        if taken + size > whose.most:
-            raise QuotaError(
-                f"shared memory: expected at most {whose.most} bytes for your tenant (its setting "
-                f"shared_memory), found {taken} taken and {size} more; give some back, or repeat "
-                "the call later",
-                retry_after=_RETRY_SECONDS,
-                quota="shared_memory",
-                limit=str(whose.most),
-            )
 
     def _check_room(self, size: int) -> None:
         limit, taken = self._limit, self.bytes_taken

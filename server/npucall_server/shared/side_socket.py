@@ -25,7 +25,6 @@ from npucall.errors import (
 from npucall.limits import MAX_REGIONS
 from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import to_status
-from npucall_server.shared.regions import ANYBODYS, Whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -189,10 +188,9 @@ class SideSocket:
         if request.credential:
             self._give_credential(holding)
             return
-        whose = self._whose(holding, request.authorization)
-        holding.memory, descriptor = self._regions.create(
-            request.bytes, self._holders(holding), whose
-        )
+        holding.identity = whose = self._whose(holding, request.authorization)
+        holders = self._holders(holding)
+        holding.memory, descriptor = self._regions.create(request.bytes, holders, whose)
         try:
             answer = pb.SharedMemoryResponse(id=holding.memory).SerializeToString()
             socket.send_fds(holding.connection, [answer], [descriptor])
@@ -209,17 +207,13 @@ class SideSocket:
         holding.connection.send(pb.SharedMemoryResponse(local_credential=given).SerializeToString())
         self._end(holding)
 
-    def _whose(self, holding: _Holding, authorization: str) -> Whose:
+    def _whose(self, holding: _Holding, authorization: str) -> Identity | None:
         """Of a request. Raises UnauthenticatedError where it is nobody's."""
         if self._guard is None:
-            return ANYBODYS
+            return None
         if authorization:
-            holding.identity = self._guard.identify_by(authorization)
-        else:
-            holding.identity = self._guard.identify_user(holding.user)
-        identity = holding.identity
-        most = self._guard.tenants.of(identity.tenant).shared_memory
-        return Whose(identity.tenant, identity.person, most)
+            return self._guard.identify_by(authorization)
+        return self._guard.identify_user(holding.user)
 
     def _holders(self, holding: _Holding) -> list[str]:
         """Of whom each has at most half: a process, and one of several users or callers."""

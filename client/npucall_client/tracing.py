@@ -1,0 +1,68 @@
+"""Spans of calls, by OpenTelemetry's API, where the application has set a provider of them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import NpucallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from opentelemetry.trace import Status
+
+
+class Spans:
+    """Makes a span for each call, below whatever span is current."""
+
+    def __init__(self, tracer: Any) -> None:
+        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
+        from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
+            TraceContextTextMapPropagator,
+        )
+
+        self._tracer, self._kind = tracer, SpanKind.CLIENT
+        self._failed: Callable[[str], Status] = partial(Status, StatusCode.ERROR)
+        self._inject: Any = TraceContextTextMapPropagator().inject
+
+    @contextmanager
+    def call(self, method: str, operator: str, target: str) -> Iterator[None]:
+        """The span of one call, its repeats inside."""
+        attributes = {
+            "rpc.system": "grpc",
+            "rpc.method": method,
+            "server.address": target,
+            "npucall.operator": operator,
+        }
+        with self._tracer.start_as_current_span(
+            f"{method} {operator}",
+            kind=self._kind,
+            attributes=attributes,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            except NpucallError as error:
+                span.set_attribute("npucall.reason", error.reason)
+                span.set_status(self._failed(str(error)))
+                raise
+
+    def traceparent(self) -> str:
+        """What tells a server of the current span; empty where there is none."""
+        carrier: dict[str, str] = {}
+        self._inject(carrier)
+        return carrier.get("traceparent", "")
+
+
+def spans() -> Spans | None:
+    """None where nobody has set a provider, so that calls cost nothing then."""
+    try:
+        from opentelemetry import trace  # noqa: PLC0415
+    except ImportError:
+        return None
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return None
+    return Spans(trace.get_tracer("npucall_client"))

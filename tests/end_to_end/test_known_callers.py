@@ -1,0 +1,124 @@
+"""A server with tenants, in a process of its own, and clients that prove who they are to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tests.certificates import Authority
+
+import npucall_client
+from npucall.errors import CredentialMissingError
+from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from npucall_client import Client
+
+ONE = np.ones(4, np.float32)
+LARGE = np.ones(2**21, np.float32)
+TENANTS = f"""
+[tenants.vision]
+users = [{os.geteuid()}]
+certificates = ["anna"]
+"""
+
+
+class Lab:
+    """What callers have to know."""
+
+    def __init__(self, folder: Path, authority: Authority) -> None:
+        self.folder, self.authority = folder, authority
+        self.loopback = self.tls = self.mtls = self.token = ""
+        self.unix = f"unix:{folder}/s"
+
+    def make_token(self, name: str) -> str:
+        """A new one, of the command."""
+        flags = "--tenant=vision", f"--name={name}"
+        command = [sys.executable, "-m", "npucall_server", "token", "new", *flags]
+        environment = {**os.environ, "NPUCALL_CONFIG": str(self.folder / "settings.toml")}
+        made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert made.returncode == 0, made.stderr
+        return made.stdout.split()[0]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("lab")
+    authority = Authority(folder)
+    pair = authority.server()
+    tokens = folder / "tokens"
+    tokens.touch(mode=0o600)
+    settings = f"""
+token_file = "{tokens}"
+shared_memory = "{folder}/side"
+tls_certificate = "{pair.certificate}"
+tls_key = "{pair.key}"
+tls_client_ca = "{authority.ca}"
+"""
+    (folder / "settings.toml").write_text(settings + TENANTS)
+    made = Lab(folder, authority)
+    made.token = made.make_token("bert")
+    listen = f"plain:127.0.0.1:0,tls:127.0.0.1:0,mtls:127.0.0.1:0,{made.unix}"
+    with running_server(f"--config={folder}/settings.toml", listen=listen) as server:
+        log = server.log.read_text()
+        addresses = log.partition('"addresses": "')[2].partition('"')[0].split(", ")
+        made.loopback, made.tls, made.mtls, _ = [each.partition(":")[2] for each in addresses]
+        yield made
+
+
+def use(client: Client) -> pb.CallerInfo:
+    """Calls in every way that travels, and answers who the server says it is."""
+    client.run("aclnnL1LossBackward", ONE, self=ONE, target=ONE)
+    client.run("aclnnL1LossBackward", LARGE, self=LARGE, target=LARGE)
+    with client.pipeline() as pipeline:
+        pipeline.submit("aclnnL1LossBackward", ONE, self=ONE, target=ONE).result(20)
+    return client.server_info().caller
+
+
+@pytest.mark.parametrize("where", ["loopback", "unix"])
+def test_a_user_of_the_host_is_known_without_a_setting(lab: Lab, where: str) -> None:
+    with npucall_client.connect(getattr(lab, where)) as client:
+        caller = use(client)
+    assert (caller.tenant, caller.known_by) == ("vision", pb.KNOWN_BY_LOCAL_USER)
+
+
+def share(client: Client) -> None:
+    with client.shared(4096) as memory:
+        array = memory.array(ONE)
+        client.run("aclnnL1LossBackward", array, self=array, target=array)
+        assert memory.shared
+
+
+@pytest.mark.parametrize("token", [True, False], ids=["with a token", "as a user of the host"])
+def test_memory_is_shared_with_who_asked_for_it(lab: Lab, token: bool) -> None:
+    with npucall_client.connect(lab.unix, token=lab.token if token else None) as client:
+        share(client)
+
+
+def test_a_token_and_an_authority_are_all_that_tls_needs(lab: Lab) -> None:
+    with npucall_client.connect(lab.tls, ca=lab.authority.ca, token=lab.token) as client:
+        caller = use(client)
+    assert (caller.tenant, caller.name) == ("vision", "bert")
+    assert caller.known_by == pb.KNOWN_BY_TOKEN
+
+
+def test_a_certificate_says_who_calls(lab: Lab) -> None:
+    pair = lab.authority.client("anna")
+    given: dict[str, Any] = {"ca": lab.authority.ca, "certificate": pair.certificate}
+    with npucall_client.connect(lab.mtls, key=pair.key, **given) as client:
+        caller = use(client)
+    assert (caller.tenant, caller.name) == ("vision", "anna")
+    assert caller.known_by == pb.KNOWN_BY_CERTIFICATE
+
+
+def test_without_any_of_it_nobody_is_let_in(lab: Lab) -> None:
+    with pytest.raises(CredentialMissingError):
+        npucall_client.connect(lab.tls, ca=lab.authority.ca, shared_memory_socket="/nowhere")

@@ -1,0 +1,289 @@
+"""Tenants: who belongs to which, what is wrong with their settings; the keys of an issuer."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from pydantic import ValidationError
+
+from npucall.errors import TenantUnknownError
+from npucall_client.testing import running_server
+from npucall_server.access import belonging, keys
+from npucall_server.access.keys import FetchedKeys, FileKeys
+from npucall_server.access.tenants import Tenant, Tenants
+from npucall_server.access_commands import run_tenants
+from npucall_server.exits import ExitCode
+from npucall_server.log import Log
+from npucall_server.settings import ServerSettings
+
+from .issuer import Issuer, write_keys
+from .lab import ask
+from .scripted import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VISION = Tenant(
+    users=(1000, "alice"), certificates=("*.vision.lab", "bob@lab"), claims=("repo:vision/*",)
+)
+SPEECH = Tenant(claims=("repo:*/shared:main", "exact[1]?"))
+BOTH = Tenants({"vision": VISION, "speech": SPEECH})
+
+
+def belongs(find: Any, *arguments: Any) -> str:
+    try:
+        return str(find(BOTH, *arguments))
+    except TenantUnknownError:
+        return "nobody"
+
+
+@pytest.mark.parametrize(
+    ("value", "tenant"),
+    [
+        ("repo:vision/a:main", "vision"),
+        ("repo:vision/", "vision"),
+        ("repo:vision", "nobody"),
+        ("xrepo:vision/a", "nobody"),
+        ("repo:a/shared:main", "speech"),
+        ("repo:vision/shared:main", "nobody"),  # of both
+        ("exact[1]?", "speech"),  # * alone is special
+        ("exact1x", "nobody"),
+        ("REPO:vision/a", "nobody"),
+        ("repo:vision/a\nb", "vision"),
+    ],
+)
+def test_a_claim_belongs_to_the_one_tenant_that_has_its_value(value: str, tenant: str) -> None:
+    assert belongs(belonging.of_claim, value) == tenant
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["a.vision.lab"], "('vision', 'a.vision.lab')"),
+        (["localhost", "bob@lab", "a.vision.lab"], "('vision', 'bob@lab')"),
+        (["vision.lab"], "nobody"),
+        ([], "nobody"),
+    ],
+)
+def test_a_certificate_belongs_by_its_first_name_that_does(names: list[str], found: str) -> None:
+    assert belongs(belonging.of_certificate, names) == found
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "tenant"),
+    [(1000, "x", "vision"), (1, "alice", "vision"), (1, "1000", "nobody"), (0, "root", "nobody")],
+)
+def test_a_user_belongs_by_number_or_name(number: int, name: str, tenant: str) -> None:
+    assert belongs(belonging.of_user, number, name) == tenant
+
+
+# --- Settings -------------------------------------------------------------------------------------
+
+ISSUER = {"oidc_issuer": "https://ci.example", "oidc_audience": "x"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"token_hashes": "/x"}, "token_hashes: expected tenants beside it, found none"),
+        (ISSUER, "oidc_issuer: expected tenants beside it, found none"),
+        ({"tenants": {"a": {}}}, "tenants: expected a way to know their callers, found none"),
+        ({"tenants": {"a": {}}, "shared_memory": "/x"}, "tenants: expected a way to know"),
+        ({"tenants": {"A": {}}, "token_hashes": "/x"}, "tenants"),
+        ({"tenants": {"a": {"wieght": 1}}, "token_hashes": "/x"}, "tenants.a.wieght"),
+        (
+            {"tenants": {"a": {}}, "oidc_issuer": "https://x"},
+            "oidc_audience: expected a value beside oidc_issuer, found none",
+        ),
+        (
+            {"tenants": {"a": {}}, "oidc_keys": "/x"},
+            "oidc_issuer: expected a value beside oidc_keys, found none",
+        ),
+        (
+            {"tenants": {"a": {}}, **ISSUER, "oidc_issuer": "http://ci.example"},
+            "expected https://HOST..., found 'http://ci.example'",
+        ),
+        ({"tenants": {"a": {}}, **ISSUER, "oidc_keys": "file:///x"}, "expected https://HOST..."),
+        (
+            {"tenants": {"a": {"users": [1]}, "b": {"users": [1]}}, "token_hashes": "/x"},
+            "users: expected 1 in one tenant, found a and b",
+        ),
+    ],
+)
+def test_settings_that_would_know_nobody_or_anybody_are_refused(
+    given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        ServerSettings(**given)
+    places = [".".join(map(str, each["loc"])) for each in refused.value.errors()]
+    assert said in f"{refused.value} {' '.join(places)}"
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"token_hashes": "/x"},
+        ISSUER,
+        {**ISSUER, "oidc_issuer": "http://127.0.0.1:1"},
+        {"shared_memory": "/x", "tenants": {"a": {"users": [1]}}},
+        {"tls_certificate": "/c", "tls_key": "/k", "tls_client_ca": "/a"},
+    ],
+)
+def test_each_way_to_know_callers_suffices(way: dict[str, Any]) -> None:
+    settings = ServerSettings(**{"tenants": {"a": {}}, **way})
+    assert settings.knows_callers
+    assert not ServerSettings().knows_callers
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tokens").write_text(f"{'0' * 64} gone bob - never\nnonsense\n")
+    config = tmp_path / "settings.toml"
+    config.write_text(
+        f'token_hashes = "{tmp_path}/tokens"\n'
+        '[tenants.vision]\nweight = 4\nmemory = "4GiB"\nadmins = ["alice"]\nusers = [1000]\n'
+        '[tenants.speech]\nclass = "batch"\nclaims = ["repo:*"]\n'
+        '[tenants.other]\nclaims = ["repo:x"]\n'
+    )
+    assert run_tenants(["check", str(config)]) == 0
+    shown = capsys.readouterr()
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in shown.out.splitlines()}
+    assert lines["vision"] == "interactive 4 user; admins: alice memory 4.0GiB users 1000"
+    assert lines["speech"] == "batch 1 user none claims repo:*"
+    for warning in (
+        "tenants.vision.users: without shared_memory",
+        "tenants.speech.claims: without oidc_issuer",
+        "tenants.other.claims: repo:x may be what tenants.speech has with repo:*",
+        "token_hashes: bob's token is of gone, which is no tenant here",
+        "line 2: expected hash",
+    ):
+        assert warning in shown.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tenants.a]\nweight = 0\n", "tenants.a.weight: Input should be greater than or equal"),
+        ("queue_length = 1\n", "tenants: expected tables [tenants.NAME] in "),
+        ("[tenants\n", "config: expected TOML in "),
+        ("[tenants.a]\n", "tenants: expected a way to know their callers"),
+    ],
+)
+def test_check_says_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text(text)
+    assert run_tenants(["check", str(config)]) == ExitCode.SETTINGS
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+
+
+def test_a_server_whose_file_of_tokens_is_not_there_does_not_start(tmp_path: Path) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text(f'token_hashes = "{tmp_path}/tokens"\n[tenants.a]\n')
+    with (
+        pytest.raises(RuntimeError, match=r"access: .*No such file.*tokens"),
+        running_server("--config", str(config)),
+    ):
+        pass
+
+
+def test_a_server_reads_its_tenants_again_on_sighup_and_goes_on(tmp_path: Path) -> None:
+    config, tokens = tmp_path / "settings.toml", tmp_path / "tokens"
+    tokens.touch(0o600)
+    config.write_text(f'token_hashes = "{tokens}"\n[tenants.a]\n')
+    with running_server("--config", str(config)) as server:
+        config.write_text(f'token_hashes = "{tokens}"\n[tenants.a]\n[tenants.b]\n')
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "read again: a, b" in server.log.read_text(), "it has read them")
+        with grpc.insecure_channel(server.target) as channel, pytest.raises(grpc.RpcError):
+            ask(channel)
+        assert server.stop() == 0
+
+
+def test_without_tenants_sighup_does_nothing(tmp_path: Path) -> None:
+    with running_server() as server:
+        server.process.send_signal(signal.SIGHUP)
+        with grpc.insecure_channel(server.target) as channel:
+            ask(channel)
+        assert server.stop() == 0
+
+
+# --- Keys of an issuer ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with Issuer() as issuer:
+        yield issuer
+
+
+def test_an_issuer_is_asked_once_a_minute_at_most_whatever_tokens_name(issuer: Issuer) -> None:
+    fetched = FetchedKeys("", issuer.url, Log())
+    assert fetched.find("one") is not None
+    for number in range(1000):
+        assert fetched.find(f"unknown{number}") is None
+    fetched.stop()
+    assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
+
+
+def test_keys_stay_while_their_issuer_does_not_answer(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "BETWEEN_SECONDS", 0.0)
+    fetched = FetchedKeys(f"{issuer.url}/keys", issuer.url, Log())
+    issuer.broken = True
+    assert fetched.find("two") is None
+    until(lambda: len(issuer.asked) >= 2, "it has been asked again")
+    assert fetched.find("one") is not None
+    issuer.add("two")
+    issuer.broken = False
+    until(lambda: fetched.find("two") is not None, "it answers again")
+    fetched.stop()
+
+
+def test_an_issuer_whose_configuration_is_anothers_has_no_keys_here(issuer: Issuer) -> None:
+    fetched = FetchedKeys("", f"{issuer.url}/", Log())
+    assert fetched.find("one") is None
+    fetched.stop()
+    assert issuer.asked == ["/.well-known/openid-configuration"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"", b"[]", b"{}", b'{"keys": 1}', b'{"keys": []}', b'{"keys": [1]}', b"\xff",
+        b'{"keys": [{"kty": "oct", "kid": "one", "k": "c2VjcmV0"}]}',
+        b'{"keys": [{"kty": "RSA", "kid": "one", "n": "AQAB"}]}',
+    ],
+)  # fmt: skip
+def test_a_file_without_public_keys_is_refused(tmp_path: Path, document: bytes) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(document)
+    with pytest.raises(ValueError, match="expected"):
+        FileKeys(path, Log())
+
+
+def test_a_file_of_keys_is_read_again(tmp_path: Path, issuer: Issuer) -> None:
+    path = write_keys(issuer, tmp_path / "keys")
+    found = FileKeys(path, Log())
+    assert found.find(None) is not None  # the only one
+    issuer.add("two")
+    write_keys(issuer, path)
+    assert found.look()
+    assert found.find("two") is not None
+    assert found.find(None) is None
+    path.write_text(json.dumps({"keys": []}))
+    assert not found.look()
+    assert found.find("one") is not None

@@ -1,0 +1,298 @@
+"""The file of tokens, the command that writes it, and that nothing else is taken for a token."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from npucall.errors import CredentialExpiredError, UnauthenticatedError
+from npucall_server.access import tokens
+from npucall_server.access.identity import Role
+from npucall_server.access.local_users import LocalUsers
+from npucall_server.access.oidc import Issuer
+from npucall_server.access.tenants import Tenant, Tenants
+from npucall_server.access.tenants_guard import TenantsGuard
+from npucall_server.access.tokens import TokenFile
+from npucall_server.access_commands import run_token
+from npucall_server.exits import ExitCode
+from npucall_server.log import Log
+from npucall_server.settings import ServerSettings
+
+from . import issuer as issuers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HASH = "0" * 64
+US = os.geteuid()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tokens"
+
+
+# --- The file -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "token"),
+    [
+        (f"{HASH} vision alice - never", ("vision", "alice", None, "never")),
+        (f"  {HASH}\tvision  alice\tbench 2027-02-20T10:00:00Z  # since May", (
+            "vision", "alice", Role.BENCH, "2027-02-20T10:00:00Z",
+        )),
+        (f"{HASH} vision alice admin 2027-02-20", (
+            "vision", "alice", Role.ADMIN, "2027-02-20T00:00:00Z",
+        )),
+        (f"{HASH} vision alice user 2027-02-20T12:00:00+02:00", (
+            "vision", "alice", Role.USER, "2027-02-20T10:00:00Z",
+        )),
+    ],
+)  # fmt: skip
+def test_a_line_is_hash_tenant_name_role_and_end(line: str, token: tuple[object, ...]) -> None:
+    (found,), faults = list(tokens.read(line.encode())[0].values()), tokens.read(line.encode())[1]
+    assert (found.tenant, found.name, found.role, found.end) == token
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("abc vision alice - never", "hash: expected 64 digits"),
+        (f"{HASH.upper()[:-1]}G vision alice - never", "hash: expected 64 digits"),
+        (f"{HASH} vision alice - ", "found 4 columns"),
+        (f"{HASH} vision alice - never ever", "found 6 columns"),
+        (f"{HASH} Vision alice - never", "tenant: expected a name"),
+        (f"{HASH} vision alice root never", "role: expected user, bench, admin or -"),
+        (f"{HASH} vision alice - tomorrow", "end: expected a time as 20"),
+        (f"{HASH} vision {'a' * 201} - never", "name: expected at most 200"),
+        (f"{HASH} vision a\x1bb - never", "name: expected at most 200"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named_and_others_count(line: str, said: str) -> None:
+    good = f"{'1' * 64} vision bob - never"
+    found, faults = tokens.read(f"# tokens\n{line}\n\n{good}\n".encode())
+    assert [token.name for token in found.values()] == ["bob"]
+    (fault,) = faults
+    assert fault.startswith("line 2: ")
+    assert said in fault
+
+
+def test_a_hash_that_stands_twice_is_the_first_ones() -> None:
+    found, faults = tokens.read(f"{HASH} a one - never\n{HASH} b two admin never".encode())
+    assert [token.name for token in found.values()] == ["one"]
+    assert faults == ["line 2: expected a hash once, found it twice"]
+
+
+def test_a_new_token_is_known_by_its_hash_alone(path: Path) -> None:
+    text, token = tokens.new("vision", "alice", None, 60)
+    tokens.append(path, token)
+    assert len(text) == len(tokens.PREFIX) + 43  # 256 bits in base64
+    assert text[len(tokens.PREFIX) :] not in path.read_text()
+    assert TokenFile(path).by_hash[tokens.hash_of(text)].name == "alice"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_lines_that_are_added_at_once_all_stand_there(path: Path) -> None:
+    path.write_text("# no end of line")
+    made = [tokens.new("vision", f"user{number}", None, 60)[1] for number in range(40)]
+    threads = [threading.Thread(target=tokens.append, args=(path, each)) for each in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found, faults = tokens.read(path.read_bytes())
+    assert set(found) == {each.hash for each in made}
+    assert faults == []
+
+
+def test_a_file_that_others_may_write_is_named(path: Path) -> None:
+    path.touch()
+    path.chmod(0o660)
+    (fault,) = TokenFile(path).faults
+    assert fault.startswith("expected its owner alone to write it: chmod go-w ")
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_token_once_and_lists_whose_there_are(path: Path) -> None:
+    """As a process: what is on standard output is what a script reads."""
+    command = [sys.executable, "-m", "npucall_server", "token"]
+    flags = ["--tenant", "vision", "--name", "alice", "--days", "90", "--file", str(path)]
+    made = subprocess.run([*command, "new", *flags], capture_output=True, text=True, check=True)
+    (text,) = made.stdout.splitlines()
+    assert tokens.hash_of(text) in path.read_text()
+    assert text not in made.stderr
+    assert "token of vision/alice, until " in made.stderr
+
+
+def test_the_list_says_whose_tokens_there_are_and_no_hash(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, token = tokens.new("vision", "alice", None, 60)
+    tokens.append(path, token)
+    tokens.append(path, tokens.new("vision", "bob", Role.ADMIN, -60)[1])
+    assert run_token(["list", "--file", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split() for line in shown.splitlines()[1:]] == [
+        ["vision", "alice", "of", "the", "tenant", token.end, "ends", "soon"],
+        ["vision", "bob", "admin", shown.split()[-2], "ended"],
+    ]
+    assert tokens.hash_of(text) not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--tenant", "Vision", "--name", "alice"), "tenant: expected a name of a-z"),
+        (("--tenant", "vision", "--name", "a b"), "found 6 columns"),
+        (("--tenant", "vision", "--name", "alice", "--days", "0"), "--days: expected more than 0"),
+        (("--tenant", "vision", "--name", "alice", "--days", "nan"), "--days: expected more"),
+    ],
+)
+def test_a_token_that_no_line_can_say_is_not_made(
+    path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert run_token(["new", "--file", str(path), *arguments]) == ExitCode.SETTINGS
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+    assert not path.exists()
+
+
+def test_the_settings_say_where_the_tokens_are_and_whether_the_tenant_is(
+    tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text(f'token_hashes = "{path}"\n[tenants.vision]\nbench = ["alice"]\n')
+    for tenant, name in ("vision", "alice"), ("gone", "bob"):
+        flags = ["--config", str(config), "--tenant", tenant, "--name", name]
+        assert run_token(["new", *flags]) == 0
+        warned = "warning: the settings have no tenant gone" in capsys.readouterr().err
+        assert warned == (tenant == "gone")
+    assert run_token(["list", "--config", str(config)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[:3] for line in lines] == [
+        ["gone", "bob", "of"], ["vision", "alice", "bench"],
+    ]  # fmt: skip
+    assert lines[0].endswith("no such tenant")
+
+
+def test_without_a_file_the_command_says_how_to_name_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_token(["list"]) == ExitCode.SETTINGS
+    said = "token_hashes: expected a file, found none; set it, or give --file"
+    assert said in capsys.readouterr().err
+
+
+# --- What is taken for a token --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> tuple[TenantsGuard, list[str]]:
+    """A guard that knows every kind of token, and one of each."""
+    folder = tmp_path_factory.mktemp("g")
+    with issuers.Issuer() as issuer:
+        for name, algorithm in ("two", "PS256"), ("three", "ES256"), ("four", "EdDSA"):
+            issuer.add(name, algorithm)
+        settings = ServerSettings(
+            tenants={"vision": Tenant(claims=("*",), users=(US,))},
+            oidc_issuer="https://ci.example",
+            oidc_audience=issuers.AUDIENCE,
+            oidc_keys=str(issuers.write_keys(issuer, folder / "keys")),
+        )
+        jobs = [issuer.token(name, iss="https://ci.example") for name in issuer.keys]
+    text, token = tokens.new("vision", "alice", None, 600)
+    tokens.append(folder / "tokens", token)
+    users = LocalUsers()
+    guard = TenantsGuard(
+        Tenants(settings.tenants),
+        token_file=TokenFile(folder / "tokens"),
+        issuer=Issuer(settings, Log()),
+        users=users,
+    )
+    good = [text, users.credential(US), *jobs]
+    for each in good:
+        assert guard.identify_by(f"Bearer {each}").tenant == "vision"
+    return guard, good
+
+
+@given(data=st.data())
+def test_a_token_that_differs_from_a_good_one_by_a_character_is_refused(
+    guarded: tuple[TenantsGuard, list[str]], data: st.DataObject
+) -> None:
+    guard, good = guarded
+    text = data.draw(st.sampled_from(good))
+    at = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from("AZaz09-_.=/ ") | st.characters(codec="latin-1"))
+    kept = data.draw(st.sampled_from([at, at + 1]))  # put before the character, or in its place
+    changed = text[:at] + other + text[kept:]
+    assume(changed.strip() != text)
+    with pytest.raises(UnauthenticatedError):
+        guard.identify_by(f"Bearer {changed}")
+
+
+@given(text=st.text(max_size=300))
+def test_no_text_is_taken_for_a_credential(
+    guarded: tuple[TenantsGuard, list[str]], text: str
+) -> None:
+    guard, _ = guarded
+    for prefix in "", "Bearer ", "Bearer npc_", "Bearer npl_", "Bearer a.b.":
+        with pytest.raises(UnauthenticatedError):
+            guard.identify_by(prefix + text)
+
+
+@given(data=st.data())
+def test_parts_of_good_tokens_make_no_other_one(
+    guarded: tuple[TenantsGuard, list[str]], data: st.DataObject
+) -> None:
+    guard, good = guarded
+    jobs = [each.split(".") for each in good if each.count(".") == 2]
+    parts = [data.draw(st.sampled_from(jobs))[place] for place in range(3)]
+    assume(parts not in jobs)
+    with pytest.raises(UnauthenticatedError):
+        guard.identify_by(f"Bearer {'.'.join(parts)}")
+
+
+def test_what_was_verified_is_kept_until_its_end(
+    guarded: tuple[TenantsGuard, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, good = guarded
+    identities = [guard.identify_by(f"Bearer {each}") for each in good]
+    assert all(
+        guard.identify_by(f"Bearer {each}") is identities[at] for at, each in enumerate(good)
+    )
+    later = time.time() + 700
+    monkeypatch.setattr(time, "time", lambda: later)
+    for identity in identities:
+        with pytest.raises(CredentialExpiredError):
+            guard.check(identity)
+    for text in good[:2]:  # of the others PyJWT has a clock of its own
+        with pytest.raises(CredentialExpiredError):
+            guard.identify_by(f"Bearer {text}")
+
+
+def test_no_more_is_kept_than_there_is_room_for(
+    guarded: tuple[TenantsGuard, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from npucall_server.access import tenants_guard
+
+    guard, _ = guarded
+    monkeypatch.setattr(tenants_guard, "_KEPT", 3)
+    users = guard._users
+    assert users is not None
+    for _ in range(10):
+        guard.identify_by(f"Bearer {users.credential(US)}")
+    assert len(guard._known) == 3
