@@ -28,7 +28,7 @@ COPY client client/
 # Binary wheels only: what is compiled here may not load on the older glibc of a CANN image.
 RUN --mount=type=cache,target=/root/.cache/pip \
     PIP_CONSTRAINT=constraints.txt pip wheel --only-binary=:all: --wheel-dir=/wheels \
-    ./proto './server[auth]' './client[cli,testing]' hypothesis
+    ./proto './server[auth,metrics,tracing]' './client[cli,testing]' hypothesis
 
 
 FROM ${CANN_IMAGE} AS npu
@@ -40,7 +40,7 @@ RUN python3 -c "import sys; found = '%d.%d' % sys.version_info[:2]; \
 # A virtual environment, since the image has a NumPy and a protobuf of CANN's own.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python3 -m venv /opt/npucall \
-    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth]'
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth,metrics]'
 # The group of the device nodes (HwHiAiUser, mode 0660) is not made here: what counts is its number
 # on the host, which an image cannot know. It is given at the start, as compose does:
 #   docker run --group-add "$(stat -c %g /dev/davinci_manager)" ...
@@ -100,7 +100,7 @@ FROM ${PYTHON_IMAGE} AS cpu
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python3 -m venv /opt/npucall \
-    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth]'
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth,metrics]'
 # Any address inside the container; who reaches it is decided by the port's publishing. Without
 # certificates there is no TLS, hence the consent to an insecure bind. With them set
 # NPUCALL_HEALTH_LISTEN, and have the check ask there.

@@ -101,7 +101,7 @@ contract: .venv/.dev proto-check
 containers: .venv/.dev
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec \
-		docker-compose.yml deploy/*.yml
+		docker-compose.yml deploy/compose.*.yml
 
 # A file's tests stay together, since they share servers.
 AT_ONCE ?= 2

@@ -139,8 +139,8 @@ class TransportSettings(BaseModel):
         if address.security is Security.TLS and not self.knows_tokens:
             raise ValueError(
                 f"expected a way to know who calls at {address}, found none; set token_hashes or "
-                "oidc_issuer, tls_client_ca for mtls:, or insecure_bind (--insecure-bind) to let "
-                "in everybody"
+                "oidc_issuer, or tls_client_ca for mtls:, or insecure_bind (--insecure-bind) to "
+                "let in everybody"
             )
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 OTHERS = "others"
 """The caller that calls of a tenant count for where there are too many callers."""
-MOST_CALLERS = 1000
-"""In a minute, or an hour, who have lines of their own."""
+MOST_LINES_OF_SPAN = 1000
+"""Of a minute, or an hour; callers who would need more are counted as others."""
 MOST_LINES = 100_000
-"""Kept in memory, some 40 MB; the oldest hours are forgotten."""
+"""Of hours kept in memory, some 40 MB; the oldest are forgotten."""
 MINUTE, HOUR = 60, 3600
 _MINUTES_KEPT = 120
 """Older ones are put together to hours."""
@@ -67,11 +67,10 @@ class Line:
 class Span:
     """What was used in some seconds. ``start``: since 1970."""
 
-    __slots__ = ("callers", "is_written", "lines", "seconds", "start")
+    __slots__ = ("is_written", "lines", "seconds", "start")
 
     def __init__(self, start: int, seconds: int) -> None:
         self.start, self.seconds = start, seconds
-        self.callers: set[tuple[str, str]] = set()
         self.lines: dict[tuple[str, str, str], Line] = {}
         self.is_written = False
         """Whether it stands in the file of the account."""
@@ -87,10 +86,8 @@ class Span:
         return self._new(tenant, caller, operator) if line is None else line
 
     def _new(self, tenant: str, caller: str, operator: str) -> Line:
-        known = (tenant, caller) in self.callers
-        if not known and len(self.callers) >= MOST_CALLERS:
+        if len(self.lines) >= MOST_LINES_OF_SPAN:
             caller = OTHERS
-        self.callers.add((tenant, caller))
         return self.lines.setdefault(Key(tenant, caller, operator), Line())
 
     def add(self, other: Span) -> None:
@@ -225,10 +222,11 @@ class Usage:
             before = len(span.lines)
             for (tenant, caller, operator), line in lines:
                 span.line(tenant, caller, operator).add(line)
-                if line.device_ns:
+                if line.device_ns and start > now - HOUR - MINUTE:
                     self._charge(tenant, start, line.device_ns)
-            self._lines_of_hours += 0 if is_recent else len(span.lines) - before
-            self._forget()
+            if not is_recent and len(span.lines) > before:
+                self._lines_of_hours += len(span.lines) - before
+                self._forget()
 
     def _restored_minute(self, start: int) -> Span:
         """Apart from the current one, of which nothing has been written."""

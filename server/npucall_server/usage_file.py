@@ -24,8 +24,8 @@ _SECONDS = 5.0
 """Between looks whether a minute has ended."""
 _LAST_SECONDS = 1.0
 MOST_BYTES = 16 * 2**20
-"""From which on a file is rotated: a month of ten callers who call every minute takes three."""
-OLD_FILES = 4
+"""From which on a file is rotated: a month of ten callers who call every minute takes six."""
+OLD_FILES = 8
 
 
 class UsageFile:
@@ -61,7 +61,8 @@ class UsageFile:
         unread = 0
         for path in (*(self._old(number) for number in range(OLD_FILES, 0, -1)), self._path):
             if path.exists():
-                unread += sum(not self._restored(line) for line in path.read_bytes().splitlines())
+                with path.open("rb") as file:
+                    unread += sum(not self._restored(line) for line in file)
         if unread:
             self._log.event(
                 "warning",

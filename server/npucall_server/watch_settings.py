@@ -26,7 +26,7 @@ class WatchSettings(BaseModel):
         None,
         description="File of the account of who used the device how long: a JSON line for each "
         "caller and minute, read again at the start, so that quotas outlive a restart. At 16 MiB "
-        "it becomes FILE.1, that one FILE.2, and so on up to FILE.4. Default: the account is kept "
+        "it becomes FILE.1, that one FILE.2, and so on up to FILE.8. Default: the account is kept "
         "in memory alone.",
     )
     metrics_listen: Annotated[str, AfterValidator(_host_and_port)] = Field(

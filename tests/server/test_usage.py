@@ -79,7 +79,7 @@ def test_operators_that_the_device_does_not_know_share_the_line_without_a_name(
 def test_callers_beyond_the_bound_share_the_line_others(
     account: Usage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage, "MOST_CALLERS", 2)
+    monkeypatch.setattr(usage, "MOST_LINES_OF_SPAN", 2)
     for name in "abcda":
         account.called(call(caller=name))
     assert {key.caller: line.calls for key, line in account.lines().items()} == {

@@ -142,6 +142,7 @@ def test_the_file_is_rotated_and_all_of_it_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage_file, "MOST_BYTES", 1)
+    monkeypatch.setattr(usage_file, "OLD_FILES", 4)
     with account(path) as kept:
         for _ in range(7):
             kept.use()
