@@ -136,6 +136,7 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        self._access.close()
         self._metrics.close()
         if self._usage_file is not None:
             self._usage_file.stop()
