@@ -101,8 +101,9 @@ RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python3 -m venv /opt/npucall \
     && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth,metrics]'
-# Any address inside the container; who reaches it is decided by the port's publishing. There is no
-# TLS, hence the consent to an insecure bind.
+# Any address inside the container; who reaches it is decided by the port's publishing. Without
+# certificates there is no TLS, hence the consent to an insecure bind. With them set
+# NPUCALL_HEALTH_LISTEN, and have the check ask there.
 ENV PATH=/opt/npucall/bin:${PATH} \
     NPUCALL_DEVICE=cpu \
     NPUCALL_LISTEN=0.0.0.0:50051 \

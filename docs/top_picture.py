@@ -22,7 +22,7 @@ from npucall_client.testing import running_server
 from npucall_client.watching.top import Watched, shown
 
 TENANTS = """
-token_file = "{folder}/tokens"
+token_hashes = "{folder}/tokens"
 [tenants.vision]
 weight = 2
 admins = ["ann"]

@@ -26,7 +26,7 @@ from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
 from npucall_server.faults import sentences
 from npucall_server.log import LibraryLines, Log
-from npucall_server.settings import ServerSettings
+from npucall_server.settings import ServerSettings, quiet_grpc
 
 if TYPE_CHECKING:
     from npucall_server.devices.base import Device
@@ -69,6 +69,7 @@ def main() -> NoReturn:
 
 def serve(arguments: list[str]) -> ExitCode:
     """Serves until SIGTERM or SIGINT, then drains."""
+    quiet_grpc()
     settings = _read_settings(arguments)
     if settings.print_settings:
         sys.stdout.write(settings.as_toml())

@@ -204,7 +204,8 @@ class Server:
         settings, secret = self._settings, self._settings.reservation_key
         keys = Keys(secret.get_secret_value() if secret else None, self._executor.device.name)
         rules = Rules(settings.max_reservation, settings.reservation_gap)
-        return Gate(Reservations(rules, keys, tell=self._tell_of_reservation))
+        reservations = Reservations(rules, keys, tell=self._tell_of_reservation)
+        return Gate(reservations, self._access.guard.check)
 
     def _tell_of_reservation(self, event: str, holder: Identity, seconds: float) -> None:
         self._log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)

@@ -46,10 +46,20 @@ def run(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("npucall-server certificates", description=_DESCRIPTION)
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder to write to")
     parser.add_argument(
-        "--host", nargs="+", default=[], metavar="NAME", help="name or IP address of the server"
+        "--host",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="name or IP address of the server",
     )
     parser.add_argument(
-        "--client", nargs="+", default=[], metavar="NAME", help="who calls: a name or a URI"
+        "--client",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="who calls: a name or a URI",
     )
     parser.add_argument(
         "--days", type=int, default=_DAYS, help=f"for which certificates hold, {_DAYS}"

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from npucall.errors import CancelledError, NpucallError
+from npucall.errors import CancelledError, NpucallError, UnauthenticatedError
 from npucall.wire.status import RESERVATION
 
 if TYPE_CHECKING:
@@ -51,10 +51,15 @@ class Passage:
 
 
 class Gate:
-    """Lets calls pass, and waits until they are through where somebody reserves the device."""
+    """Lets calls pass, and waits until they are through where somebody reserves the device.
 
-    def __init__(self, reservations: Reservations) -> None:
-        self._reservations = reservations
+    ``check`` raises UnauthenticatedError for a holder that is known no more.
+    """
+
+    def __init__(
+        self, reservations: Reservations, check: Callable[[Identity], object] = bool
+    ) -> None:
+        self._reservations, self._is_known = reservations, check
         # The end of a call may leave the gate in the thread that ended it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -151,9 +156,19 @@ class Gate:
             return self._reservations.shown()
 
     def look(self) -> None:
-        """Ends what has ended by now. To be called every second: the log says so in time."""
-        if not self._reservations.is_free:
-            self.shown()
+        """Ends what has ended by now, and what is of somebody who is known no more.
+
+        To be called every second.
+        """
+        with self._changed:
+            shown = None if self._reservations.is_free else self._reservations.shown()
+            if shown is None:
+                return
+            try:
+                self._is_known(shown.holder)
+            except UnauthenticatedError:
+                self._reservations.release_any("reservation of somebody who is known no more")
+                self._changed.notify_all()
 
     def close(self, refusal: Callable[[], NpucallError]) -> None:
         """From now on who waits for a reservation, or asks for one, raises this."""

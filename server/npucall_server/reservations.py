@@ -158,12 +158,15 @@ class Reservations:
     # --- Holding ----------------------------------------------------------------------------------
 
     def renew(self, key: str, holder: Identity) -> Granted:
-        """Moves the end of the lease. Raises ReservedError where the reservation has ended."""
+        """Moves the end of the lease. Raises ReservedError where the reservation has ended.
+
+        The holder's credential of now counts from now on.
+        """
         self.settle()
         held = self._entitled(key, holder)
         if held is None:
             raise self.lost()
-        held.lease_ends = self._now() + self._rules.lease
+        held.holder, held.lease_ends = holder, self._now() + self._rules.lease
         return self._granted(held)
 
     def release(self, key: str, holder: Identity) -> None:
@@ -173,11 +176,11 @@ class Reservations:
             self._end("reservation released", self._now())
             self.settle()
 
-    def release_any(self) -> None:
+    def release_any(self, event: str = "reservation released by an admin") -> None:
         """Ends whatever reservation there is."""
         self.settle()
         if self._held is not None:
-            self._end("reservation released by an admin", self._now())
+            self._end(event, self._now())
             self.settle()
 
     def check(self, key: str, caller: Identity) -> None:

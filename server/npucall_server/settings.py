@@ -227,3 +227,11 @@ class _ConfigFile(TomlConfigSettingsSource):
             return self._read_file(Path(path)) if path else {}
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"config: expected TOML in {path}, found a fault: {error}") from error
+
+
+def quiet_grpc() -> None:
+    """Has gRPC's own log say nothing below an error, unless the environment wants it.
+
+    It writes to standard error a line for each handshake that fails, whoever tries.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

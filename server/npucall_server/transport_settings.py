@@ -138,9 +138,9 @@ class TransportSettings(BaseModel):
             )
         if address.security is Security.TLS and not self.knows_tokens:
             raise ValueError(
-                f"expected a way to know who calls at {address}, found none; set token_file or "
-                "oidc_issuer, or tls_client_ca for mtls:, or insecure_bind (--insecure-bind) to let "
-                "in everybody"
+                f"expected a way to know who calls at {address}, found none; set token_hashes or "
+                "oidc_issuer, or tls_client_ca for mtls:, or insecure_bind (--insecure-bind) to "
+                "let in everybody"
             )
 
 

@@ -183,7 +183,7 @@ class Turn:
 def gave_way() -> QueueFullError:
     """What a call raises that was ended for the sake of others."""
     return QueueFullError(
-        "call: expected to go on, found that others ask for room and its connection holds more "
+        "call: expected to go on, found that others ask for room and its caller holds more "
         "than half of it; repeat the call later",
         retry_after=_RETRY_SECONDS,
     )

@@ -108,7 +108,8 @@ def test_where_nobody_listens_the_error_says_what_to_do(free_port: int) -> None:
         npucall_client.connect(target, connect_timeout=0.3)
     assert str(caught.value) == (
         f"target: expected a server at {target}, found none in 0.3 s; start one with "
-        "npucall-server, or mend the target (NPUCALL_TARGET)"
+        "npucall-server, mend the target (NPUCALL_TARGET), or name the authority of its "
+        "certificate (NPUCALL_CA) if it speaks TLS"
     )
 
 

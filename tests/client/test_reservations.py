@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -141,6 +142,30 @@ def test_a_client_that_computes_itself_reserves_at_once() -> None:
     with npucall_client.connect("local:") as client, client.reserve(60) as quiet:
         run(quiet)
         assert 0 < quiet.remaining <= 60
+
+
+def test_a_call_whose_bytes_come_slowly_gives_way_to_a_reservation(target: str) -> None:
+    """It is computed as they come, so it has begun to run."""
+    slowly, go_on = threading.Event(), threading.Event()
+
+    def stop(*_: int) -> None:
+        slowly.set()
+        assert go_on.wait(PATIENCE)
+
+    large = np.ones(2**21, np.float32)
+    with (
+        npucall_client.connect(target) as slow,
+        npucall_client.connect(target) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        uploads = slow.options(progress=stop)
+        call = pool.submit(uploads.run, l1_loss_backward, large, large, large)
+        assert slowly.wait(PATIENCE)
+        with client.reserve(60) as quiet:
+            go_on.set()
+            with pytest.raises(ReservedError):
+                call.result(PATIENCE)
+            run(quiet)
 
 
 class Server:

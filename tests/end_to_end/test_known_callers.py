@@ -57,7 +57,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     tokens = folder / "tokens"
     tokens.touch(mode=0o600)
     settings = f"""
-token_file = "{tokens}"
+token_hashes = "{tokens}"
 shared_memory = "{folder}/side"
 tls_certificate = "{pair.certificate}"
 tls_key = "{pair.key}"

@@ -10,13 +10,14 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from npucall.errors import ReservedError
+from npucall.errors import CredentialInvalidError, ReservedError
 from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_server import gate as gate_module
 from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.executor import going_down
+from npucall_server.gate import Gate
 from npucall_server.reservations import Rules
 from npucall_server.services.access import MOST_WAITING, NAME
 
@@ -387,6 +388,29 @@ def test_two_tenants_that_race_never_have_it_at_the_same_time(
     for each in races:
         each.result(10 * PATIENCE)
     assert seen == [1] * 200
+
+
+def test_a_holder_whose_credential_is_revoked_loses_the_device() -> None:
+    revoked: set[str] = set()
+
+    def check(who: Identity) -> None:
+        if who.name in revoked:
+            raise CredentialInvalidError("credential: revoked")
+
+    gate = Gate(open_gate()._reservations, check)
+    with (
+        serving(None, gate, ToldGuard()) as served,
+        grpc.insecure_channel(served.target) as channel,
+    ):
+        here = Lab(served, channel)
+        key = here.anna.reserve().key
+        gate.look()
+        here.anna.execute(key)
+        revoked.add("anna")
+        gate.look()
+        here.bert.execute()
+        with pytest.raises(grpc.RpcError):
+            here.anna.execute(key)
 
 
 def test_a_holder_that_stops_renewing_is_free_a_lease_later() -> None:

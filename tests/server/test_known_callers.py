@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2
 from npucall_server.access import keys
 from npucall_server.access.identity import Role
+from npucall_server.services.streams import stream
 
 from .lab import (
     TENANTS,
@@ -268,6 +270,36 @@ def test_a_stream_whose_tenant_has_gone_ends(lab: Lab, channel: grpc.Channel) ->
     peer = opened(channel, lab.token("rob", "short"))
     lab.config.write_text(TENANTS)
     assert ends_with(peer) == ("CREDENTIAL_INVALID", "revoked")
+
+
+def test_a_stream_whose_caller_reads_nothing_ends_too(
+    lab: Lab, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_UNREAD_SECONDS", 0.5)
+    token = lab.token("tom")
+    peer = opened(channel, token)
+    for number in range(2, 66):  # 32 MiB, which gRPC does not take for who does not read
+        peer.begin(number, 1 << 17)
+    (place,) = lab.server._streams._streams
+    until(lambda: len(place._answers) > 8, "answers wait for him to read")
+    lab.revoke(token)
+    wait_until_gone(lab)
+
+
+def test_a_stream_that_is_never_without_a_call_ends(lab: Lab, channel: grpc.Channel) -> None:
+    token = lab.token("uma")
+    peer = opened(channel, token)
+    lab.revoke(token)
+
+    def keep_calling() -> None:
+        for number in itertools.count(2):
+            peer.begin(number)
+            peer.receive()
+
+    with pytest.raises(grpc.RpcError) as ended:
+        keep_calling()
+    assert refusal(ended.value).fault == "revoked"
+    wait_until_gone(lab)
 
 
 def test_memory_of_a_caller_who_is_revoked_ends(lab: Lab) -> None:

@@ -93,7 +93,7 @@ def test_backlogged_tenants_get_the_device_by_their_weights(schedules: int) -> N
         weights = {f"t{n}": rolls.choice((1, 1, 2, 4)) for n in range(rolls.randint(2, 4))}
         device = Device(tenants(**weights), rolls.choice((1, 1, 2)))
         for tenant in weights:
-            longest = rolls.choice((0.001, 0.004, 0.01))
+            longest = rolls.choice((0.004, 0.008, 0.01))
             for each in range(rolls.randint(1, 3)):
                 lengths = endless(rolls, longest / 10, longest)
                 backlog(device, caller(tenant, f"c{each}"), lengths, device.lanes + 1)

@@ -74,6 +74,7 @@ def unreachable(target: str, seconds: float, why: str = "") -> ServerUnreachable
     """What is raised where nothing answers. ``why``: what gRPC says of the connection."""
     return ServerUnreachableError(
         f"target: expected a server at {target}, found none in {seconds:g} s; "
-        "start one with npucall-server, or mend the target (NPUCALL_TARGET)"
+        "start one with npucall-server, mend the target (NPUCALL_TARGET), or name the authority of "
+        "its certificate (NPUCALL_CA) if it speaks TLS"
         + (f"; the connection failed by: {why}" if why else "")
     )

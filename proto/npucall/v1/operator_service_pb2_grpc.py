@@ -35,8 +35,22 @@ class OperatorServiceStub(object):
     often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
     CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
     servers may set other times. It ends a stream without a call, with OK, after the same time. While
-    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a connection that
-    holds more than half.
+    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
+    holds more than half; where the server has no tenants, a caller is a connection.
+
+    Who calls. A server with tenants knows its callers: by the metadata `authorization`, "Bearer " and
+    a token, or by their client certificate. It reads nothing of a call before that. Every method:
+    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is set,
+    is the path of a Unix socket on the server's host that hands out credentials
+    (`shared_memory.proto`).
+    * UNAUTHENTICATED, CREDENTIAL_INVALID: it is forged, revoked, or for another server; `fault` names
+    what is wrong with it.
+    * UNAUTHENTICATED, CREDENTIAL_EXPIRED: get a new one, then repeat the call.
+    * UNAUTHENTICATED, TENANT_UNKNOWN: it is good, and belongs to no tenant here.
+    * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role does not allow this.
+
+    A server grants one caller the whole device for a while (`access_service.proto`). Until that ends
+    calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan.
     """
 
     def __init__(self, channel):
@@ -107,8 +121,22 @@ class OperatorServiceServicer(object):
     often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
     CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
     servers may set other times. It ends a stream without a call, with OK, after the same time. While
-    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a connection that
-    holds more than half.
+    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
+    holds more than half; where the server has no tenants, a caller is a connection.
+
+    Who calls. A server with tenants knows its callers: by the metadata `authorization`, "Bearer " and
+    a token, or by their client certificate. It reads nothing of a call before that. Every method:
+    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is set,
+    is the path of a Unix socket on the server's host that hands out credentials
+    (`shared_memory.proto`).
+    * UNAUTHENTICATED, CREDENTIAL_INVALID: it is forged, revoked, or for another server; `fault` names
+    what is wrong with it.
+    * UNAUTHENTICATED, CREDENTIAL_EXPIRED: get a new one, then repeat the call.
+    * UNAUTHENTICATED, TENANT_UNKNOWN: it is good, and belongs to no tenant here.
+    * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role does not allow this.
+
+    A server grants one caller the whole device for a while (`access_service.proto`). Until that ends
+    calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan.
     """
 
     def Execute(self, request, context):
@@ -143,6 +171,8 @@ class OperatorServiceServicer(object):
         allow. Split it, or raise the setting that the message names. Where its outputs are too many
         bytes for one message, `method` is "ExecuteStream": call that.
         * RESOURCE_EXHAUSTED, QUEUE_FULL: the server is busy. Wait for RetryInfo's delay, then repeat.
+        * RESOURCE_EXHAUSTED, QUOTA: the callers of this tenant have used what they may; `quota` says
+        what. Wait for RetryInfo's delay. Another server is not worth a try.
         * RESOURCE_EXHAUSTED, DEVICE_MEMORY: the device has no memory for it now.
         * DEADLINE_EXCEEDED, DEADLINE: the deadline ended first.
         * DEADLINE_EXCEEDED, STALLED: of a call whose storages follow in chunks none came for a while.
@@ -309,8 +339,22 @@ class OperatorService(object):
     often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
     CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
     servers may set other times. It ends a stream without a call, with OK, after the same time. While
-    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a connection that
-    holds more than half.
+    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
+    holds more than half; where the server has no tenants, a caller is a connection.
+
+    Who calls. A server with tenants knows its callers: by the metadata `authorization`, "Bearer " and
+    a token, or by their client certificate. It reads nothing of a call before that. Every method:
+    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is set,
+    is the path of a Unix socket on the server's host that hands out credentials
+    (`shared_memory.proto`).
+    * UNAUTHENTICATED, CREDENTIAL_INVALID: it is forged, revoked, or for another server; `fault` names
+    what is wrong with it.
+    * UNAUTHENTICATED, CREDENTIAL_EXPIRED: get a new one, then repeat the call.
+    * UNAUTHENTICATED, TENANT_UNKNOWN: it is good, and belongs to no tenant here.
+    * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role does not allow this.
+
+    A server grants one caller the whole device for a while (`access_service.proto`). Until that ends
+    calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan.
     """
 
     @staticmethod

@@ -35,6 +35,9 @@ _TENANT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 _NO_ROLE, _NEVER = "-", "never"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _OTHERS_WRITE = 0o022
+_HEAD = (
+    "# sha256 of the token; tenant, name, role (- is the tenant's), end. Delete a line to revoke.\n"
+)
 
 
 class Token(NamedTuple):
@@ -134,7 +137,8 @@ def append(path: Path, token: Token) -> None:
     try:
         size = os.fstat(descriptor).st_size
         is_open = size and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, ("\n" * bool(is_open) + token.line()).encode())
+        before = "\n" if is_open else "" if size else _HEAD
+        os.write(descriptor, (before + token.line()).encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
