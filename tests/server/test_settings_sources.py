@@ -139,7 +139,7 @@ OTHERS: dict[str, Any] = {
     "oidc_keys": "https://ci.example/keys",
     "oidc_tenant_claim": "repository",
     "oidc_name_claim": "actor",
-    "usage_file": "/var/lib/npucall/usage.jsonl",
+    "usage_file": Path("/var/lib/npucall/usage.jsonl"),
     "metrics_listen": "127.0.0.1:9464",
 }
 
