@@ -139,8 +139,6 @@ OTHERS: dict[str, Any] = {
     "oidc_keys": "https://ci.example/keys",
     "oidc_tenant_claim": "repository",
     "oidc_name_claim": "actor",
-    "usage_file": Path("/var/lib/npucall/usage.jsonl"),
-    "metrics_listen": "127.0.0.1:9464",
 }
 
 
