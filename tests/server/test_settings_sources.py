@@ -123,8 +123,6 @@ OTHERS: dict[str, Any] = {
     "reflection": False,
     "max_reservation": 60.5,
     "reservation_gap": 0.0,
-    "usage_file": "/var/lib/npucall/usage",
-    "metrics_listen": "127.0.0.1:9100",
     "tls_certificate": "/etc/npucall/server.pem",
     "tls_key": "/etc/npucall/server.key",
     "tls_client_ca": "/etc/npucall/ca.pem",
@@ -139,6 +137,8 @@ OTHERS: dict[str, Any] = {
     "oidc_keys": "https://ci.example/keys",
     "oidc_tenant_claim": "repository",
     "oidc_name_claim": "actor",
+    "usage_file": "/var/lib/npucall/usage.jsonl",
+    "metrics_listen": "127.0.0.1:9464",
 }
 
 
