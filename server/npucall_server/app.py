@@ -136,6 +136,7 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        self._access.close()
         self._metrics.close()
         if self._usage_file is not None:
             self._usage_file.stop()
@@ -244,12 +245,17 @@ class Server:
         streams, health = self._streams.places, self._health
         gauges = Gauges(self._executor, streams, regions, self._gate, lambda: health.is_serving)
         try:
-            return self._metrics.show(gauges)
+            address = self._metrics.show(gauges)
         except OSError as error:
             raise binding.BindError(
                 "metrics_listen: expected a free address, found "
                 f"{self._settings.metrics_listen}: {error}"
             ) from error
+        if address and not addresses.is_loopback(address) and not self._settings.tls_certificate:
+            self._log.event(
+                "warning", message=f"metrics at {address} are open to whoever reaches them"
+            )
+        return address
 
     def _open_usage_file(self) -> UsageFile | None:
         path = self._settings.usage_file

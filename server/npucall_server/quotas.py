@@ -10,7 +10,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import QuotaError, TooLargeError
-from npucall_server.access.tenants import NOBODY
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
@@ -59,7 +58,10 @@ class DeviceTime(Protocol):
 
 
 class Quotas:
-    """What each tenant holds; how long it held the device, ``device_time`` says."""
+    """What each tenant holds; how long it held the device, ``device_time`` says.
+
+    A quota counts what is held since it was set.
+    """
 
     def __init__(self, tenants: Tenants, device_time: DeviceTime) -> None:
         self._tenants, self._device_time = tenants, device_time
@@ -68,21 +70,15 @@ class Quotas:
 
     def admit(self, tenant: str, size: int) -> Held:
         """For a call that holds so many bytes. Raises QuotaError."""
-        if self._tenants.of(tenant) is NOBODY:
-            return _NOTHING
         self._check_device_time(tenant)
         return self._take(tenant, {"calls": 1, "memory": size})
 
     def open_stream(self, tenant: str) -> Held:
         """For a stream. Raises QuotaError."""
-        if self._tenants.of(tenant) is NOBODY:
-            return _NOTHING
         return self._take(tenant, {"streams": 1})
 
     def share_memory(self, tenant: str, size: int) -> Held:
         """For a region of so many bytes. Raises QuotaError."""
-        if self._tenants.of(tenant) is NOBODY:
-            return _NOTHING
         return self._take(tenant, {"shared_memory": size})
 
     def release(self, tenant: str, what: dict[str, int]) -> None:
@@ -92,14 +88,17 @@ class Quotas:
             for quota, amount in what.items():
                 held[quota] -= amount
 
-    def _take(self, name: str, what: dict[str, int]) -> Held:
+    def _take(self, name: str, wanted: dict[str, int]) -> Held:
         tenant = self._tenants.of(name)
+        limits = {quota: getattr(tenant, quota) for quota in wanted}
+        what = {quota: wanted[quota] for quota, limit in limits.items() if limit is not None}
+        if not what:
+            return _NOTHING
         with self._lock:
             held = self._held[name]
             for quota, amount in what.items():
-                limit = getattr(tenant, quota)
-                if limit is not None and held[quota] + amount > limit:
-                    raise _refusal(name, quota, limit, held[quota], amount)
+                if held[quota] + amount > limits[quota]:
+                    raise _refusal(name, quota, limits[quota], held[quota], amount)
             for quota, amount in what.items():
                 held[quota] += amount
         return Held(self, name, what)

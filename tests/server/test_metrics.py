@@ -282,6 +282,13 @@ def test_who_scrapes_needs_a_certificate_where_callers_do(tmp_path: Path) -> Non
         exposition.close()
 
 
+def test_metrics_that_everybody_can_reach_are_a_warning() -> None:
+    with running_server("--metrics-listen", "0.0.0.0:0") as server:
+        lines = list(map(json.loads, server.log.read_text().splitlines()))
+    (warning,) = [line["message"] for line in lines if line["event"] == "warning"]
+    assert warning.startswith("metrics at 0.0.0.0:")
+
+
 def test_an_address_that_is_taken_ends_the_server_with_71() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -101,6 +101,12 @@ def signed_by_an_unknown_key(lab: Lab) -> str:
     return jwt.encode(lab.issuer.claims(), lab.issuer.keys["one"][1], "RS256", {"kid": "two"})
 
 
+def with_header(header: bytes) -> Callable[[Lab], str]:
+    """A token of which nothing but the header is looked at."""
+    text = base64.urlsafe_b64encode(header).decode().rstrip("=")
+    return lambda _: f"{text}.e30.AAAA"
+
+
 def with_claims(**claims: Any) -> Callable[[Lab], str]:
     return lambda lab: lab.issuer.token(**claims)
 
@@ -112,6 +118,15 @@ TOKENS: dict[str, tuple[Callable[[Lab], str], str, str]] = {
     "expired": (expired_token, "CREDENTIAL_EXPIRED", "expired"),
     "of no tenant": (lambda lab: lab.token(tenant="gone"), "TENANT_UNKNOWN", "tenant"),
     "no token": (lambda _: "letmein", "CREDENTIAL_INVALID", "malformed"),
+    "nested header": (with_header(b"[" * 5000), "CREDENTIAL_INVALID", "malformed"),
+    "header that is a list": (with_header(b"[]"), "CREDENTIAL_INVALID", "malformed"),
+    "header without algorithm": (with_header(b"{}"), "CREDENTIAL_INVALID", "algorithm"),
+    "algorithm that is a list": (with_header(b'{"alg": []}'), "CREDENTIAL_INVALID", "algorithm"),
+    "key that is a number": (
+        with_header(b'{"alg": "RS256", "kid": 1}'),
+        "CREDENTIAL_INVALID",
+        "claim",
+    ),
     "malformed jwt": (lambda _: "a.b.c", "CREDENTIAL_INVALID", "malformed"),
     "unsigned": (unsigned, "CREDENTIAL_INVALID", "algorithm"),
     "HS256 with the public key": (signed_with_the_public_key, "CREDENTIAL_INVALID", "algorithm"),

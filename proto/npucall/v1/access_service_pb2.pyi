@@ -141,7 +141,9 @@ class GetUsageRequest(google.protobuf.message.Message):
 
     LAST_SECONDS_FIELD_NUMBER: builtins.int
     last_seconds: builtins.float
-    """Only what was used in the last so many seconds, in whole minutes; 0: all that is known."""
+    """Only what was used in the last so many seconds, in whole minutes, and in whole hours where it is
+    older than two; 0: all that is known, at most a month.
+    """
     def __init__(
         self,
         *,

@@ -40,6 +40,9 @@ class Keys(Protocol):
     def look(self) -> bool:
         """Whether the keys are others than at the last look."""
 
+    def stop(self) -> None:
+        """They are not asked for any more."""
+
 
 class _Known:
     """The keys that were read last."""
@@ -62,6 +65,9 @@ class _Known:
     def look(self) -> bool:
         changed, self._has_changed = self._has_changed, False
         return changed
+
+    def stop(self) -> None:
+        pass
 
 
 class FileKeys(_Known):
@@ -102,7 +108,6 @@ class FetchedKeys(_Known):
         return key
 
     def stop(self) -> None:
-        """Ends the thread."""
         self._stopped.set()
         self._wanted.set()
 

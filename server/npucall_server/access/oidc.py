@@ -80,6 +80,8 @@ class Issuer:
             ) from None
         except jwt.PyJWTError as error:
             raise self._refusal(error) from error
+        except RecursionError:  # JSON in JSON in JSON, which anybody can write
+            raise self._refusal(jwt.DecodeError()) from None
         except (TypeError, ValueError) as error:  # a key of another kind than the algorithm's
             raise self._refusal(jwt.InvalidKeyError()) from error
         tenant = claims.get(self._tenant_claim)

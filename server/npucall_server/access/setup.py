@@ -73,6 +73,11 @@ class Access:
         if any(changes):
             self.tenants_guard.forget()
 
+    def close(self) -> None:
+        """Nothing is asked for any more."""
+        if self._issuer is not None:
+            self._issuer.keys.stop()
+
     def _guarding(self, settings: ServerSettings) -> TenantsGuard:
         path = settings.shared_memory
         return TenantsGuard(
