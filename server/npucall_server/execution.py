@@ -90,6 +90,7 @@ class Execution:
         self._completed: Completed | None = None
         self._admission: Admission | None = None
         self._passage: Passage | None = None
+        self._has_left = False
         self._runs = False
         self._answer_in_one = False
 
@@ -122,7 +123,12 @@ class Execution:
         record = self.record
         record.check_ns = perf_counter_ns() - decoded
         self._passage = self._common.gate.enter(self.caller)
-        workspace_bytes, record.device_ns = self._common.executor.plan(self.call, self.caller)
+        executor = self._common.executor
+        turn = executor.turn(self.caller)
+        try:
+            workspace_bytes = executor.plan(self.call, turn)
+        finally:
+            record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
         return self._common.encoded_reply(self.call), self._timings(), workspace_bytes
 
     def answer_in_one(self, *, streams: bool) -> None:
@@ -211,7 +217,8 @@ class Execution:
             else:
                 completed = executor.run(call, self._storages, caller, admission)
         finally:
-            self.record.device_ns = admission.device_ns
+            if (turn := admission.turn) is not None:
+                self.record.device_ns, self.record.told_ns = turn.held_ns, turn.told_ns
         self._completed = completed
         admission.has_run()
 
@@ -265,7 +272,8 @@ class Execution:
 
     def _leave(self) -> None:
         """It does not use the device any more."""
-        if self._passage is not None:
+        if self._passage is not None and not self._has_left:
+            self._has_left = True
             self._passage.leave()
 
     @property

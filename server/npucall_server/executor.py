@@ -52,7 +52,7 @@ class Completed(NamedTuple):
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place", "_quota", "call", "device_ns")
+    __slots__ = ("_executor", "_memory", "_place", "_quota", "call", "turn")
 
     def __init__(
         self, executor: Executor, call: Prepared, quota: Held, place: Entry, memory: Entry
@@ -60,8 +60,8 @@ class Admission:
         self._executor, self._quota = executor, quota
         self._place, self._memory = place, memory
         self.call = call
-        self.device_ns = 0
-        """For which it held the device."""
+        self.turn: Turn | None = None
+        """Its turns, once it asks for them."""
 
     @property
     def owner(self) -> str:
@@ -215,12 +215,10 @@ class Executor:
         """
         timeout = self.limits.call_timeout
         turn = Turn(self.turns, caller, timeout, begins=admission.must_go_on)
+        admission.turn = turn
         admission.may_end_by(turn.give_way)
         start = time.perf_counter_ns()
-        try:
-            ran = self.device.run(call, storages, turn, targets)
-        finally:
-            admission.device_ns += turn.held_ns
+        ran = self.device.run(call, storages, turn, targets)
         spent = time.perf_counter_ns() - start
         return self._result(ran, spent - turn.waited_ns, turn.waited_ns)
 
@@ -230,23 +228,23 @@ class Executor:
         """``run`` for a call that the device computes piecewise, as its bytes come."""
         run = self.device.piecewise(call)
         assert run is not None  # noqa: S101  # whoever has pieces has asked
-        turn = Turn(self.turns, caller, self.limits.call_timeout, pieces)
+        admission.turn = turn = Turn(self.turns, caller, self.limits.call_timeout, pieces)
         start = time.perf_counter_ns()
-        try:
-            ran = run(pieces, turn)
-        finally:
-            admission.device_ns += turn.held_ns
+        ran = run(pieces, turn)
         spent = time.perf_counter_ns() - start
         return self._result(ran, spent - turn.waited_ns - pieces.waited_ns, turn.waited_ns)
 
-    def plan(self, call: Prepared, caller: Caller) -> tuple[int, int]:
-        """Bytes of workspace that a call needs, and ns on the device; takes no place from others.
+    def turn(self, caller: Caller) -> Turn:
+        """The turns of a call that is only planned."""
+        return Turn(self.turns, caller, self.limits.call_timeout)
+
+    def plan(self, call: Prepared, turn: Turn) -> int:
+        """Bytes of workspace that a call needs; takes no place from calls that run.
 
         Raises TooLargeError where ``run`` would, and what the device raises.
         """
         self.check_size(call)
-        turn = Turn(self.turns, caller, self.limits.call_timeout)
-        return self.device.plan(call, turn), turn.held_ns
+        return self.device.plan(call, turn)
 
     def peers(self) -> set[str]:
         """Those with a call, or with an answer that they have not read."""

@@ -62,6 +62,8 @@ class Record:
     copy_out_ns: int = 0
     device_ns: int = 0
     """For which it held the device, by the host's clock."""
+    told_ns: int = 0
+    """Of these, what the account was told while it ran."""
     total_ns: int = 0
     reason: str = "OK"
     message: str = ""

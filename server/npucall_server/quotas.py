@@ -71,15 +71,15 @@ class Quotas:
     def admit(self, tenant: str, size: int) -> Held:
         """For a call that holds so many bytes. Raises QuotaError."""
         self._check_device_time(tenant)
-        return self._take(tenant, {"calls": 1, "memory": size})
+        return self._take(tenant, calls=1, memory=size)
 
     def open_stream(self, tenant: str) -> Held:
         """For a stream. Raises QuotaError."""
-        return self._take(tenant, {"streams": 1})
+        return self._take(tenant, streams=1)
 
     def share_memory(self, tenant: str, size: int) -> Held:
         """For a region of so many bytes. Raises QuotaError."""
-        return self._take(tenant, {"shared_memory": size})
+        return self._take(tenant, shared_memory=size)
 
     def release(self, tenant: str, what: dict[str, int]) -> None:
         """Called by what was held."""
@@ -88,12 +88,11 @@ class Quotas:
             for quota, amount in what.items():
                 held[quota] -= amount
 
-    def _take(self, name: str, wanted: dict[str, int]) -> Held:
-        tenant = self._tenants.of(name)
-        limits = {quota: getattr(tenant, quota) for quota in wanted}
-        what = {quota: wanted[quota] for quota, limit in limits.items() if limit is not None}
-        if not what:
+    def _take(self, name: str, **wanted: int) -> Held:
+        limits = self._tenants.of(name).quotas
+        if not limits:
             return _NOTHING
+        what = {quota: amount for quota, amount in wanted.items() if quota in limits}
         with self._lock:
             held = self._held[name]
             for quota, amount in what.items():

@@ -59,6 +59,8 @@ class Turn:
         self.waited_ns = 0
         self.held_ns = 0
         """For which it has held turns."""
+        self.told_ns = 0
+        """Of these, what the account has been told by now."""
 
     @property
     def owner(self) -> str:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from npucall_server.turn import Turn
 
 
+_LONG_NS = 100_000_000
+"""What the account is told of a call before it has been answered."""
+
+
 def _nobody_counts(identity: Identity, nanoseconds: int) -> None:
     del identity, nanoseconds
 
@@ -42,8 +46,8 @@ class Grant:
 class Turns:
     """A fixed number of turns. Those who wait get them by their shares.
 
-    ``tenants`` have the shares. ``spent`` hears at the end of each turn whose it was and for how
-    many ns. ``clock`` counts seconds.
+    ``tenants`` have the shares. ``spent`` hears now and then of a call that holds turns for long,
+    for how many ns more; ``Turn.told_ns`` says of how many in all. ``clock`` counts seconds.
     """
 
     def __init__(
@@ -93,9 +97,10 @@ class Turns:
     def give_back(self, grant: Grant) -> None:
         """Hands the turn to the next one who waits."""
         with self._lock:
-            nanoseconds = self._end(grant)
+            untold = self._end(grant)
             self._hand_on()
-        self._spent(grant.turn.identity, nanoseconds)
+        if untold:
+            self._spent(grant.turn.identity, untold)
 
     def pass_on(self, grant: Grant) -> Grant | None:
         """Who has a turn asks for another: gives it now, or has it wait for ``Turn.grant``."""
@@ -105,9 +110,10 @@ class Turns:
                 return grant
             turn.share = share
             self._shares.queue(share, turn)
-            nanoseconds = self._end(grant)
+            untold = self._end(grant)
             following = self._hand_on(turn)
-        self._spent(turn.identity, nanoseconds)
+        if untold:
+            self._spent(turn.identity, untold)
         return following
 
     def refuse(self, refusal: Callable[[], NpucallError]) -> None:
@@ -179,7 +185,7 @@ class Turns:
         self._shares.charge(grant.share, grant.charged)
 
     def _end(self, grant: Grant) -> int:
-        """Charges a turn that has ended; its nanoseconds."""
+        """Charges a turn that has ended; answers the ns that the account has to be told of."""
         self._moved = now = self._clock()
         self._granted.discard(grant)
         self._free += 1
@@ -188,9 +194,13 @@ class Turns:
             self._shares.charge(share, seconds - grant.charged)
             share.last_seconds = seconds
             self._shares.leave(share)
-        nanoseconds = int(seconds * 1e9)
-        grant.turn.held_ns += nanoseconds
-        return nanoseconds
+        turn = grant.turn
+        turn.held_ns += int(seconds * 1e9)
+        untold = turn.held_ns - turn.told_ns
+        if untold < _LONG_NS:
+            return 0
+        turn.told_ns = turn.held_ns
+        return untold
 
     def _hand_on(self, asking: Turn | None = None) -> Grant | None:
         """Gives what is free to those who are next; answers what ``asking`` got."""

@@ -136,13 +136,18 @@ class Usage:
             line.device_ns += record.device_ns
             if record.reason != "OK":
                 line.refusals[record.reason] = line.refusals.get(record.reason, 0) + 1
-            self._recent[-1].line(record.tenant, record.caller, "").calls += 1
+            recent = self._recent[-1].line(record.tenant, record.caller, "")
+            recent.calls += 1
+            if untold := record.device_ns - record.told_ns:
+                recent.device_ns += untold
+                self._charge(record.tenant, self._minutes[-1].start, untold)
 
     def spent(self, identity: Identity, nanoseconds: int) -> None:
-        """A caller held the device for so long: told at the end of each turn.
+        """A caller holds the device for so long already, with a call that goes on.
 
         So a long call counts while it runs: in the last minute, and for ``device_seconds``. In its
-        line it stands once it has been answered, as its record has it.
+        line it stands once it has been answered, as its record has it; the record says what was
+        told here.
         """
         tenant, now = identity.tenant, self._clock()
         with self._lock:

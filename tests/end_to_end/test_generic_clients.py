@@ -116,6 +116,7 @@ def reflected(channel: grpc.Channel) -> ProtoReflectionDescriptorDatabase:
 
 def test_reflection_lists_the_services(reflected: ProtoReflectionDescriptorDatabase) -> None:
     assert set(reflected.get_services()) == {
+        "npucall.v1.AccessService",
         "npucall.v1.OperatorService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",

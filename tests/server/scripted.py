@@ -181,7 +181,7 @@ class Taker:
         self.identity = identity or anybody("taker")
         self.share: Any = None
         self.granted: Any = None
-        self.held_ns = 0
+        self.held_ns = self.told_ns = 0
         self.woken = 0
 
     def grant(self, grant: Any) -> None:

@@ -127,7 +127,7 @@ def test_a_call_over_the_memory_limit_is_refused_for_good() -> None:
 def test_plan_refuses_the_size_that_run_would_refuse() -> None:
     subject = executor(ScriptedDevice(), memory_limit=1599)
     with pytest.raises(TooLargeError):
-        subject.plan(prepared(100), ScriptedCaller())
+        subject.plan(prepared(100), subject.turn(ScriptedCaller()))
 
 
 def test_working_memory_counts_from_admission_to_dismissal() -> None:
@@ -148,7 +148,7 @@ def test_a_call_whose_working_memory_can_never_fit_is_refused_for_good(working: 
     device.working = working
     subject, call = executor(device, memory_limit=4000), prepared(100)  # 1,600 bytes
     if working == 2400:
-        subject.plan(call, ScriptedCaller())
+        subject.plan(call, subject.turn(ScriptedCaller()))
         return
     for ask in (partial(subject.admit, call), partial(subject.plan, call)):
         with pytest.raises(TooLargeError, match=r"working memory.*memory_limit.*4001") as caught:
@@ -158,7 +158,7 @@ def test_a_call_whose_working_memory_can_never_fit_is_refused_for_good(working: 
 
 def test_a_call_that_computes_too_much_is_refused_for_good() -> None:
     subject = Executor(ScriptedDevice(), Limits(8, 1 << 30, PATIENCE, computation_limit=100))
-    subject.plan(prepared(100), ScriptedCaller())
+    subject.plan(prepared(100), subject.turn(ScriptedCaller()))
     call = prepared(101)
     for ask in (partial(subject.admit, call), partial(subject.plan, call)):
         with pytest.raises(TooLargeError, match=r"computation: expected at most 100 .*101") as it:
@@ -168,7 +168,8 @@ def test_a_call_that_computes_too_much_is_refused_for_good() -> None:
 
 
 def test_plan_tells_what_the_device_needs() -> None:
-    assert executor(ScriptedDevice()).plan(prepared(), ScriptedCaller())[0] == 512
+    subject = executor(ScriptedDevice())
+    assert subject.plan(prepared(), subject.turn(ScriptedCaller())) == 512
 
 
 def test_a_draining_executor_refuses_new_calls_and_finishes_the_others(

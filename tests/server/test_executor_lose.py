@@ -75,7 +75,8 @@ def test_calls_that_wait_are_told_at_once_and_never_run(held: Held) -> None:
 
 
 def test_a_plan_that_waits_is_told_too(held: Held) -> None:
-    plan = held.pool.submit(held.executor.plan, CALL, ScriptedCaller())
+    turn = held.executor.turn(ScriptedCaller())
+    plan = held.pool.submit(held.executor.plan, CALL, turn)
     until(lambda: waiting(held.executor) == 1, "it waits")
     held.executor.lose(lost)
     with pytest.raises(DeviceLostError):
@@ -94,7 +95,7 @@ def test_calls_that_come_are_told_before_they_count(held: Held) -> None:
     with pytest.raises(DeviceLostError):
         execute(held.executor, CALL, {}, ScriptedCaller())
     with pytest.raises(DeviceLostError):
-        held.executor.plan(CALL, ScriptedCaller())
+        held.executor.plan(CALL, held.executor.turn(ScriptedCaller()))
     assert held.executor.calls_in_flight == 1
 
 

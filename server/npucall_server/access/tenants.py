@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, StringConstraints
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_WEIGHT = 1000
+_QUOTAS = ("calls", "memory", "streams", "shared_memory")
 
 TenantName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
 RoleName = Literal["user", "bench", "admin"]
@@ -67,6 +69,12 @@ class Tenant(BaseModel):
         description="Values of the claim oidc_tenant_claim that belong to it; * stands for any "
         "text, as in repo:vision/*.",
     )
+
+    @cached_property
+    def quotas(self) -> dict[str, int]:
+        """The limits that it has, by name, on what its callers hold together."""
+        named = {name: getattr(self, name) for name in _QUOTAS}
+        return {name: limit for name, limit in named.items() if limit is not None}
 
     def role_of(self, name: str) -> Role:
         """What a caller of that name may do, unless its credential says."""
