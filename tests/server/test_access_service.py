@@ -43,7 +43,7 @@ class ToldGuard:
         tenant, name, role = str(metadata.get("test-person", ANNA)).split("/")
         return Identity(tenant, name, Role.named(role), KnownBy.TOKEN)
 
-    def identify_by(self, authorization: str) -> Identity:
+    def renew(self, identity: Identity, authorization: str) -> Identity:
         raise NotImplementedError
 
     def check(self, identity: Identity) -> None:

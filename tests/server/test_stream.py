@@ -312,6 +312,13 @@ def test_bytes_that_come_slowly_end_no_call() -> None:
         assert peer.receive().WhichOneof("frame") == "reply"
 
 
+def test_a_server_without_tenants_passes_a_renewed_credential_over() -> None:
+    with serving() as served, stream(served) as peer:
+        peer.renew("Bearer of a client that talks to other servers too")
+        peer.begin(1)
+        assert peer.receive().WhichOneof("frame") == "reply"
+
+
 def test_each_call_has_a_log_line() -> None:
     with serving() as served, stream(served) as peer:
         peer.begin(1, request_id="mine")

@@ -21,8 +21,8 @@ class Guard(Protocol):
     ) -> Identity:
         """Who calls. Raises UnauthenticatedError where that is not known."""
 
-    def identify_by(self, authorization: str) -> Identity:
-        """Whose credential it is, as metadata have it. Raises UnauthenticatedError."""
+    def renew(self, identity: Identity, authorization: str) -> Identity:
+        """The same caller proves anew who it is. Raises UnauthenticatedError."""
 
     def check(self, identity: Identity) -> None:
         """Raises UnauthenticatedError where who was known is so no more: expired, or revoked."""
@@ -38,10 +38,10 @@ class OpenGuard:
         del metadata, context
         return anybody(peer)
 
-    def identify_by(self, authorization: str) -> Identity:
+    def renew(self, identity: Identity, authorization: str) -> Identity:
         """It knows no credential, and needs none."""
         del authorization
-        return anybody("")
+        return identity
 
     def check(self, identity: Identity) -> None:
         """Anybody stays anybody."""

@@ -8,7 +8,7 @@ from npucall.errors import CredentialExpiredError, CredentialInvalidError
 
 Fault = Literal[
     "malformed", "unknown", "revoked", "key", "algorithm", "signature", "audience", "issuer",
-    "not_yet_valid", "claim", "certificate",
+    "not_yet_valid", "claim", "certificate", "person",
 ]  # fmt: skip
 
 

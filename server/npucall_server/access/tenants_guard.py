@@ -92,6 +92,15 @@ class TenantsGuard:
             known[key] = identity
         return identity
 
+    def renew(self, identity: Identity, authorization: str) -> Identity:
+        """The same caller proves anew who it is. Raises UnauthenticatedError."""
+        renewed = self.identify_by(authorization)
+        if renewed.person != identity.person:
+            raise invalid(
+                "person", f"expected one of {identity.person}, found one of {renewed.person}"
+            )
+        return renewed
+
     def identify_user(self, number: int) -> Identity:
         """Who a user of this host is, seen on the side socket. Raises TenantUnknownError."""
         return self._by_user(local_users.user(number, time.time() + local_users.SECONDS))

@@ -12,7 +12,6 @@ import grpc
 
 from npucall.errors import (
     CancelledError,
-    CredentialInvalidError,
     MessageError,
     UnauthenticatedError,
 )
@@ -180,14 +179,9 @@ class Stream:
         self._end_receiving()
 
     def _renew(self, credential: Credential) -> None:
-        """The same caller proves anew who it is."""
-        renewed = self._handling.guard.identify_by(credential.authorization)
-        if renewed.person != self._peer.identity.person:
-            raise CredentialInvalidError(
-                f"credential: expected one of {self._peer.identity.person}, who opened the stream, "
-                f"found one of {renewed.person}"
-            )
-        self._peer.identity = renewed
+        """The caller proves anew who it is."""
+        peer = self._peer
+        peer.identity = self._handling.guard.renew(peer.identity, credential.authorization)
 
     def _take(self, call_id: int, frame: CallFrame, size: int) -> None:
         if isinstance(frame, Begin):
