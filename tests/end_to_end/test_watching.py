@@ -56,6 +56,27 @@ def test_a_client_hears_what_goes_on(target: str) -> None:
     assert activity.lanes >= 1
 
 
+def test_the_accounts_of_several_servers_are_added_up() -> None:
+    def answer(since: float, calls: int, **refusals: int) -> pb.GetUsageResponse:
+        amounts = {"calls": calls, "request_bytes": 10, "response_bytes": 20, "device_seconds": 0.5}
+        lines = [
+            pb.UsageLine(tenant="a", caller="x", operator=L1, refusals=refusals, **amounts),
+            pb.UsageLine(tenant="a", caller=f"of {calls}", operator=L1, calls=calls),
+        ]
+        return pb.GetUsageResponse(since=since, lines=lines)
+
+    both = usage.added_up([answer(200, 3, QUOTA=1), answer(100, 4, QUOTA=2, DEADLINE=1)])
+    assert both.since == 100
+    assert [(line.caller, line.calls) for line in both.lines] == [
+        ("of 3", 3),
+        ("of 4", 4),
+        ("x", 7),
+    ]
+    total = both.lines[-1]
+    assert (total.request_bytes, total.response_bytes, total.device_seconds) == (20, 40, 1.0)
+    assert dict(total.refusals) == {"QUOTA": 3, "DEADLINE": 1}
+
+
 def test_a_client_of_this_process_has_no_account() -> None:
     with npucall_client.connect("local:") as client:
         assert client.usage() == pb.GetUsageResponse()
@@ -66,7 +87,7 @@ def test_usage_prints_a_table(
     target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    usage.usage(target, "1h")
+    usage.usage([target], "1h")
     printed = capsys.readouterr().out
     assert "L1LossBackward" in printed
     assert "1 SHAPE_MISMATCH" in printed
@@ -75,7 +96,7 @@ def test_usage_prints_a_table(
 
 
 def test_usage_prints_json(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    usage.usage(target, "0", as_json=True)
+    usage.usage([target], "0", as_json=True)
     printed = json.loads(capsys.readouterr().out)
     (line,) = [line for line in printed["lines"] if line["operator"] == L1]
     assert line["refusals"] == {"SHAPE_MISMATCH": 1}

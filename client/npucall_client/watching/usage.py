@@ -1,19 +1,19 @@
-"""``npucall usage``: who used a server how long."""
+"""``npucall usage``: who used a server, or several, how long."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
+from npucall.v1 import access_service_pb2 as pb
 from npucall_client.client import connect
 from npucall_client.watching.texts import seconds_of, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npucall.v1 import access_service_pb2 as pb
+    from collections.abc import Iterable, Sequence
 
 try:
     import typer
@@ -27,9 +27,13 @@ _NUMBERS = ("calls", "sent", "answered", "device s")
 
 
 def usage(
-    target: Annotated[
-        str | None,
-        typer.Argument(help="HOST:PORT or unix:PATH; else NPUCALL_TARGET, 127.0.0.1:50051."),
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]...",
+            help="HOST:PORT or unix:PATH, of several servers added up; else NPUCALL_TARGET, "
+            "127.0.0.1:50051.",
+        ),
     ] = None,
     last: Annotated[
         str, typer.Option(help="Only the last 90s, 15m, 1h or 7d; else all that is known.")
@@ -38,12 +42,15 @@ def usage(
         bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
     ] = False,
 ) -> None:
-    """Who used a server how long: calls, bytes, device time and refusals, by operator.
+    """Who used servers how long: calls, bytes, device time and refusals, by operator.
 
     Your own lines; those of everybody if your role is admin.
     """
-    with connect(target) as client:
-        answer = client.usage(seconds_of(last))
+    answers, several = list[pb.GetUsageResponse](), list[str | None](targets or ())
+    for target in several or [None]:
+        with connect(target) as client:
+            answers.append(client.usage(seconds_of(last)))
+    answer = added_up(answers)
     if as_json:
         print(json.dumps(as_data(answer), indent=2))
         return
@@ -51,6 +58,22 @@ def usage(
     console.print(_table(answer.lines))
     begin = datetime.fromtimestamp(answer.since, UTC).isoformat(" ", "seconds")
     console.print(f"the account begins {begin}" if answer.since else "no account is kept here")
+
+
+def added_up(answers: Sequence[pb.GetUsageResponse]) -> pb.GetUsageResponse:
+    """The accounts of several servers as one: a line for each tenant, caller and operator."""
+    lines: dict[tuple[str, str, str], pb.UsageLine] = {}
+    for line in (line for answer in answers for line in answer.lines):
+        total = lines.setdefault((line.tenant, line.caller, line.operator), pb.UsageLine())
+        refusals = Counter(total.refusals) + Counter(line.refusals)
+        total.tenant, total.caller, total.operator = line.tenant, line.caller, line.operator
+        for amount in "calls", "request_bytes", "response_bytes", "device_seconds":
+            setattr(total, amount, getattr(total, amount) + getattr(line, amount))
+        total.refusals.update(refusals)
+    begins = [answer.since for answer in answers if answer.since]
+    return pb.GetUsageResponse(
+        lines=[lines[key] for key in sorted(lines)], since=min(begins, default=0.0)
+    )
 
 
 def as_data(answer: pb.GetUsageResponse) -> dict[str, Any]:
