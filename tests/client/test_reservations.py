@@ -224,6 +224,7 @@ raise SystemExit(7)
 """
 
 
+@pytest.mark.more
 def test_the_command_runs_another_that_has_the_device_and_answers_its_exit_code(
     target: str,
 ) -> None:
@@ -260,6 +261,7 @@ def test_a_command_that_is_not_there_releases_the_device(
     run(client)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "number",
     [

@@ -29,6 +29,8 @@ from npucall_server.settings import ServerSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.more
+
 SECRET = "a secret of the tests"
 ONE = np.ones(4, np.float32)
 PATIENCE = 60.0

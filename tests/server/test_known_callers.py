@@ -174,6 +174,7 @@ def warnings(lab: Lab) -> str:
     return "\n".join(each["message"] for each in lab.events("warning"))
 
 
+@pytest.mark.more
 def test_a_line_of_the_file_of_tokens_that_is_wrong_is_passed_over_and_named(
     lab: Lab, channel: grpc.Channel
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_line_of_the_file_of_tokens_that_is_wrong_is_passed_over_and_named(
     assert who(channel, bearer(token)).name == "kim"
 
 
+@pytest.mark.more
 def test_while_the_file_of_tokens_is_away_those_that_there_were_count(
     lab: Lab, channel: grpc.Channel
 ) -> None:
@@ -272,6 +274,7 @@ def test_a_stream_whose_tenant_has_gone_ends(lab: Lab, channel: grpc.Channel) ->
     assert ends_with(peer) == ("CREDENTIAL_INVALID", "revoked")
 
 
+@pytest.mark.more
 def test_a_stream_whose_caller_reads_nothing_ends_too(
     lab: Lab, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,6 +227,7 @@ def test_every_metric_that_a_cpu_has_is_shown(server: tuple[ServerProcess, str])
     }  # fmt: skip
 
 
+@pytest.mark.more
 def test_peers_that_say_nothing_do_not_keep_others_from_scraping(
     server: tuple[ServerProcess, str],
 ) -> None:
@@ -282,6 +283,7 @@ def test_who_scrapes_needs_a_certificate_where_callers_do(tmp_path: Path) -> Non
         exposition.close()
 
 
+@pytest.mark.more
 def test_metrics_that_everybody_can_reach_are_a_warning() -> None:
     with running_server("--metrics-listen", "0.0.0.0:0") as server:
         lines = list(map(json.loads, server.log.read_text().splitlines()))

@@ -15,7 +15,7 @@ from npucall_server.turns import Grant, Turns
 
 from .scripted import Taker
 
-SCHEDULES = 100
+SCHEDULES = 40
 ALL_SCHEDULES = 10_000
 
 

@@ -261,6 +261,7 @@ def test_a_server_does_not_start_with_files_that_are_no_good(
 ROTATIONS = [20, pytest.param(1000, marks=pytest.mark.long)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("rotations", ROTATIONS)
 def test_no_call_fails_while_certificates_are_rotated(tmp_path: Path, rotations: int) -> None:
     """Certificate and key are replaced one after the other, as most tools do it."""

@@ -15,7 +15,6 @@ import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.testing import running_server
 from npucall_server import usage_file
-from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.log import Log, Record
 from npucall_server.usage import Key, Line, Usage
 from npucall_server.usage_file import UsageFile
@@ -43,7 +42,6 @@ class Account:
         record.request_bytes, record.response_bytes = 100, 40
         record.device_ns = 10**9
         self.usage.called(record)
-        self.usage.spent(Identity("vision", caller, Role.USER, KnownBy.TOKEN), 10**9)
 
     def write(self) -> None:
         """As its thread does when it looks."""
