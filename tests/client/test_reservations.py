@@ -240,6 +240,7 @@ def test_info_shows_the_reservation(client: npucall_client.Client, target: str) 
     assert "by ipv4:127.0.0.1, for" in " ".join(shown.split())
 
 
+@pytest.mark.more
 def test_the_command_is_refused_while_another_has_the_device(
     client: npucall_client.Client, target: str
 ) -> None:

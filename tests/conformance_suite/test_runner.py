@@ -82,7 +82,7 @@ def test_bfloat16_is_skipped_where_the_product_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "soc", only("Ascend910_9391", "Ascend310P3", "Ascend950PR_9589", "Ascend910A")
+    "soc", only("Ascend910A", "Ascend310P3", "Ascend950PR_9589", "Ascend910_9391")
 )
 def test_every_product_passes_a_quick_run(soc: str) -> None:
     assert failed(run(local(soc), quick=True)) == []

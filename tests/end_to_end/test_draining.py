@@ -47,6 +47,7 @@ def test_a_running_call_is_finished_and_new_ones_are_refused() -> None:
         assert server.process.wait(wire.PATIENCE) == 0
 
 
+@pytest.mark.more
 def test_whoever_watches_health_is_told() -> None:
     with (
         running_server() as server,

@@ -59,6 +59,7 @@ def test_a_connection_has_a_limit_of_calls_at_a_time(server: ServerProcess) -> N
         assert settings_of(connection)[MAX_CONCURRENT_STREAMS] == CONNECTION_CALLS
 
 
+@pytest.mark.more
 def test_further_connections_are_closed_and_idle_ones_make_room(server: ServerProcess) -> None:
     with ExitStack() as open_:
         found = [settings_of(open_.enter_context(connect(server))) for _ in range(CONNECTIONS + 3)]

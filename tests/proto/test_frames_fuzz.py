@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -165,6 +166,7 @@ def test_a_response_frame_means_what_it_means_to_the_class(message: bytes) -> No
     check(message, ours_of_response, class_of_response)
 
 
+@pytest.mark.more
 @given(request_frames, st.data())
 @settings(max_examples=400)
 def test_a_damaged_request_frame_gets_the_verdict_of_the_class(
@@ -173,6 +175,7 @@ def test_a_damaged_request_frame_gets_the_verdict_of_the_class(
     check(mutated(mutated(message, data.draw), data.draw), ours, of_the_class)
 
 
+@pytest.mark.more
 @given(response_frames, st.data())
 @settings(max_examples=400)
 def test_a_damaged_response_frame_gets_the_verdict_of_the_class(

@@ -148,6 +148,7 @@ def reason(channel: grpc.Channel, token: str) -> str:
     return "OK"
 
 
+@pytest.mark.more
 def test_tenants_are_read_again_and_a_faulty_file_keeps_those_that_there_were(
     lab: Lab, channel: grpc.Channel
 ) -> None:
