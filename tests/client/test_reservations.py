@@ -33,6 +33,7 @@ COMMAND = [sys.executable, "-c", "from npucall_client.command import main; main(
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[str]:
+    pytest.importorskip("npucall_server")
     with running_server("--reservation-gap=0") as server:
         yield server.target
 

@@ -168,11 +168,13 @@ def test_a_call_that_was_sent_back_is_answered_by_the_next_server() -> None:
             wire.bare_channel(server.target) as channel,
         ):
             client = npucall_client.connect(server.target)
-            (running,) = in_this_order(channel, 1)
+            call = (client.run, kl_div_backward, ONE, ONE, ONE, 2)
+            running = pool.submit(*call)  # so that the other caller's is next, whoever waits
+            wire.until(lambda: wire.calls_in_flight(channel) == 1, "it runs")
             breaking = wire.method(channel, "Execute").future(l1_request())
             wire.until(lambda: wire.calls_in_flight(channel) == 2, "it waits")
-            answer = pool.submit(client.run, kl_div_backward, ONE, ONE, ONE, reduction=2)
-            assert running.result(wire.PATIENCE)
+            answer = pool.submit(*call)
+            assert running.result(wire.PATIENCE).tolist() == [-1.0]
             assert refusal_of(breaking)[1] == "DEVICE_ERROR"
             assert server.process.wait(FEW_SECONDS) == 70
             assert '"reason": "DEVICE_LOST"' in server.log.read_text()
