@@ -28,6 +28,8 @@ MINUTE, HOUR = 60, 3600
 _MINUTES_KEPT = 120
 """Older ones are put together to hours."""
 _DAYS_KEPT = 31
+_MOST_UNCOUNTED = 256
+"""Calls that wait to be counted: many at a time cost less, since what counts them is at hand."""
 _RECENT_SECONDS = 5
 """The steps in which the last minute moves."""
 
@@ -117,18 +119,27 @@ class Usage:
         self._next = self._recent[-1].end
         """When something has to be put away."""
         self._lines_of_hours = 0
+        self._uncounted: deque[tuple[float, Record]] = deque()
+        """Calls, and when they were answered."""
         self._device_ns: dict[str, deque[list[int]]] = {}
         """Of each tenant: minute and nanoseconds, for the last hour."""
 
     # --- Counting: cheap, since every call and every turn pays for it --------------------------
 
     def called(self, record: Record) -> None:
-        """A call has been answered."""
-        operator = record.operator if record.operator in self._operators else ""
-        now = self._clock()
-        with self._lock:
+        """A call has been answered. It is counted with others at a time, before anybody asks."""
+        self._uncounted.append((self._clock(), record))
+        if len(self._uncounted) >= _MOST_UNCOUNTED:
+            with self._lock:
+                self._count()
+
+    def _count(self) -> None:
+        """Counts what has not been counted yet; called with the lock."""
+        while self._uncounted:
+            now, record = self._uncounted.popleft()
             if now >= self._next:
                 self._put_away(now)
+            operator = record.operator if record.operator in self._operators else ""
             line = self._minutes[-1].line(record.tenant, record.caller, operator)
             line.calls += 1
             line.request_bytes += record.request_bytes
@@ -151,6 +162,7 @@ class Usage:
         """
         tenant, now = identity.tenant, self._clock()
         with self._lock:
+            self._count()
             if now >= self._next:
                 self._put_away(now)
             self._recent[-1].line(tenant, identity.name, "").device_ns += nanoseconds
@@ -186,6 +198,7 @@ class Usage:
         since = self._clock() - last_seconds if last_seconds else 0.0
         everything = Span(0, 0)
         with self._lock:
+            self._count()
             for span in itertools.chain(self._hours, self._minutes):
                 if span.end > since:
                     everything.add(span)
@@ -196,6 +209,7 @@ class Usage:
         now = self._clock()
         minute = Span(0, MINUTE)
         with self._lock:
+            self._count()
             for span in self._recent:
                 if span.end > now - MINUTE:
                     minute.add(span)
@@ -207,6 +221,7 @@ class Usage:
         """Minutes that do not stand in the file yet; ``current``: the one that goes on too."""
         now = self._clock()
         with self._lock:
+            self._count()
             if now >= self._next:
                 self._put_away(now)
             ended = list(self._minutes) if current else list(self._minutes)[:-1]
@@ -283,6 +298,7 @@ class Usage:
         """Minutes in which it held the device, and for how many nanoseconds."""
         since = self._clock() - last_seconds
         with self._lock:
+            self._count()
             minutes = self._device_ns.get(tenant, ())
             return [(start, spent) for start, spent in minutes if start + MINUTE > since]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall_server.metrics import declared
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from npucall_server.log import Record
     from npucall_server.metrics.declared import Metric
 
+_MOST_UNCOUNTED = 256
+"""Calls that wait to be counted: many at a time cost less, since what counts them is at hand."""
 _RUN = frozenset({"Execute", "ExecuteStream"})
 
 
@@ -86,7 +89,7 @@ class _Sums:
 
 
 class Counters:
-    """Counts from any thread, in about a microsecond a call.
+    """Counts from any thread.
 
     ``operators``: the names that have series of their own. Of methods, reasons and tenants there
     are as many as the contract and the settings have.
@@ -97,12 +100,21 @@ class Counters:
         self._lock = threading.Lock()
         self._sums: dict[tuple[str, str, str], _Sums] = {}
         self._times: dict[str, _Times] = {}
+        self._uncounted: deque[Record] = deque()
 
     def called(self, record: Record) -> None:
-        """A call has been answered."""
-        operator = record.operator if record.operator in self._operators else ""
-        reason = record.reason
-        with self._lock:
+        """A call has been answered. It is counted with others at a time, before anybody asks."""
+        self._uncounted.append(record)
+        if len(self._uncounted) >= _MOST_UNCOUNTED:
+            with self._lock:
+                self._count()
+
+    def _count(self) -> None:
+        """Counts what has not been counted yet; called with the lock."""
+        while self._uncounted:
+            record = self._uncounted.popleft()
+            operator = record.operator if record.operator in self._operators else ""
+            reason = record.reason
             sums = self._sums.get((record.method, operator, record.tenant))
             if sums is None:
                 sums = self._new(record.method, operator, record.tenant)
@@ -116,6 +128,7 @@ class Counters:
     def samples(self) -> list[Sample]:
         """All that has been counted."""
         with self._lock:
+            self._count()
             totals = [
                 Sample(declared.CALLS, (method, operator, tenant, reason), count)
                 for (method, operator, tenant), sums in self._sums.items()
