@@ -80,7 +80,7 @@ class TenantsGuard:
 
     def identify_by(self, authorization: str) -> Identity:
         """Whose credential it is, as metadata have it. Raises UnauthenticatedError."""
-        key = hashlib.sha256(authorization.encode(errors="surrogatepass")).digest()
+        key = hashlib.blake2b(authorization.encode(errors="surrogatepass")).digest()
         known = self._known
         identity = known.get(key)
         if identity is not None and time.time() < identity.expires:
