@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from pydantic import ValidationError
-from pydantic_settings import CliApp, SettingsError
 
 from npucall import buffers, memory
 from npucall.errors import NpucallError
@@ -24,9 +22,8 @@ from npucall_server.app import Server
 from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
-from npucall_server.faults import sentences
 from npucall_server.log import LibraryLines, Log
-from npucall_server.settings import ServerSettings, quiet_grpc
+from npucall_server.settings import ServerSettings, quiet_grpc, read
 
 if TYPE_CHECKING:
     from npucall_server.devices.base import Device
@@ -165,9 +162,9 @@ def check_health(arguments: list[str]) -> int:
 def _read_settings(arguments: list[str]) -> ServerSettings:
     """The settings; where they are wrong it says so and exits."""
     try:
-        return CliApp.run(ServerSettings, cli_args=arguments)
-    except (ValidationError, SettingsError, OSError, ValueError) as error:
-        sys.exit(_fail(ExitCode.SETTINGS, sentences(error)))
+        return read(arguments)
+    except ValueError as error:
+        sys.exit(_fail(ExitCode.SETTINGS, str(error)))
 
 
 def _own_address() -> str:

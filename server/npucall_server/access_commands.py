@@ -8,19 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-from pydantic_settings import CliApp, SettingsError
-
 from npucall_server.access import belonging, tokens
 from npucall_server.access.identity import Role
 from npucall_server.exits import ExitCode
-from npucall_server.faults import sentences
-from npucall_server.settings import ServerSettings
+from npucall_server.settings import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from npucall_server.access.tenants import Tenant
+    from npucall_server.settings import ServerSettings
 
 _DAY = 86_400
 _SOON_DAYS, _MOST_DAYS = 14, 3650
@@ -71,9 +68,9 @@ def _run(given: argparse.Namespace) -> int:
 def _settings(config: Path | None) -> ServerSettings:
     arguments = [] if config is None else ["--config", str(config)]
     try:
-        return CliApp.run(ServerSettings, cli_args=arguments)
-    except (ValidationError, SettingsError, ValueError) as error:
-        raise _FaultError(sentences(error)) from error
+        return read(arguments)
+    except ValueError as error:
+        raise _FaultError(str(error)) from error
 
 
 # --- token ----------------------------------------------------------------------------------------

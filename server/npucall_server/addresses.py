@@ -78,7 +78,11 @@ def is_loopback(address: str) -> bool:
     """Whether only this machine can reach the address."""
     if address.startswith(_UNIX):
         return True
-    host = address.rpartition(":")[0].strip("[]")
+    return is_loopback_host(address.rpartition(":")[0].strip("[]"))
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a name, or an IP address without brackets, is this machine's for itself alone."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -90,7 +90,6 @@ class Execution:
         self._completed: Completed | None = None
         self._admission: Admission | None = None
         self._passage: Passage | None = None
-        self._has_left = False
         self._runs = False
         self._answer_in_one = False
 
@@ -272,8 +271,7 @@ class Execution:
 
     def _leave(self) -> None:
         """It does not use the device any more."""
-        if self._passage is not None and not self._has_left:
-            self._has_left = True
+        if self._passage is not None:
             self._passage.leave()
 
     @property

@@ -10,11 +10,12 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
+    CliApp,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -26,11 +27,15 @@ from npucall.products import DEFAULT_SOC, product_of
 from npucall_server import device_kinds
 from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import ConnectionSettings
+from npucall_server.faults import sentences
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
 from npucall_server.reservation_settings import ReservationSettings
 from npucall_server.transport_settings import TransportSettings
 from npucall_server.watch_settings import WatchSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
 _LONGEST_SECONDS = 1e9
@@ -227,6 +232,17 @@ class _ConfigFile(TomlConfigSettingsSource):
             return self._read_file(Path(path)) if path else {}
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"config: expected TOML in {path}, found a fault: {error}") from error
+
+
+def read(arguments: Sequence[str]) -> ServerSettings:
+    """The settings that hold with these arguments of the command line.
+
+    Raises ValueError, a line for each fault.
+    """
+    try:
+        return CliApp.run(ServerSettings, cli_args=list(arguments))
+    except (OSError, ValueError) as error:  # pydantic's errors are ValueErrors
+        raise ValueError(sentences(error)) from error
 
 
 def quiet_grpc() -> None:

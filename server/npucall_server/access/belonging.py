@@ -29,11 +29,11 @@ def of_certificate(tenants: Tenants, names: Sequence[str]) -> tuple[str, str]:
 
     Raises TenantUnknownError.
     """
-    found = {
-        tenant: next(name for name in names if any_matches(each.certificates, name))
+    firsts = {
+        tenant: next((name for name in names if any_matches(each.certificates, name)), None)
         for tenant, each in tenants.by_name.items()
-        if any(any_matches(each.certificates, name) for name in names)
     }
+    found = {tenant: name for tenant, name in firsts.items() if name is not None}
     tenant = _only(list(found), f"a certificate with the names {list(names)}", "certificates")
     return tenant, found[tenant]
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 
+TENANT_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,62}"
+"""Of the name of a tenant, whole."""
 _KEPT_PEERS = 1024
 
 

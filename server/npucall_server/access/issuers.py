@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import urlsplit
+
+from npucall_server.addresses import is_loopback_host
 
 
 def is_url(text: str) -> bool:
@@ -16,13 +17,6 @@ def checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return url
-    if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and is_loopback_host(parts.hostname or ""):
         return url
     raise ValueError(f"expected https://HOST..., found {url!r}")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

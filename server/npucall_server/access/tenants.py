@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, StringConstraints
 
-from npucall_server.access.identity import Role
+from npucall_server.access.identity import TENANT_PATTERN, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_WEIGHT = 1000
 _QUOTAS = ("calls", "memory", "streams", "shared_memory")
 
-TenantName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
+TenantName = Annotated[str, StringConstraints(pattern=f"^{TENANT_PATTERN}$")]
 RoleName = Literal["user", "bench", "admin"]
 
 

@@ -19,7 +19,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from npucall_server.access.identity import Role
+from npucall_server.access.identity import TENANT_PATTERN, Role
 from npucall_server.access.refusals import LONGEST_NAME, is_name
 from npucall_server.watched_file import WatchedFile
 
@@ -31,7 +31,7 @@ PREFIX = "npc_"
 _SECRET_BYTES = 32
 _COLUMNS = 5
 _HASH = re.compile(r"[0-9a-f]{64}")
-_TENANT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+_TENANT = re.compile(TENANT_PATTERN)
 _NO_ROLE, _NEVER = "-", "never"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _OTHERS_WRITE = 0o022
