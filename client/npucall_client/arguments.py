@@ -14,7 +14,7 @@ from npucall.declare.parameters import Attribute, Input, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
 from npucall.limits import CACHED_CALLS
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall.tensors import TensorSpec
 from npucall.wire import calls, replies
 from npucall_client import arrays
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
     from npucall.dtypes import AnyArray
-    from npucall.regions import Place
+    from npucall.places import Place
     from npucall.tensors import Buffer, Shape
     from npucall.wire.replies import Reply
 

@@ -37,7 +37,9 @@ PARAM_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
 
 
 class Repeat(Enum):
-    """Whether the same call may be sent again, unchanged. A call has no side effects."""
+    """Whether the same call may be sent again, unchanged. It does nothing but fill its handles, and
+    each of them once.
+    """
 
     NEVER = "never"
     """It fails again."""
@@ -177,6 +179,66 @@ class SharedMemoryError(NpucallError):
     """The server shares no such memory, or none at all. Send the bytes."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "SHARED_MEMORY"
+
+
+class SessionUnknownError(NpucallError):
+    """No session of this caller has that id, or the call names none. Open a session."""
+
+    code, reason = StatusCode.NOT_FOUND, "SESSION_UNKNOWN"
+
+
+class SessionExpiredError(NpucallError):
+    """The lease of the session has ended. Open another session, and fill its handles anew."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "SESSION_EXPIRED"
+
+
+class WrongServerError(NpucallError):
+    """Another server opened the session. Send the call to that server."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "WRONG_SERVER"
+
+
+class HandleLostError(NpucallError):
+    """The server was started again since, and its handles are gone. Fill them anew in a session."""
+
+    code, reason = StatusCode.ABORTED, "HANDLE_LOST"
+
+
+class HandleEmptyError(NpucallError):
+    """Nothing has filled the handle, or what was to fill it failed. Fill it."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "HANDLE_EMPTY"
+
+
+class HandleReleasedError(NpucallError):
+    """The handle was released. Keep what you still need."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "HANDLE_RELEASED"
+
+
+class HandleExistsError(NpucallError):
+    """Something else fills the handle, or has filled it. Use another id."""
+
+    code, reason = StatusCode.ALREADY_EXISTS, "HANDLE_EXISTS"
+
+
+class HandleMemoryError(NpucallError):
+    """The session, its tenant or the server has no room for the handle. Release handles."""
+
+    code, reason = StatusCode.RESOURCE_EXHAUSTED, "HANDLE_MEMORY"
+
+
+class MissingError(NpucallError):
+    """The server does not have the bytes of some digests. Upload them, or send the bytes."""
+
+    code, reason = StatusCode.NOT_FOUND, "MISSING"
+
+
+class DigestMismatchError(NpucallError):
+    """The bytes that came have another digest than was said. Compute the digest of these bytes."""
+
+    code, reason = StatusCode.INVALID_ARGUMENT, "DIGEST_MISMATCH"
 
 
 class TooLargeError(NpucallError):

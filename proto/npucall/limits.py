@@ -64,6 +64,24 @@ MAX_REGIONS = 256
 MAX_SIDE_ANSWER_BYTES = 64 * KIB
 """Of the packet with which a side socket answers."""
 
+# Sessions and programs.
+HANDLE_BYTES = 16
+"""Of a handle's id, which its caller chooses at random."""
+DIGEST_BYTES = 32
+"""Of a SHA-256."""
+MAX_ENTRIES = 4096
+"""Of an upload, a release, or a question for digests."""
+MAX_HANDLES = 65_536
+"""Of a session, those that were released among them: what bounds the memory that ids take."""
+MAX_SESSION_CHARACTERS = 128
+"""Of a session's id."""
+MAX_PROGRAM_STEPS = 256
+"""Of a program."""
+MAX_PROGRAM_OVERHEAD_BYTES = MIB
+"""Of a program besides the data of its storages."""
+FRAMES_PER_MESSAGE = 64
+"""Frames that one message of a stream carries at the most."""
+
 # Texts.
 MAX_NAME_BYTES = 256
 """Of names and messages of calls as a server keeps and logs them; what is longer is cut."""

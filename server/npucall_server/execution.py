@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
-    from npucall.regions import Place
+    from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall.wire.messages import Request
     from npucall.wire.replies import ServerIdentity

@@ -12,7 +12,7 @@ from tests.server.scripted import ledger
 
 from npucall.compute.helpers import Unlimited
 from npucall.operators import CATALOGUE
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.messages import Request
 from npucall_client.client import Client

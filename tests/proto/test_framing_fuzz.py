@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.messages import join_request, join_response, split_request, split_response

@@ -13,7 +13,7 @@ from npucall.errors import MessageError
 from npucall.exchange import Begin, Chunk
 from npucall.limits import MAX_DEPTH, MAX_FIELDS, MAX_NESTED_FIELDS, MAX_OVERHEAD_BYTES, MIB
 from npucall.operators import CATALOGUE
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import decode
 from npucall.wire.frames import join_begin, join_chunk, split_request_frame

@@ -1,4 +1,4 @@
-"""npucall.regions: which outputs cannot have their places, against a naive search."""
+"""npucall.places: which outputs cannot have their places, against a naive search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.regions import Clash, RegionPart, clashes
+from npucall.places import Clash, RegionPart, clashes
 
 PARTS = st.builds(RegionPart, st.sampled_from([b"a", b"b"]), st.integers(0, 12), st.integers(0, 6))
 BY_NAME = st.dictionaries(st.sampled_from("vwxyz"), PARTS)

@@ -22,8 +22,8 @@ from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, INT64, UINT8
 from npucall.errors import ArgumentError, MessageError, SharedMemoryError, TensorLayoutError
 from npucall.operators import CATALOGUE
+from npucall.places import RegionPart
 from npucall.products import A2
-from npucall.regions import RegionPart
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.messages import Request

@@ -22,7 +22,7 @@ from npucall.errors import (
     TensorLayoutError,
     TooLargeError,
 )
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall_server.shared.regions import Regions
 
 from .scripted import ledger

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.shared import Memory, Refused, Side
 
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall_server.log import Log
 from npucall_server.shared import regions as regions_module
 from npucall_server.shared import side_socket

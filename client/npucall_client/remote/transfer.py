@@ -21,7 +21,7 @@ from npucall.exchange import (
     into,
 )
 from npucall.limits import FRAME_BYTES, INLINE_BYTES
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall.wire.frames import join_begin, join_chunk, join_end
 from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import from_bytes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from npucall.regions import RegionPart, clashes
+from npucall.places import RegionPart, clashes
 from npucall_client import arrays
 from npucall_client.arguments import Placement
 

@@ -170,8 +170,9 @@ class ExecuteRequest(google.protobuf.message.Message):
 
     @property
     def output_places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OutputPlace]:
-        """Where outputs are to be written, in shared memory; those not named come back in the response.
-        Not for Plan, and not for a call of a stream whose storages follow in chunks: MESSAGE_MALFORMED.
+        """Where outputs are to be written; those not named come back in the response. Not for Plan:
+        MESSAGE_MALFORMED. For a call whose storages follow in chunks where
+        `Limits.chunks_beside_places` says so; elsewhere MESSAGE_MALFORMED.
         """
 
     def __init__(
@@ -194,10 +195,18 @@ class OutputPlace(google.protobuf.message.Message):
 
     OUTPUT_FIELD_NUMBER: builtins.int
     REGION_FIELD_NUMBER: builtins.int
+    KEEP_FIELD_NUMBER: builtins.int
+    DISCARD_FIELD_NUMBER: builtins.int
     output: builtins.str
     """Name of an entry of `Reply.outputs`, each at most once, else INVALID_ARGUMENT, reason
-    MESSAGE_MALFORMED.
+    MESSAGE_MALFORMED. Exactly one of the other fields is set, else the same error.
     """
+    keep: builtins.bytes
+    """A handle of the session that is to hold the output, 16 random bytes that the caller chose and
+    has not used before. The output does not travel.
+    """
+    discard: builtins.bool
+    """The output is not wanted at all, unless a later step of the same program takes it."""
     @property
     def region(self) -> npucall.v1.tensor_pb2.Region:
         """The memory, exactly as long as the output's storage, else INVALID_ARGUMENT, reason
@@ -211,9 +220,11 @@ class OutputPlace(google.protobuf.message.Message):
         *,
         output: builtins.str = ...,
         region: npucall.v1.tensor_pb2.Region | None = ...,
+        keep: builtins.bytes = ...,
+        discard: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["region", b"region"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["output", b"output", "region", b"region"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["discard", b"discard", "keep", b"keep", "output", b"output", "region", b"region"]) -> None: ...
 
 global___OutputPlace = OutputPlace
 
@@ -237,7 +248,8 @@ class ExecuteResponse(google.protobuf.message.Message):
     @property
     def storage(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[npucall.v1.tensor_pb2.Storage]:
         """The bytes of the outputs: one storage for each entry of `reply.outputs` with `stored`, in that
-        order. For an output that had a place in shared memory its region, where the bytes now are.
+        order. For an output that had a place in shared memory its region, where the bytes now are; for
+        one that was kept its handle; for one that was discarded a storage without a place.
         """
 
     def __init__(
@@ -253,6 +265,106 @@ class ExecuteResponse(google.protobuf.message.Message):
 global___ExecuteResponse = ExecuteResponse
 
 @typing.final
+class ExecuteProgramRequest(google.protobuf.message.Message):
+    """Request of ExecuteProgram."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: builtins.int
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExecuteRequest]:
+        """The steps, at least one and at most `Limits.program_steps`. Together they may have 1 MiB besides
+        the data of their storages, else MESSAGE_MALFORMED; each is bounded as a single request is.
+        """
+
+    def __init__(
+        self,
+        *,
+        steps: collections.abc.Iterable[global___ExecuteRequest] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["steps", b"steps"]) -> None: ...
+
+global___ExecuteProgramRequest = ExecuteProgramRequest
+
+@typing.final
+class ExecuteProgramResponse(google.protobuf.message.Message):
+    """Response of ExecuteProgram."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: builtins.int
+    TIMINGS_FIELD_NUMBER: builtins.int
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExecuteResponse]:
+        """An answer for each step, without `timings`."""
+
+    @property
+    def timings(self) -> global___Timings:
+        """Where the server's time went, of all steps together."""
+
+    def __init__(
+        self,
+        *,
+        steps: collections.abc.Iterable[global___ExecuteResponse] | None = ...,
+        timings: global___Timings | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["timings", b"timings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["steps", b"steps", "timings", b"timings"]) -> None: ...
+
+global___ExecuteProgramResponse = ExecuteProgramResponse
+
+@typing.final
+class PlanProgramRequest(google.protobuf.message.Message):
+    """Request of PlanProgram."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: builtins.int
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExecuteRequest]:
+        """The steps, as for ExecuteProgram."""
+
+    def __init__(
+        self,
+        *,
+        steps: collections.abc.Iterable[global___ExecuteRequest] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["steps", b"steps"]) -> None: ...
+
+global___PlanProgramRequest = PlanProgramRequest
+
+@typing.final
+class PlanProgramResponse(google.protobuf.message.Message):
+    """Response of PlanProgram."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: builtins.int
+    TIMINGS_FIELD_NUMBER: builtins.int
+    PEAK_DEVICE_BYTES_FIELD_NUMBER: builtins.int
+    peak_device_bytes: builtins.int
+    """Most bytes of device memory that the program holds at a time, handles that exist not counted."""
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PlanResponse]:
+        """What each step resolves to, without `timings`."""
+
+    @property
+    def timings(self) -> global___Timings:
+        """Where the server's time went, of all steps together."""
+
+    def __init__(
+        self,
+        *,
+        steps: collections.abc.Iterable[global___PlanResponse] | None = ...,
+        timings: global___Timings | None = ...,
+        peak_device_bytes: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["timings", b"timings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["peak_device_bytes", b"peak_device_bytes", "steps", b"steps", "timings", b"timings"]) -> None: ...
+
+global___PlanProgramResponse = PlanProgramResponse
+
+@typing.final
 class ExecuteStreamRequest(google.protobuf.message.Message):
     """A frame from the caller of ExecuteStream."""
 
@@ -264,6 +376,8 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
     END_FIELD_NUMBER: builtins.int
     CANCEL_FIELD_NUMBER: builtins.int
     CREDENTIAL_FIELD_NUMBER: builtins.int
+    PROGRAM_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     call_id: builtins.int
     """Names the call on this stream. Each id is used for one call; ids that count up are best, since a
     stream whose ids leave more than 65,536 gaps ends.
@@ -288,6 +402,16 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
     def credential(self) -> global___Credential:
         """Renews the credential of the stream; belongs to no call."""
 
+    @property
+    def program(self) -> global___BeginProgram:
+        """Opens a program, complete."""
+
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExecuteStreamRequest]:
+        """Frames that follow this one in the same message; none of them has `more` itself, and together
+        with this one they are at most `Limits.frames_per_message`. Else MESSAGE_MALFORMED.
+        """
+
     def __init__(
         self,
         *,
@@ -297,10 +421,12 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
         end: global___End | None = ...,
         cancel: global___Cancel | None = ...,
         credential: global___Credential | None = ...,
+        program: global___BeginProgram | None = ...,
+        more: collections.abc.Iterable[global___ExecuteStreamRequest] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["begin", b"begin", "cancel", b"cancel", "chunk", b"chunk", "credential", b"credential", "end", b"end", "frame", b"frame"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["begin", b"begin", "call_id", b"call_id", "cancel", b"cancel", "chunk", b"chunk", "credential", b"credential", "end", b"end", "frame", b"frame"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["begin", "chunk", "end", "cancel", "credential"] | None: ...
+    def HasField(self, field_name: typing.Literal["begin", b"begin", "cancel", b"cancel", "chunk", b"chunk", "credential", b"credential", "end", b"end", "frame", b"frame", "program", b"program"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["begin", b"begin", "call_id", b"call_id", "cancel", b"cancel", "chunk", b"chunk", "credential", b"credential", "end", b"end", "frame", b"frame", "more", b"more", "program", b"program"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["begin", "chunk", "end", "cancel", "credential", "program"] | None: ...
 
 global___ExecuteStreamRequest = ExecuteStreamRequest
 
@@ -337,6 +463,8 @@ class ExecuteStreamResponse(google.protobuf.message.Message):
     CHUNK_FIELD_NUMBER: builtins.int
     END_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    PROGRAM_REPLY_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     call_id: builtins.int
     """The call that it answers."""
     error: builtins.bytes
@@ -353,6 +481,16 @@ class ExecuteStreamResponse(google.protobuf.message.Message):
     def end(self) -> global___End:
         """All chunks have been sent."""
 
+    @property
+    def program_reply(self) -> global___ExecuteProgramResponse:
+        """The answer to a program."""
+
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExecuteStreamResponse]:
+        """Frames that follow this one in the same message; none of them has `more` itself. Only for callers
+        that sent the metadata `npucall-frames-per-message`, and at most as many as it says.
+        """
+
     def __init__(
         self,
         *,
@@ -361,10 +499,12 @@ class ExecuteStreamResponse(google.protobuf.message.Message):
         chunk: global___Chunk | None = ...,
         end: global___End | None = ...,
         error: builtins.bytes = ...,
+        program_reply: global___ExecuteProgramResponse | None = ...,
+        more: collections.abc.Iterable[global___ExecuteStreamResponse] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "reply", b"reply"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["call_id", b"call_id", "chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "reply", b"reply"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["reply", "chunk", "end", "error"] | None: ...
+    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "program_reply", b"program_reply", "reply", b"reply"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["call_id", b"call_id", "chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "more", b"more", "program_reply", b"program_reply", "reply", b"reply"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["reply", "chunk", "end", "error", "program_reply"] | None: ...
 
 global___ExecuteStreamResponse = ExecuteStreamResponse
 
@@ -379,7 +519,10 @@ class Begin(google.protobuf.message.Message):
     TIMEOUT_NS_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
     chunked: builtins.bool
-    """The storages follow in chunks."""
+    """The storages follow in chunks: all of them where `request` has none. Where
+    `Limits.chunks_beside_places` says so, `request` may have them; then those without a place follow
+    in chunks, and none has `data`.
+    """
     timeout_ns: builtins.int
     """Nanoseconds that the call may take from here on; 0: as long as the stream."""
     request_id: builtins.str
@@ -400,6 +543,35 @@ class Begin(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["chunked", b"chunked", "request", b"request", "request_id", b"request_id", "timeout_ns", b"timeout_ns"]) -> None: ...
 
 global___Begin = Begin
+
+@typing.final
+class BeginProgram(google.protobuf.message.Message):
+    """Opens a program of a stream."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: builtins.int
+    TIMEOUT_NS_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    timeout_ns: builtins.int
+    """Nanoseconds that the program may take from here on; 0: as long as the stream."""
+    request_id: builtins.str
+    """The caller's own name for the program, as `npucall-request-id` in the metadata of other methods."""
+    @property
+    def request(self) -> global___ExecuteProgramRequest:
+        """What is asked."""
+
+    def __init__(
+        self,
+        *,
+        request: global___ExecuteProgramRequest | None = ...,
+        timeout_ns: builtins.int = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["request", b"request"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["request", b"request", "request_id", b"request_id", "timeout_ns", b"timeout_ns"]) -> None: ...
+
+global___BeginProgram = BeginProgram
 
 @typing.final
 class Chunk(google.protobuf.message.Message):
@@ -1460,6 +1632,12 @@ class Limits(google.protobuf.message.Message):
     STREAM_WINDOW_FIELD_NUMBER: builtins.int
     CHUNK_BYTES_FIELD_NUMBER: builtins.int
     COMPUTATION_LIMIT_FIELD_NUMBER: builtins.int
+    FRAMES_PER_MESSAGE_FIELD_NUMBER: builtins.int
+    CHUNKS_BESIDE_PLACES_FIELD_NUMBER: builtins.int
+    PROGRAM_STEPS_FIELD_NUMBER: builtins.int
+    HANDLE_MEMORY_FIELD_NUMBER: builtins.int
+    DIGEST_CACHE_BYTES_FIELD_NUMBER: builtins.int
+    SESSION_LEASE_SECONDS_FIELD_NUMBER: builtins.int
     max_message_bytes: builtins.int
     """Largest message that it receives, in bytes; a frame of a stream is one too. gRPC itself refuses
     longer ones with RESOURCE_EXHAUSTED, without details. Larger calls travel on streams, in chunks.
@@ -1490,6 +1668,18 @@ class Limits(google.protobuf.message.Message):
     aclnnCtcLossBackward `max(input_lengths) * N * (2 * max(target_lengths) + 1 + C)` if that is
     more. 0: the server has no such limit, or is older than this field.
     """
+    frames_per_message: builtins.int
+    """Frames that one message of a stream may carry, by `ExecuteStreamRequest.more`. 0: one."""
+    chunks_beside_places: builtins.bool
+    """Storages may have places, and outputs too, in a call whose other storages follow in chunks."""
+    program_steps: builtins.int
+    """Most steps of a program. 0: the server runs no programs."""
+    handle_memory: builtins.int
+    """Bytes that the handles of all sessions may hold, in the device's memory. 0: no sessions."""
+    digest_cache_bytes: builtins.int
+    """Bytes that the server keeps by their digests, for all tenants. 0: none."""
+    session_lease_seconds: builtins.float
+    """Longest lease that a session gets, in seconds. 0: no sessions."""
     def __init__(
         self,
         *,
@@ -1501,7 +1691,13 @@ class Limits(google.protobuf.message.Message):
         stream_window: builtins.int = ...,
         chunk_bytes: builtins.int = ...,
         computation_limit: builtins.int = ...,
+        frames_per_message: builtins.int = ...,
+        chunks_beside_places: builtins.bool = ...,
+        program_steps: builtins.int = ...,
+        handle_memory: builtins.int = ...,
+        digest_cache_bytes: builtins.int = ...,
+        session_lease_seconds: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "chunk_bytes", b"chunk_bytes", "computation_limit", b"computation_limit", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "queue_length", b"queue_length", "stream_window", b"stream_window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "chunk_bytes", b"chunk_bytes", "chunks_beside_places", b"chunks_beside_places", "computation_limit", b"computation_limit", "digest_cache_bytes", b"digest_cache_bytes", "frames_per_message", b"frames_per_message", "handle_memory", b"handle_memory", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "program_steps", b"program_steps", "queue_length", b"queue_length", "session_lease_seconds", b"session_lease_seconds", "stream_window", b"stream_window"]) -> None: ...
 
 global___Limits = Limits

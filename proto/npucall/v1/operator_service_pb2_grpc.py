@@ -29,7 +29,11 @@ class OperatorServiceStub(object):
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
 
-    A call has no side effects: every method may be repeated.
+    A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
+    every method may be repeated.
+
+    Sessions. A call that names handles carries the metadata `npucall-session`; what handles, sessions
+    and digests are, and their errors, `session_service.proto` says.
 
     What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
     often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
@@ -74,6 +78,16 @@ class OperatorServiceStub(object):
                 request_serializer=npucall_dot_v1_dot_operator__service__pb2.PlanRequest.SerializeToString,
                 response_deserializer=npucall_dot_v1_dot_operator__service__pb2.PlanResponse.FromString,
                 )
+        self.ExecuteProgram = channel.unary_unary(
+                '/npucall.v1.OperatorService/ExecuteProgram',
+                request_serializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteProgramRequest.SerializeToString,
+                response_deserializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteProgramResponse.FromString,
+                )
+        self.PlanProgram = channel.unary_unary(
+                '/npucall.v1.OperatorService/PlanProgram',
+                request_serializer=npucall_dot_v1_dot_operator__service__pb2.PlanProgramRequest.SerializeToString,
+                response_deserializer=npucall_dot_v1_dot_operator__service__pb2.PlanProgramResponse.FromString,
+                )
         self.ListOperators = channel.unary_unary(
                 '/npucall.v1.OperatorService/ListOperators',
                 request_serializer=npucall_dot_v1_dot_operator__service__pb2.ListOperatorsRequest.SerializeToString,
@@ -115,7 +129,11 @@ class OperatorServiceServicer(object):
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
 
-    A call has no side effects: every method may be repeated.
+    A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
+    every method may be repeated.
+
+    Sessions. A call that names handles carries the metadata `npucall-session`; what handles, sessions
+    and digests are, and their errors, `session_service.proto` says.
 
     What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
     often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
@@ -226,6 +244,13 @@ class OperatorServiceServicer(object):
         ended      end                    passed over
         ended      cancel                 passed over
 
+        A program is opened by a frame `program`, always complete, and answered by one frame
+        `program_reply`, or `error`; in the table they stand for `begin` and `reply`.
+
+        One message may carry several frames, by `more`, where the other side takes them: the server
+        up to `Limits.frames_per_message`; the caller as many as it says in the metadata
+        `npucall-frames-per-message`, without which it gets one.
+
         A server takes in at most `Limits.stream_window` calls of a stream that have not been answered
         in full, and reads no further until one has: who does not read the answers cannot send calls.
         What a call can meet is an error of its own, with the meaning that Execute gives it. The stream
@@ -242,6 +267,36 @@ class OperatorServiceServicer(object):
     def Plan(self, request, context):
         """Checks one call without its data and answers what running it would need and give: phase one
         alone. Errors as Execute, without those of running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExecuteProgram(self, request, context):
+        """Runs the calls of a program, its steps, one after the other, in one round trip. Every step is
+        checked as a single call is, all of them before any runs, so what only running can find out is the
+        only error that comes later. The bytes of a storage may be an output of an earlier step.
+
+        The first error ends the program; `step` in its metadata counts from 0. Then no handle that the
+        program names in `keep` is filled.
+
+        Errors: those of Execute, and besides:
+        * INVALID_ARGUMENT, MESSAGE_MALFORMED: more than `Limits.program_steps` steps, or none; or a step
+        takes an output of a step that does not come before it.
+        * INVALID_ARGUMENT, ARGUMENT_INVALID: the operator checks the values of an argument before it
+        runs (labels, lengths), and they are an output of the same program. Keep that output, and take
+        it in a second program.
+        * RESOURCE_EXHAUSTED, TOO_LARGE: what comes with the program and goes back has no room in a
+        message. Upload it first, keep outputs and download them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanProgram(self, request, context):
+        """Checks a program without its data and answers what running it would need and give. Errors as
+        ExecuteProgram, without those of running. The storages of its steps need not have a place; where
+        one has, only `result` is looked at.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -286,6 +341,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.Plan,
                     request_deserializer=npucall_dot_v1_dot_operator__service__pb2.PlanRequest.FromString,
                     response_serializer=npucall_dot_v1_dot_operator__service__pb2.PlanResponse.SerializeToString,
+            ),
+            'ExecuteProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExecuteProgram,
+                    request_deserializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteProgramRequest.FromString,
+                    response_serializer=npucall_dot_v1_dot_operator__service__pb2.ExecuteProgramResponse.SerializeToString,
+            ),
+            'PlanProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanProgram,
+                    request_deserializer=npucall_dot_v1_dot_operator__service__pb2.PlanProgramRequest.FromString,
+                    response_serializer=npucall_dot_v1_dot_operator__service__pb2.PlanProgramResponse.SerializeToString,
             ),
             'ListOperators': grpc.unary_unary_rpc_method_handler(
                     servicer.ListOperators,
@@ -333,7 +398,11 @@ class OperatorService(object):
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
 
-    A call has no side effects: every method may be repeated.
+    A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
+    every method may be repeated.
+
+    Sessions. A call that names handles carries the metadata `npucall-session`; what handles, sessions
+    and digests are, and their errors, `session_service.proto` says.
 
     What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
     often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
@@ -405,6 +474,40 @@ class OperatorService(object):
         return grpc.experimental.unary_unary(request, target, '/npucall.v1.OperatorService/Plan',
             npucall_dot_v1_dot_operator__service__pb2.PlanRequest.SerializeToString,
             npucall_dot_v1_dot_operator__service__pb2.PlanResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ExecuteProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/npucall.v1.OperatorService/ExecuteProgram',
+            npucall_dot_v1_dot_operator__service__pb2.ExecuteProgramRequest.SerializeToString,
+            npucall_dot_v1_dot_operator__service__pb2.ExecuteProgramResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def PlanProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/npucall.v1.OperatorService/PlanProgram',
+            npucall_dot_v1_dot_operator__service__pb2.PlanProgramRequest.SerializeToString,
+            npucall_dot_v1_dot_operator__service__pb2.PlanProgramResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

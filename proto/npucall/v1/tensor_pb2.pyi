@@ -277,10 +277,17 @@ class Storage(google.protobuf.message.Message):
 
     PADDING_FIELD_NUMBER: builtins.int
     REGION_FIELD_NUMBER: builtins.int
+    HANDLE_FIELD_NUMBER: builtins.int
+    DIGEST_FIELD_NUMBER: builtins.int
+    RESULT_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
     padding: builtins.bytes
     """Ignored. A sender that wants its data to be read without a copy makes this so long that the
     first byte of `data` stands at a multiple of 16 within the whole message.
+    """
+    digest: builtins.bytes
+    """SHA-256 of the bytes, 32 bytes of it. The server has them from an upload of the same tenant, or
+    answers NOT_FOUND, MISSING. The bytes are as many as for `data`.
     """
     data: builtins.bytes
     """All bytes of the storage: product of the storage's extents times the size of an element,
@@ -290,16 +297,31 @@ class Storage(google.protobuf.message.Message):
     def region(self) -> global___Region:
         """In memory that caller and server share (`shared_memory.proto`), as many as for `data`."""
 
+    @property
+    def handle(self) -> global___HandlePart:
+        """In what a handle of the caller's session holds (`session_service.proto`), as many as for
+        `data`. In a response: the output was kept, and this is all of it.
+        """
+
+    @property
+    def result(self) -> global___StepOutput:
+        """An output of an earlier step of the same program (`ExecuteProgram`), as many bytes as for
+        `data`. Elsewhere it is INVALID_ARGUMENT, reason MESSAGE_MALFORMED.
+        """
+
     def __init__(
         self,
         *,
         padding: builtins.bytes = ...,
         region: global___Region | None = ...,
+        handle: global___HandlePart | None = ...,
+        digest: builtins.bytes = ...,
+        result: global___StepOutput | None = ...,
         data: builtins.bytes = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["data", b"data", "place", b"place", "region", b"region"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["data", b"data", "padding", b"padding", "place", b"place", "region", b"region"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["place", b"place"]) -> typing.Literal["region", "data"] | None: ...
+    def HasField(self, field_name: typing.Literal["data", b"data", "digest", b"digest", "handle", b"handle", "place", b"place", "region", b"region", "result", b"result"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "digest", b"digest", "handle", b"handle", "padding", b"padding", "place", b"place", "region", b"region", "result", b"result"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["place", b"place"]) -> typing.Literal["region", "handle", "digest", "result", "data"] | None: ...
 
 global___Storage = Storage
 
@@ -330,3 +352,53 @@ class Region(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["id", b"id", "length", b"length", "offset", b"offset"]) -> None: ...
 
 global___Region = Region
+
+@typing.final
+class HandlePart(google.protobuf.message.Message):
+    """A part of the bytes that a handle holds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    LENGTH_FIELD_NUMBER: builtins.int
+    id: builtins.bytes
+    """The id that the caller chose, 16 random bytes; of another length it is MESSAGE_MALFORMED."""
+    offset: builtins.int
+    """Where the part begins, in bytes."""
+    length: builtins.int
+    """How many bytes it has. A part that is not inside what the handle holds gives INVALID_ARGUMENT,
+    reason TENSOR_LAYOUT.
+    """
+    def __init__(
+        self,
+        *,
+        id: builtins.bytes = ...,
+        offset: builtins.int = ...,
+        length: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "length", b"length", "offset", b"offset"]) -> None: ...
+
+global___HandlePart = HandlePart
+
+@typing.final
+class StepOutput(google.protobuf.message.Message):
+    """An output of a step of a program."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    step: builtins.int
+    """The step, counted from 0; an earlier one, else INVALID_ARGUMENT, reason MESSAGE_MALFORMED."""
+    output: builtins.str
+    """Name of an entry of its `Reply.outputs`, else the same error."""
+    def __init__(
+        self,
+        *,
+        step: builtins.int = ...,
+        output: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["output", b"output", "step", b"step"]) -> None: ...
+
+global___StepOutput = StepOutput

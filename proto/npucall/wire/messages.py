@@ -23,7 +23,7 @@ from npucall.limits import (
     MAX_NESTED_FIELDS,
     MAX_OVERHEAD_BYTES,
 )
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.protobuf import (
@@ -40,7 +40,7 @@ from npucall.wire.protobuf import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npucall.regions import Place
+    from npucall.places import Place
     from npucall.tensors import Buffer
 
 # Numbers of fields, and the tags `number << 3 | 2` of those that are read by position.

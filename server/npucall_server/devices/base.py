@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from npucall.compute import helpers as sharing
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npucall.compute.pieces import Piece
     from npucall.declare.catalogue import Catalogue
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
     from npucall.errors import NpucallError
+    from npucall.places import StepOutput
     from npucall.products import Product
     from npucall.tensors import Buffer
 
@@ -70,10 +71,66 @@ class Phases(NamedTuple):
 class Ran(NamedTuple):
     """What a call gave."""
 
-    outputs: list[Buffer]
-    """A storage for each output, in order."""
+    outputs: list[Buffer | Resident]
+    """A storage for each output, in order; for one that had a target just that."""
     phases: Phases | None = None
     """None on a device that is no hardware."""
+
+
+class Resident(Protocol):
+    """Bytes in the device's memory that outlive calls: what a handle holds."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many."""
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Copies bytes into it, before any call reads it."""
+
+    def read(self, offset: int, length: int) -> Buffer:
+        """A copy of a part of it, or a view that stays as it is."""
+
+    def free(self) -> None:
+        """Gives the memory back, once no work that was given to the device uses it any more."""
+
+
+class ResidentPart:
+    """A part of resident bytes: a storage that lies on the device already."""
+
+    __slots__ = ("length", "memory", "offset")
+
+    def __init__(self, memory: Resident, offset: int, length: int) -> None:
+        self.memory, self.offset, self.length = memory, offset, length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+Source: TypeAlias = "Buffer | ResidentPart"
+"""Where a device finds a storage of a call."""
+Target: TypeAlias = "Buffer | Resident"
+"""Where a device writes an output: all of this memory."""
+
+
+class Step(NamedTuple):
+    """A call of a program."""
+
+    call: Prepared
+    storages: Mapping[str, Source | StepOutput]
+    """By name; a ``StepOutput`` is what an earlier step of the same program gave."""
+    targets: Mapping[str, Target] = NO_TARGETS
+    """Memory for outputs, by name."""
+    discarded: frozenset[str] = frozenset()
+    """Outputs that nobody asks for, but later steps."""
+
+
+class RanProgram(NamedTuple):
+    """What a program gave."""
+
+    outputs: list[list[Buffer | Resident | None]]
+    """Of each step a storage for each output, in order; None for what was discarded."""
+    phases: Phases | None = None
+    """Of all steps together; None on a device that is no hardware."""
 
 
 @dataclass(frozen=True)
@@ -127,15 +184,38 @@ class Device(Protocol):
     def run(
         self,
         call: Prepared,
-        storages: Mapping[str, Buffer],
+        storages: Mapping[str, Source],
         turn: Turn,
-        targets: Mapping[str, Buffer] = NO_TARGETS,
+        targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Ran:
         """Computes the call. Occupies the device only while it holds a turn.
 
         ``targets`` is writable memory for outputs, by name, as long as their storage. It shares
         none with other storages; it may be the one that was sent for the output itself. An error
         leaves anything in it.
+        """
+
+    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+        """Computes the steps in their order, with a turn taken anew after every few ms.
+
+        What the first step raises that fails has its number as ``details["step"]``; then anything
+        may stand in the targets of all.
+        """
+
+    def program_bytes(self, steps: Sequence[Step]) -> int:
+        """Most bytes of device memory that a program holds at a time, its targets among them."""
+
+    def allocate(self, nbytes: int) -> Resident:
+        """Memory for a handle, of anything: who gets it writes all of it. Raises OutOfMemoryError.
+
+        A device that computes a call into it clears what the call does not provably write.
+        """
+
+    @property
+    def memory_for_handles(self) -> int:
+        """Bytes of its own memory that handles may hold, unless a setting says otherwise.
+
+        0: handles hold host memory, which counts in ``memory_limit``.
         """
 
     def working_bytes(self, call: Prepared) -> int:

@@ -6,13 +6,13 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, TensorLayoutError
-from npucall.regions import RegionPart, clashes
+from npucall.places import RegionPart, clashes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
-    from npucall.regions import Place
+    from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall.wire.messages import Request
     from npucall_server.shared.regions import Regions

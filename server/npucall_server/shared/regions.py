@@ -22,7 +22,7 @@ from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from npucall.regions import RegionPart
+    from npucall.places import RegionPart
     from npucall_server.access.identity import Identity
     from npucall_server.ledger import Ledger
     from npucall_server.quotas import Quotas

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import DeadlineError, StalledError
 from npucall.exchange import Sending, State
-from npucall.regions import RegionPart
+from npucall.places import RegionPart
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
 

@@ -1,4 +1,7 @@
-"""Parts of memory that client and server share, and whether they share bytes with each other."""
+"""Where the bytes of a call are: in its message, in chunks behind it, or where they stay.
+
+And whether parts of memory that client and server share have bytes in common.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,41 @@ class RegionPart(NamedTuple):
     length: int
 
 
-Place: TypeAlias = "Buffer | RegionPart"
-"""Where a storage is: in the message, or in a region."""
+class HandlePart(NamedTuple):
+    """A part of what a handle of a session holds."""
+
+    id: bytes
+    offset: int
+    length: int
+
+
+class Digest(NamedTuple):
+    """Bytes that the server keeps, by their SHA-256."""
+
+    sha256: bytes
+
+
+class StepOutput(NamedTuple):
+    """An output of an earlier step of the same program."""
+
+    step: int
+    output: str
+
+
+class Keep(NamedTuple):
+    """An output is to stay on the server, under this handle."""
+
+    handle: bytes
+
+
+class Discard(NamedTuple):
+    """An output is not wanted, unless a later step of the program takes it."""
+
+
+Place: TypeAlias = "Buffer | RegionPart | HandlePart | Digest | StepOutput | None"
+"""Where a storage is; None: it follows in chunks, or, in an answer, was discarded."""
+OutputPlace: TypeAlias = RegionPart | Keep | Discard
+"""Where an output goes that is not answered."""
 
 
 class Clash(NamedTuple):
