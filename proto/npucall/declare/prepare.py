@@ -98,6 +98,18 @@ class Prepared:
         return 0 if self.done or over is None else over.working_bytes(self)
 
     @cached_property
+    def checked_inputs(self) -> frozenset[str]:
+        """The inputs whose values are checked before a device runs, such as labels."""
+        if self.operator.values is None or self.done:
+            return frozenset()
+        as_is = self.operator.as_is
+        return frozenset(
+            name
+            for name, spec in self.inputs.items()
+            if name.partition("[")[0] in as_is and spec.dtype.numpy.kind in "iu"
+        )
+
+    @cached_property
     def computation(self) -> int:
         """Elements to be computed; of one without reference, those of the largest tensor."""
         if self.done:
@@ -126,20 +138,22 @@ class Prepared:
 
         Raises TensorLayoutError where their number or a length differs from what the specs say.
         """
-        if tuple(map(len, sent)) != self.stored_bytes:
-            self._refuse(sent)
+        self.check_sizes(tuple(map(len, sent)))
         return dict(zip(self.stored, sent, strict=True))
 
-    def _refuse(self, sent: Sequence[Buffer]) -> None:
+    def check_sizes(self, sent: Sequence[int]) -> None:
+        """Raises TensorLayoutError where storages of so many bytes are not what the specs say."""
+        if tuple(sent) == self.stored_bytes:
+            return
         if len(sent) != len(self.stored):
             raise TensorLayoutError(
                 f"storage: expected {len(self.stored)} ({', '.join(self.stored) or 'none'}), "
                 f"found {len(sent)}"
             )
         for name, expected, found in zip(self.stored, self.stored_bytes, sent, strict=True):
-            if len(found) != expected:
+            if found != expected:
                 raise TensorLayoutError(
-                    f"{name}: expected {expected} bytes of storage, found {len(found)}",
+                    f"{name}: expected {expected} bytes of storage, found {found}",
                     parameter=name,
                 )
 
