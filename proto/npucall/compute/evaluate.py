@@ -213,6 +213,11 @@ def recipe_of(call: Prepared) -> _Recipe:
     return _Recipe(answers, work, work.cuts())
 
 
+def is_small(call: Prepared) -> bool:
+    """Whether one turn will do for a call, so that nobody can help with it."""
+    return len(recipe_of(call).cuts) <= _BLOCKS_A_TURN
+
+
 def compute_blocks(  # noqa: PLR0913  # all that a run has
     work: Work,
     inputs: Sequence[AnyArray],
