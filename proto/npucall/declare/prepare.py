@@ -76,6 +76,17 @@ class Prepared:
         return {name: None for name in names if name not in given}
 
     @cached_property
+    def checked_inputs(self) -> frozenset[str]:
+        """Inputs whose values are checked before a device runs the call: labels, lengths.
+
+        They have to be there by then: no output of an earlier step of a program is.
+        """
+        values = self.operator.values
+        if values is None or self.done:
+            return frozenset()
+        return frozenset(name for name in values.reads if name in self.inputs)
+
+    @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
         """Bytes of each storage that travels with the call."""
         specs = {**self.inputs, **self.outputs}
