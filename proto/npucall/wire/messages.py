@@ -144,12 +144,11 @@ def split_request_in(message: bytes, start: int, end: int) -> Request:
     return request
 
 
-def check_overhead(name: str, size: int) -> None:
+def check_overhead(name: str, size: int, most: int = MAX_OVERHEAD_BYTES) -> None:
     """Raises MessageError where a message has too many bytes besides data."""
-    if size > MAX_OVERHEAD_BYTES:
+    if size > most:
         raise MessageError(
-            f"{name}: expected at most {MAX_OVERHEAD_BYTES} bytes besides the data of storages, "
-            f"found {size}"
+            f"{name}: expected at most {most} bytes besides the data of storages, found {size}"
         )
 
 
