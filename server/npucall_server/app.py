@@ -187,7 +187,7 @@ class Server:
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         kept = KeptMemory(settings.memory_limit)
-        places = Places(regions, None, None)
+        places = Places(regions, None, None)  # type: ignore[arg-type]  # SRV wires them
         executions = Executions(executor, identity, places, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
         spans = traces(device.name)

@@ -9,14 +9,14 @@ from npucall.errors import DeadlineError, StalledError
 from npucall.exchange import Sending, State
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
-from npucall_server.execution.program import ProgramExecution
+from npucall_server.execution.call import CallExecution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.exchange import Chunk, Receiving
     from npucall_server.callers import StreamCaller
-    from npucall_server.execution.call import CallExecution
+    from npucall_server.execution.life import Execution
     from npucall_server.peers import Peers
 
 
@@ -27,7 +27,7 @@ class StreamCall:
         self,
         call_id: int,
         caller: StreamCaller,
-        execution: CallExecution | ProgramExecution,
+        execution: Execution,
         state: State,
     ) -> None:
         self.id = call_id
@@ -90,11 +90,9 @@ class StreamCall:
         self.execution.record.total_ns = time.perf_counter_ns() - self._begun_ns
 
 
-def answered(
-    call_id: int, execution: CallExecution | ProgramExecution, chunk_bytes: int
-) -> tuple[Iterator[bytes], bool]:
+def answered(call_id: int, execution: Execution, chunk_bytes: int) -> tuple[Iterator[bytes], bool]:
     """The frames of an answer, and whether its outputs follow in chunks."""
-    if isinstance(execution, ProgramExecution):
+    if not isinstance(execution, CallExecution):
         return iter([join_reply(call_id, execution.reply_message(), program=True)]), False
     reply, timings, places = execution.reply()
     sending = Sending([None if isinstance(each, tuple) else each for each in places])
