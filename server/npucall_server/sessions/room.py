@@ -12,6 +12,7 @@ from npucall_server.ledger import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from npucall.dtypes import DType
     from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Device, Resident
     from npucall_server.ledger import Ledger
@@ -68,7 +69,7 @@ class Account:
         self._entry = Entry(memory.host, _Holder(identity.owner), 0, None)
         memory.host.grow(self._entry, SESSION_BYTES)
 
-    def take(self, size: int) -> Room:
+    def take(self, size: int, dtype: DType | None = None) -> Room:
         """Memory for a handle. Raises HandleMemoryError."""
         memory = self._memory
         with ExitStack() as counted:
@@ -77,7 +78,7 @@ class Account:
                 counted.callback(budget.give_back, size)
             counted.callback(memory.quotas.hold_handle(self._tenant, size).give_back)
             memory.count(self._entry, size, counted)
-            resident = memory.allocate(size)
+            resident = memory.allocate(size, dtype)
             counted.callback(resident.free)
             return Room(resident, counted.pop_all())
 
@@ -118,10 +119,10 @@ class HandleMemory:
         if self._is_host:
             self._make_room(size)
 
-    def allocate(self, size: int) -> Resident:
+    def allocate(self, size: int, dtype: DType | None = None) -> Resident:
         """Memory of the device. Raises HandleMemoryError where it has none."""
         try:
-            return self._device.allocate(size)
+            return self._device.allocate(size, dtype)
         except (OutOfMemoryError, MemoryError) as error:
             limit, held = self.budget.limit, self.budget.held - size
             raise HandleMemoryError(

@@ -19,6 +19,7 @@ from npucall_server.devices.base import ResidentPart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from npucall.dtypes import DType
     from npucall.places import HandlePart
     from npucall_server.access.identity import Identity
     from npucall_server.callers import Caller
@@ -146,11 +147,13 @@ class Session:
             handle.value.pins += 1
         return Reading(self, handle, part, name)
 
-    def fill(self, handle: bytes, size: int, identity: bytes | None) -> Filling:
+    def fill(
+        self, handle: bytes, size: int, identity: bytes | None, dtype: DType | None = None
+    ) -> Filling:
         """Begins to fill a handle with so many bytes, or finds out that the same has, or does.
 
-        ``identity``: see ``Handles.begin``. Raises HandleExistsError, HandleReleasedError and
-        HandleMemoryError.
+        ``identity``: see ``Handles.begin``; ``dtype``: of its elements, if that is known. Raises
+        HandleExistsError, HandleReleasedError and HandleMemoryError.
         """
         with self._changes:
             self.check_open()
@@ -158,7 +161,7 @@ class Session:
         filling = Filling(self, found, is_new=begun is Begun.NEW)
         if filling.is_new:
             try:
-                found.value.room = self._account.take(size)
+                found.value.room = self._account.take(size, dtype)
             except Exception as error:
                 filling.fail(error)
                 raise
@@ -172,7 +175,7 @@ class Session:
             free = self._let_go(handles)
         _give_back(free)
 
-    def settle(self, handle: _Handle, identity: bytes | None, error: Exception | None) -> None:
+    def settle(self, handle: _Handle, identity: bytes | None, error: BaseException | None) -> None:
         """Called by what fills: it has, or it failed. Only the first time counts."""
         with self._changes:
             if error is None:
@@ -265,7 +268,7 @@ class Filling:
         """All bytes are there. ``identity``: of one that was not known."""
         self._session.settle(self._handle, identity, None)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """The handle is empty again, if it has not been filled; who waits is told."""
         self._session.settle(self._handle, None, error)
 
@@ -293,7 +296,7 @@ def _of_another(error: NpucallError | None, failure: str) -> NpucallError:
     return _as_told(error)
 
 
-def _as_told(error: Exception) -> NpucallError:
+def _as_told(error: BaseException) -> NpucallError:
     """The error for another caller: without frames, which would keep alive what the call held."""
     if not isinstance(error, NpucallError):
         return InternalError("handle: what was to fill it met a bug; the server's log says more")

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_server.access.identity import Identity
     from npucall_server.callers import Caller
+    from npucall_server.devices.base import Device
     from npucall_server.quotas import Held
     from npucall_server.sessions.room import HandleMemory
+    from npucall_server.settings import ServerSettings
 
 _RETRY_SECONDS = 5.0
 _KEY_BYTES = 32
@@ -44,6 +46,14 @@ class Rules(NamedTuple):
     session_memory: int
     max_sessions: int
     session_lease: float
+
+    @classmethod
+    def of(cls, settings: ServerSettings, device: Device) -> Rules:
+        """Those of the settings; what they leave out follows from the device and its host."""
+        usual = device.memory_for_handles or settings.memory_limit // 2
+        memory = int(usual if settings.handle_memory is None else settings.handle_memory)
+        session = memory if settings.session_memory is None else int(settings.session_memory)
+        return cls(memory, min(session, memory), settings.max_sessions, settings.session_lease)
 
     @property
     def off(self) -> str:
