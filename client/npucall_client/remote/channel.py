@@ -32,6 +32,7 @@ from npucall_client.remote.failures import Sender, failure, lateness, unreachabl
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
 from npucall_client.remote.server_limits import ServerLimits
+from npucall_client.remote.service import MANY_FRAMES
 from npucall_client.remote.stream import CallStream
 from npucall_client.remote.transfer import (
     message_of,
@@ -235,14 +236,14 @@ class ChannelTransport:
         self._connections.close()
 
     def open_stream(
-        self, frames: Iterator[bytes], timeout: float | None, authorization: str
+        self, messages: Iterator[bytes], timeout: float | None, authorization: str
     ) -> Any:
-        """Opens an ``ExecuteStream``: gRPC's call, which iterates over the frames that come."""
-        metadata = self._metadata(authorization)
+        """Opens an ``ExecuteStream``: gRPC's call, which iterates over the messages that come."""
+        metadata = (*(self._metadata(authorization) or ()), MANY_FRAMES)
         channels = self._connections.take()
         try:
             stream = channels.stream("ExecuteStream")(
-                frames, timeout=timeout, metadata=metadata, wait_for_ready=True
+                messages, timeout=timeout, metadata=metadata, wait_for_ready=True
             )
         except BaseException:
             self._connections.give_back(channels)
@@ -268,7 +269,8 @@ class ChannelTransport:
         self.check_open()
         if not self._limits.stream_window:
             return OneByOne(self.execute)
-        return CallStream(self, self._limits.stream_window, self._limits.chunk_bytes)
+        limits = self._limits
+        return CallStream(self, limits.stream_window, limits.chunk_bytes, limits.frames_per_message)
 
     def _execute_in_chunks(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own, begun anew where the stream breaks."""
@@ -276,8 +278,8 @@ class ChannelTransport:
         self._limits.check_room(call)
 
         def send(seconds: float, authorization: str) -> Response:
-            def open_stream(frames: Iterator[bytes], timeout: float) -> Any:
-                return self.open_stream(frames, timeout, authorization)
+            def open_stream(messages: Iterator[bytes], timeout: float) -> Any:
+                return self.open_stream(messages, timeout, authorization)
 
             large = LargeCall(call, request_id, self._limits.chunk_bytes)
             with self.errors(timeout):

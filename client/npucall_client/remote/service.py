@@ -29,6 +29,8 @@ OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),  # any number; else two, then one a minute
 ]
+MANY_FRAMES = (status.FRAMES_PER_MESSAGE, str(FRAMES_PER_MESSAGE))
+"""Metadata of streams: messages of several frames may come."""
 STREAM_OPTIONS = [
     *OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
