@@ -28,6 +28,8 @@ class ServerLimits:
         wish = limits.chunk_bytes or CHUNK_BYTES
         self.chunk_bytes: int = min(wish, MAX_CHUNK_BYTES, max(1, self._message - FRAME_BYTES))
         """What the server wishes, as far as its messages and the contract allow it."""
+        self.chunks_beside_places: bool = limits.chunks_beside_places
+        """Whether a call whose storages follow in chunks may have others in places."""
 
     def travels_in_chunks(self, call: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
@@ -41,7 +43,7 @@ class ServerLimits:
             return True
         if call.placement is None or is_chunked(call, self.chunk_bytes):
             return False
-        return self._is_too_long(call, sum(map(len, call.storage.values())))
+        return self._is_too_long(call, sum(map(len, call.data.values())))
 
     def check_message(self, call: BoundCall, size: int) -> None:
         """Raises TooLargeError for a message of so many bytes that the server would refuse."""

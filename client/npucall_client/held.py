@@ -1,0 +1,49 @@
+"""Tensors whose bytes are not here: a server holds them, or will. What a call takes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npucall.places import HandlePart, StepOutput
+    from npucall.tensors import Buffer, Shape
+
+Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
+"""Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""
+
+
+class Home(Protocol):
+    """The session that holds the bytes."""
+
+    @property
+    def id(self) -> str:
+        """By which its server knows it; another one once it was opened anew."""
+
+
+class Held:
+    """A tensor that a session holds."""
+
+    __slots__ = ()
+
+    home: Home
+    tensor: Tensor
+
+    def place(self, within: object) -> Buffer | HandlePart | StepOutput:
+        """Where its bytes are for a call; ``within``: the program that the call is a step of.
+
+        Raises HandleEmptyError, HandleReleasedError and HandleLostError.
+        """
+        raise NotImplementedError
+
+
+class Empty(NamedTuple):
+    """An output of this shape and dtype, in new memory.
+
+    For ``outputs`` of operators that only a C header declares, and to choose an output's dtype.
+    """
+
+    shape: Shape
+    dtype: Any
+    """Whatever ``numpy.dtype`` takes."""
