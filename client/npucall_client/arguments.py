@@ -162,14 +162,6 @@ def unpack(
     return outputs
 
 
-def memory_of(bound: BoundCall, name: str) -> Buffer:
-    """The bytes of the caller's own array for an output that was given a place."""
-    sent = bound.storage.get(name)
-    if sent is None or isinstance(sent, tuple):
-        return arrays.memory(bound.targets[name])
-    return sent
-
-
 def _length(place: Place, expected: int) -> int:
     """Bytes of a storage of an answer; one that was discarded has those that it would have had."""
     if isinstance(place, RegionPart | HandlePart):

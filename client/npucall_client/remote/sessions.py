@@ -14,7 +14,9 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import session_service_pb2 as session_pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.frames import join_chunk, join_end, split_response_frame
+from npucall.wire.programs import join_program, split_program_response
 from npucall_client.remote.progress import Telling
+from npucall_client.remote.transfer import planned_step_of, step_of
 from npucall_client.sessions.transport import Opened
 
 if TYPE_CHECKING:
@@ -131,7 +133,7 @@ class RemoteSessions:
     def run_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> list[Response]:
-        message = join_program([message_of(step) for step in steps])
+        message = join_program(map(step_of, steps))
         self._limits.check_program(steps, len(message))
         data = self._at(home).send("ExecuteProgram", message, timeout, request_id)
         answers = split_program_response(data).steps
@@ -144,7 +146,7 @@ class RemoteSessions:
     def plan_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> pb.PlanProgramResponse:
-        message = join_program([plan_message_of(step) for step in steps])
+        message = join_program(map(planned_step_of, steps))
         data = self._at(home).send("PlanProgram", message, timeout, request_id)
         return pb.PlanProgramResponse.FromString(data)
 

@@ -21,9 +21,10 @@ from npucall.exchange import (
     into,
 )
 from npucall.limits import FRAME_BYTES, INLINE_BYTES
-from npucall.places import Discard, HandlePart, Keep, RegionPart
+from npucall.places import Discard, HandlePart, Keep, RegionPart, StepOutput
 from npucall.wire.frames import join_begin, join_chunk, join_end
 from npucall.wire.messages import Response, join_request, split_response
+from npucall.wire.programs import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client import arrays
 from npucall_client.arguments import decode_reply
@@ -82,6 +83,17 @@ def storages_of(call: BoundCall) -> list[Place]:
 def output_places_of(call: BoundCall) -> Mapping[str, OutputPlace]:
     """Where outputs go that are not answered."""
     return {**call.placement.outputs, **call.kept} if call.placement is not None else call.kept
+
+
+def step_of(call: BoundCall) -> StepRequest:
+    """A call as a step of a program."""
+    return StepRequest(call.call, storages_of(call), output_places_of(call))
+
+
+def planned_step_of(call: BoundCall) -> StepRequest:
+    """The same without data, to be planned."""
+    results = [each if isinstance(each, StepOutput) else None for each in storages_of(call)]
+    return StepRequest(call.call, results, {})
 
 
 def message_of(call: BoundCall) -> bytes:

@@ -76,6 +76,17 @@ class Prepared:
         return {name: None for name in names if name not in given}
 
     @cached_property
+    def checked_inputs(self) -> frozenset[str]:
+        """Inputs whose values are checked before a device runs the call: labels, lengths.
+
+        They have to be there by then: no output of an earlier step of a program is.
+        """
+        values = self.operator.values
+        if values is None or self.done:
+            return frozenset()
+        return frozenset(name for name in values.reads if name in self.inputs)
+
+    @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
         """Bytes of each storage that travels with the call."""
         specs = {**self.inputs, **self.outputs}
@@ -126,20 +137,22 @@ class Prepared:
 
         Raises TensorLayoutError where their number or a length differs from what the specs say.
         """
-        if tuple(map(len, sent)) != self.stored_bytes:
-            self._refuse(sent)
+        self.check_sizes(tuple(map(len, sent)))
         return dict(zip(self.stored, sent, strict=True))
 
-    def _refuse(self, sent: Sequence[Buffer]) -> None:
+    def check_sizes(self, sent: Sequence[int]) -> None:
+        """Raises TensorLayoutError where storages of so many bytes are not what the specs say."""
+        if tuple(sent) == self.stored_bytes:
+            return
         if len(sent) != len(self.stored):
             raise TensorLayoutError(
                 f"storage: expected {len(self.stored)} ({', '.join(self.stored) or 'none'}), "
                 f"found {len(sent)}"
             )
         for name, expected, found in zip(self.stored, self.stored_bytes, sent, strict=True):
-            if len(found) != expected:
+            if found != expected:
                 raise TensorLayoutError(
-                    f"{name}: expected {expected} bytes of storage, found {len(found)}",
+                    f"{name}: expected {expected} bytes of storage, found {found}",
                     parameter=name,
                 )
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from npucall.declare.catalogue import Catalogue
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.places import StepOutput
     from npucall.products import Product
+    from npucall.programs import Program
     from npucall.tensors import Buffer
 
 
@@ -205,8 +207,12 @@ class Device(Protocol):
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """Most bytes of device memory that a program holds at a time, its targets among them."""
 
-    def allocate(self, nbytes: int) -> Resident:
+    def allocate(self, nbytes: int, dtype: DType | None = None) -> Resident:
         """Memory for a handle, of anything: who gets it writes all of it. Raises OutOfMemoryError.
+
+        ``dtype``: of the elements that will be written into it, from its start on, if that is
+        known. Of integers a device may remember the range, so that it need not read them back
+        where values are checked before a kernel runs.
 
         A device that computes a call into it clears what the call does not provably write.
         """
@@ -218,7 +224,7 @@ class Device(Protocol):
         0: handles hold host memory, which counts in ``memory_limit``.
         """
 
-    def working_bytes(self, call: Prepared) -> int:
+    def working_bytes(self, call: Prepared | Program) -> int:
         """Bytes of host memory that ``run`` takes for a call beside its storages, at the most.
 
         Without what the device keeps, or takes for each of its lanes, whatever the calls are.
