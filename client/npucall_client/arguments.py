@@ -142,21 +142,43 @@ def unpack(
 
     ``kept`` has what stands for those that stay on the server. A list of tensors is a list.
     """
+    outputs = {
+        name: kept.get(name)
+        if place is None or isinstance(place, HandlePart)
+        else receive(bound, name, reply.outputs[name], place)
+        for name, place in placed(bound, reply, places).items()
+    }
+    return in_lists(bound, outputs)
+
+
+def placed(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str, Place]:
+    """Where the outputs of an answer are, by name.
+
+    Raises InternalError for other lengths than the reply says, and where what was to be kept or
+    discarded was not, or something else was.
+    """
     found = tuple(map(_length, places, reply.stored_bytes))
     if found != reply.stored_bytes or len(places) != len(found):
         raise InternalError(
             f"response: expected storages of {list(reply.stored_bytes)} bytes, found {list(found)}"
         )
+    by_name = dict(zip(reply.stored, places, strict=True))
+    for name, place in by_name.items():
+        if place is None or isinstance(place, HandlePart) or name in bound.kept:
+            _check_kept(bound, name, place)
+    return by_name
+
+
+def in_lists(bound: BoundCall, by_name: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs by name, those of a list of tensors as a list."""
+    if not bound.lists:
+        return dict(by_name)
     outputs: dict[str, Any] = {}
-    for name, place in zip(reply.stored, places, strict=True):
-        if place is None or isinstance(place, HandlePart):
-            array = _check_kept(bound, name, place, kept)
+    for name, value in by_name.items():
+        if (listed := name.partition("[")[0]) in bound.lists:
+            outputs.setdefault(listed, []).append(value)
         else:
-            array = _receive(bound, name, reply.outputs[name], place)
-        if bound.lists and (listed := name.partition("[")[0]) in bound.lists:
-            outputs.setdefault(listed, []).append(array)
-        else:
-            outputs[name] = array
+            outputs[name] = value
     for name in bound.lists:
         outputs.setdefault(name, [])  # one without tensors is not in the reply
     return outputs
@@ -169,23 +191,21 @@ def _length(place: Place, expected: int) -> int:
     return expected if place is None else len(place)
 
 
-def _check_kept(
-    bound: BoundCall, name: str, place: HandlePart | None, kept: Mapping[str, Any]
-) -> Any:
-    """What stands for an output that does not come. Raises InternalError where it was to come."""
+def _check_kept(bound: BoundCall, name: str, place: Place) -> None:
     asked = bound.kept.get(name)
     handle = asked.handle if isinstance(asked, Keep) else None
-    if asked is None or handle != (None if place is None else place.id):
-        raise InternalError(f"response: expected {name} as {asked or 'bytes'}, found {place}")
-    return kept.get(name)
+    found = place.id if isinstance(place, HandlePart) else place
+    if asked is None or found != handle:
+        raise InternalError(f"response: expected {name} as {asked or 'bytes'}, found {place!r}")
 
 
-def _receive(bound: BoundCall, name: str, spec: TensorSpec, place: Buffer | RegionPart) -> AnyArray:
+def receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyArray:
     """An output, of which the server may have written the memory itself."""
-    if isinstance(place, RegionPart):
+    if isinstance(place, tuple):
         if bound.placement is None or bound.placement.outputs.get(name) != place:
             raise InternalError(f"response: expected the bytes of {name}, found {place}")
         return bound.targets[name]
+    assert place is not None  # noqa: S101  # it was looked at
     target = bound.targets.get(name)
     if target is None:
         return arrays.receive(spec, place)

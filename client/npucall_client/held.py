@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import numpy as np
 
     from npucall.places import HandlePart, StepOutput
     from npucall.tensors import Buffer, Shape
+
+T = TypeVar("T")
 
 Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
 """Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""
@@ -21,6 +25,12 @@ class Home(Protocol):
     def id(self) -> str:
         """By which its server knows it; another one once it was opened anew."""
 
+    def attempt(self, send: Callable[[float], T], timeout: float, held: Sequence[Held] = ()) -> T:
+        """What a call gives that names its handles; ``send`` gets the seconds left."""
+
+    def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
+        """Checks that it is open, opened anew where it was lost. Raises what ended it."""
+
 
 class Held:
     """A tensor that a session holds."""
@@ -29,6 +39,8 @@ class Held:
 
     home: Home
     tensor: Tensor
+    from_torch: bool
+    """Whether it, or what it was computed from, came as a tensor of torch."""
 
     def place(self, within: object) -> Buffer | HandlePart | StepOutput:
         """Where its bytes are for a call; ``within``: the program that the call is a step of.

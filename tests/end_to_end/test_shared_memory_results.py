@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from npucall_server.shared.places import PlacedCall
 from tests.more import every_third
 from tests.server.scripted import ledger
 
@@ -22,7 +23,6 @@ from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
 from npucall_client.settings import ClientSettings
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.shared.places import PlacedCall
 from npucall_server.shared.regions import Regions
 
 if TYPE_CHECKING:

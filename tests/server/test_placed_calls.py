@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from npucall_server.shared.places import PlacedCall
 
 from npucall.compute.helpers import Unlimited
 from npucall.declare.call import Call
@@ -28,7 +29,6 @@ from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.messages import Request
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.shared.places import PlacedCall
 from npucall_server.shared.regions import Regions
 
 from .scripted import ledger

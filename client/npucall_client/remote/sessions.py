@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall.places import HandlePart
-    from npucall.tensors import Buffer
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Progress
@@ -102,7 +101,9 @@ class RemoteSessions:
     ) -> None:
         def attempt(open_stream: StreamOpener, seconds: float) -> None:
             telling = Telling(progress, len(upload.data))
-            answers = open_stream(_upload_frames(upload, self._limits.chunk_bytes, telling), seconds)
+            answers = open_stream(
+                _upload_frames(upload, self._limits.chunk_bytes, telling), seconds
+            )
             for _ in _heard(answers, telling):
                 telling.check()
 
@@ -112,7 +113,7 @@ class RemoteSessions:
         self,
         home: Home,
         part: HandlePart,
-        memory: Buffer,
+        memory: memoryview,
         timeout: float,
         request_id: str,
         progress: Progress | None,
@@ -171,7 +172,7 @@ def _upload_frames(upload: Upload, chunk_bytes: int, telling: Telling) -> Iterat
 
 
 def _heard(answers: Any, telling: Telling) -> Iterator[bytes]:
-    """The messages that come. Where the caller's own function has ended the call, what it raised."""
+    """The messages that come. Raises what the caller's own function raised, where it did."""
     try:
         yield from answers
     except (grpc.RpcError, NpucallError):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.held import Home
-    from npucall_client.pipeline import Calls
     from npucall_client.remote.stream import CallStream, SentCall
 
 
@@ -23,7 +22,7 @@ class _Sent(NamedTuple):
 
 
 class StreamsOfSessions:
-    """Calls of a pipeline. ``opened``: makes the stream of a session, or of calls that name none."""
+    """Calls of a pipeline. ``opened``: makes the stream of a session, or of calls without one."""
 
     def __init__(self, opened: Callable[[Home | None], CallStream]) -> None:
         self._opened = opened

@@ -106,12 +106,15 @@ def outgoing(
 ) -> Iterator[bytes]:
     """The frames that send a call."""
     if not is_chunked(call, chunk_bytes):
-        yield join_begin(call_id, Begin(message_of(call), False, timeout_ns, request_id))
+        message = message_of(call)
+        begin = Begin(message, chunked=False, timeout_ns=timeout_ns, request_id=request_id)
+        yield join_begin(call_id, begin)
         return
     places = storages_of(call)
     data = [None if isinstance(place, tuple) else place for place in places]
     request = join_request(call.call, _beside_chunks(places), output_places_of(call))
-    yield join_begin(call_id, Begin(request, True, timeout_ns, request_id))
+    begin = Begin(request, chunked=True, timeout_ns=timeout_ns, request_id=request_id)
+    yield join_begin(call_id, begin)
     for chunk in Sending(data).chunks(chunk_bytes):
         yield join_chunk(call_id, chunk)
     yield join_end(call_id)

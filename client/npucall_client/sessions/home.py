@@ -8,12 +8,15 @@ import threading
 import time
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from npucall.buffers import fresh
 from npucall.errors import (
     CancelledError,
     HandleLostError,
     HandleMemoryError,
+    MissingError,
     NpucallError,
     SessionExpiredError,
     SessionUnknownError,
@@ -25,11 +28,15 @@ from npucall_client.sessions.release import Collected
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from npucall.places import HandlePart
+    from npucall_client.calling import Progress
     from npucall_client.held import Held
     from npucall_client.sessions.transport import SessionTransport, Upload
 
 T = TypeVar("T")
 
+_ASKED_FROM = 16 << 10
+"""Bytes of a constant from which its digest alone is sent first."""
 _RENEWALS_A_LEASE = 3
 _CLOSE_SECONDS = 2.0
 _LONGEST_PAUSE = 3600.0
@@ -56,6 +63,7 @@ class Home:
         self.host = host
         self._transport = transport
         self._wanted = lease, budget
+        self._timeout = timeout
         self._proofs = Proofs() if refill else None
         self._collected = Collected()
         self._process = os.getpid()
@@ -82,16 +90,14 @@ class Home:
         """Bytes that its handles may hold."""
         return self._budget
 
-    def attempt(
-        self, send: Callable[[float], T], timeout: float, held: Sequence[Held] = ()
-    ) -> T:
+    def attempt(self, send: Callable[[float], T], timeout: float, held: Sequence[Held] = ()) -> T:
         """What a call gives that names handles of the session; ``send`` gets the seconds left.
 
         Once more where room could be made by releasing what was collected, and where the session
         was opened anew. ``held``: what the call names.
         """
         ends = time.monotonic() + timeout
-        known = self._ready(timeout)
+        known = self.ready(timeout, held)
         try:
             return send(timeout)
         except HandleMemoryError:
@@ -101,13 +107,26 @@ class Home:
             self._end(error, known)
             if not self._can_refill(error):
                 raise
-        if self._ready(max(0.0, ends - time.monotonic())) != known:
-            for each in held:
-                each.place(None)  # raises where it could not be filled again
+        self.ready(max(0.0, ends - time.monotonic()), held)
         return send(max(0.0, ends - time.monotonic()))
 
-    def check(self) -> None:
-        """Raises what ended the session, and CancelledError once it is closed."""
+    def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
+        """Checks that it is open, opens it anew where it was lost. Answers ``filling``.
+
+        Raises what ended it, CancelledError once it is closed, and HandleLostError where one of
+        ``held`` could not be filled again.
+        """
+        self._check()
+        if self._lost is not None:
+            self._refill(timeout)
+        if self.filling > 1:
+            for each in held:
+                each.place(None)
+        if self._collected.is_much():
+            self._wake.set()
+        return self.filling
+
+    def _check(self) -> None:
         if self._closed:
             raise CancelledError(
                 "session: expected it open, found it closed; client.session() opens another one"
@@ -121,23 +140,49 @@ class Home:
         if lost is not None and not self._can_refill(lost):
             raise _again(lost) from lost
 
-    def keep(self, upload: Upload) -> None:
-        """Keeps what fills a handle, where it may have to be filled again."""
+    def upload(
+        self, upload: Upload, timeout: float, request_id: str, progress: Progress | None
+    ) -> None:
+        """Fills a handle; of a constant that is long, by its digest if that will do."""
+
+        def send(seconds: float) -> None:
+            ends = time.monotonic() + seconds
+            long = len(upload.data) >= _ASKED_FROM and self._transport.remembers
+            if upload.digest and long:
+                with suppress(MissingError):
+                    named = replace(upload, by_digest=True)
+                    return self._transport.upload(self, named, seconds, request_id, None)
+            left = max(0.0, ends - time.monotonic())
+            return self._transport.upload(self, upload, left, request_id, progress)
+
+        self.attempt(send, timeout)
         if self._proofs is not None:
             self._proofs.keep(upload)
+
+    def download(
+        self, held: Held, part: HandlePart, timeout: float | None, progress: Progress | None
+    ) -> memoryview:
+        """The bytes of a handle."""
+        memory = memoryview(fresh(part.length))
+        self.attempt(
+            lambda seconds: self._transport.download(self, part, memory, seconds, "", progress),
+            self._timeout if timeout is None else timeout,
+            [held],
+        )
+        return memory
 
     def collect(self, handle: bytes, nbytes: int) -> None:
         """Nobody can name the handle any more: it is released with the next batch. Never waits."""
         self._collected.add(handle, nbytes)
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float | None = None) -> bool:
         """Releases what was collected; False where there was nothing."""
         handles = self._collected.take()
         if handles:
-            self.release(handles, timeout)
+            self._release(handles, self._timeout if timeout is None else max(0.0, timeout))
         return bool(handles)
 
-    def release(self, handles: Sequence[bytes], timeout: float) -> None:
+    def _release(self, handles: Sequence[bytes], timeout: float) -> None:
         """Releases handles; of a session that has ended there are none."""
         if self._proofs is not None:
             self._proofs.forget(handles)
@@ -184,15 +229,6 @@ class Home:
         except NpucallError:
             pass
         return True
-
-    def _ready(self, timeout: float) -> int:
-        """Checks that it is open, and opens it anew where it was lost. Answers ``filling``."""
-        self.check()
-        if self._lost is not None:
-            self._refill(timeout)
-        if self._collected.is_much():
-            self._wake.set()
-        return self.filling
 
     def _end(self, error: NpucallError, known: int) -> None:
         """The session that was opened as the so-manieth is no more."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from npucall.buffers import fresh
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import HandleEmptyError, HandleLostError, HandleReleasedError
 from npucall.places import HandlePart
@@ -14,19 +13,18 @@ from npucall_client import arrays
 from npucall_client.held import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     from npucall.dtypes import AnyArray
+    from npucall.errors import NpucallError
     from npucall.places import StepOutput
     from npucall.tensors import Buffer, Shape
     from npucall_client.calling import Progress
     from npucall_client.held import Tensor
     from npucall_client.sessions.home import Home
 
-    Download = Callable[["Remote", memoryview, Progress | None, float | None], None]
-    """Brings the bytes of a tensor here."""
+
+_STATES = {HandleReleasedError: "released", HandleEmptyError: "empty"}
 
 
 class Remote(Held):
@@ -37,8 +35,8 @@ class Remote(Held):
     """
 
     __slots__ = (
-        "__weakref__", "_download", "_filling", "_handle", "_made", "_nbytes", "_step", "_here",
-        "_why_empty", "from_torch", "home", "tensor",
+        "__weakref__", "_fault", "_filling", "_handle", "_here", "_made", "_nbytes", "_program",
+        "_step", "from_torch", "home", "tensor",
     )  # fmt: skip
 
     home: Home
@@ -46,37 +44,40 @@ class Remote(Held):
     def __init__(  # noqa: PLR0913  # all that makes one
         self,
         home: Home,
-        download: Download,
         handle: bytes,
         tensor: Tensor,
         nbytes: int,
         *,
         from_torch: bool,
-        step: Pending | None = None,
+        program: object = None,
+        step: StepOutput | None = None,
     ) -> None:
         self.home = home
         self.tensor = tensor
         self.from_torch = from_torch
-        self._download = download
+        """Whether tensors of torch came in where it was made."""
         self._handle = handle
+        """Empty where it has no bytes on the server, and owns none."""
         self._nbytes = nbytes
+        self._program = program
         self._step = step
+        """What it is as long as its program has not run."""
         self._here: Buffer | None = None
-        self._why_empty = ""
+        self._fault: NpucallError | None = None
         self._filling = home.filling
         self._made = time.monotonic()
 
     def __del__(self) -> None:
-        if self._handle and self._step is None and self._here is None:
+        if self._handle:
             self.home.collect(self._handle, self._nbytes)
 
     def __repr__(self) -> str:
-        state = self._why_empty or ("" if self._step is None else "waits for its program")
-        seconds = time.monotonic() - self._made
-        return (
-            f"<Remote {self.dtype} {self.shape} on {self.home.host}, "
-            f"{state or f'{seconds:.0f} s old'}>"
-        )
+        state = f"{time.monotonic() - self._made:.0f} s old"
+        if self._fault is not None:
+            state = _STATES[type(self._fault)]
+        if self._step is not None:
+            state = "waits for its program"
+        return f"<Remote {self.dtype} {self.shape} on {self.home.host}, {state}>"
 
     @property
     def shape(self) -> Shape:
@@ -87,6 +88,11 @@ class Remote(Held):
     def dtype(self) -> np.dtype[Any]:
         """Its dtype, as NumPy has it."""
         return self.tensor[0]
+
+    @property
+    def handle(self) -> bytes:
+        """By which the server knows it."""
+        return self._handle
 
     @property
     def nbytes(self) -> int:
@@ -104,11 +110,10 @@ class Remote(Held):
         """
         dtype, shape, strides, storage_shape = self.tensor
         spec = TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape)  # type: ignore[arg-type]
-        if self._here is not None:
-            return arrays.receive(spec, bytes(self._here)).copy()
-        memory = memoryview(fresh(self._nbytes))
-        self._download(self, memory, progress, timeout)
-        return arrays.receive(spec, memory)
+        place = self.place(None)
+        if isinstance(place, HandlePart):
+            return arrays.receive(spec, self.home.download(self, place, timeout, progress))
+        return arrays.receive(spec, memoryview(place)).copy()  # type: ignore[arg-type]  # no step
 
     def torch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
         """Downloads it, as a torch tensor. Raises ImportError without torch; see ``numpy``."""
@@ -124,33 +129,54 @@ class Remote(Held):
 
         Calls that read it already go on. Nothing happens where it was released before.
         """
+        self.drop()
+        self.home.flush()
+
+    def drop(self) -> None:
+        """Has its memory be given back with the next batch."""
         if self._step is not None:
             raise self._not_run()
-        if self._handle:
-            handle, self._handle = self._handle, b""
-            if self._here is None:
-                self.home.release_now(handle)
-            self._here, self._why_empty = None, "released"
+        if self._fault is None:
+            self._fault = HandleReleasedError(f"remote: expected one in use, found {self!r}")
+        handle, self._handle, self._here = self._handle, b"", None
+        if handle:
+            self.home.collect(handle, self._nbytes)
 
     def place(self, within: object) -> Buffer | HandlePart | StepOutput:
         """Where its bytes are for a call; see ``Held.place``."""
         if self._step is not None:
-            if self._step.program is within:
-                return self._step.output
+            if self._program is within:
+                return self._step
             raise self._not_run()
+        if self._fault is not None:
+            raise type(self._fault)(str(self._fault))
         if self._here is not None:
             return self._here
-        if not self._handle:
-            raise HandleReleasedError(f"remote: expected one that is in use, found {self!r}")
-        if self._why_empty:
-            raise HandleEmptyError(f"remote: expected one that holds bytes, found {self!r}")
         if self._filling != self.home.filling and not self.home.proves(self._handle):
             raise HandleLostError(
-                f"remote: expected bytes that the client can prove, found {self!r}, an output of "
-                "a call in the session before this one; run that call again",
+                f"remote: expected bytes that the client has, found {self!r}, which was lost with "
+                "the session before this one; run the call again that gave it",
                 handles=self._handle.hex(),
             )
         return HandlePart(self._handle, 0, self._nbytes)
+
+    def filled(self, here: Buffer | None = None) -> None:
+        """Its program has run. ``here``: its bytes, where they came back."""
+        self._program = self._step = None
+        self._here = here
+        self._made = time.monotonic()
+        self._filling = self.home.filling
+
+    def never_filled(self, why: str) -> None:
+        """Its program did not run, or failed."""
+        self._fault = HandleEmptyError(
+            f"remote: expected one that holds bytes, found {self!r}: {why}"
+        )
+        self._program = self._step = None
+
+    def keep_as(self, handle: bytes) -> None:
+        """Its program keeps it under this handle."""
+        self._handle = handle
 
     def __array__(self, dtype: Any = None, copy: Any = None, /) -> AnyArray:
         """Raises TypeError: an array is made by ``numpy``, which says that it downloads."""
@@ -169,13 +195,6 @@ class Remote(Held):
         def __mul__(self, other: Any, /) -> Any: ...
         def __truediv__(self, other: Any, /) -> Any: ...
         def __lt__(self, other: Any, /) -> Any: ...
-
-
-class Pending:
-    """What a Remote is as long as its program has not run."""
-
-    __slots__ = ("output", "program")
-
-    def __init__(self, program: object, output: StepOutput) -> None:
-        self.program = program
-        self.output = output
+        def __le__(self, other: Any, /) -> Any: ...
+        def __gt__(self, other: Any, /) -> Any: ...
+        def __ge__(self, other: Any, /) -> Any: ...

@@ -73,7 +73,7 @@ class SessionTransport(Protocol):
         self,
         home: Home,
         part: HandlePart,
-        memory: Buffer,
+        memory: memoryview,
         timeout: float,
         request_id: str,
         progress: Progress | None,
