@@ -56,6 +56,11 @@ GOALS = (
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / NumPy", HIGHER, 10.0, None, "ms"),
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / torch", HIGHER, None, 0.5, "ms"),
 )
+FAR_GOALS = (
+    Goal("far link, 1 KiB, round trips", LOWER, 1.3, None, "s"),
+    Goal("far link, 16 MiB, time / bytes at the wire's rate", LOWER, 1.1, 0.75, "s"),
+)
+"""Of ``make bench-far``."""
 
 
 class Row(NamedTuple):
@@ -106,10 +111,10 @@ class Row(NamedTuple):
         }
 
 
-def rows_of(figures: Iterable[Figure]) -> list[Row]:
+def rows_of(figures: Iterable[Figure], goals: Sequence[Goal] = GOALS) -> list[Row]:
     """Figures with a goal, in the order of the goals; then the others."""
     by_name = {figure.series.name: figure for figure in figures}
-    with_goal = [Row(by_name.pop(goal.name), goal) for goal in GOALS if goal.name in by_name]
+    with_goal = [Row(by_name.pop(goal.name), goal) for goal in goals if goal.name in by_name]
     return with_goal + [Row(figure, None) for figure in by_name.values()]
 
 

@@ -11,7 +11,7 @@ import grpc
 import ml_dtypes
 import numpy as np
 from cases import COPIES_ALONE, GRPC_ALONE
-from yardstick import ECHO, UNLIMITED, YardstickClient
+from yardstick import ECHO, UNLIMITED, WINDOWS, YardstickClient
 
 import npucall_client
 from npucall.compute.helpers import Helpers
@@ -46,8 +46,10 @@ def tensors(size: int, dtype: str) -> Arrays:
 
 
 @contextmanager
-def _yardstick(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
-    with YardstickClient(target) as client:
+def _yardstick(
+    target: str, arrays: Arrays, callers: int, *, windows: str = "defaults"
+) -> Iterator[Runs]:
+    with YardstickClient(target, windows) as client:
         yield [partial(client.run, *arrays)] * callers
 
 
@@ -147,6 +149,7 @@ WAYS: dict[str, Way] = {
     "in process": _in_process,
     GRPC_ALONE: _grpc_alone,
     COPIES_ALONE: _copies_alone,
+    **{f"yardstick, {name}": partial(_yardstick, windows=name) for name in WINDOWS},
 }
 """The first three with the three inputs sent, as the yardstick does; so do those below, but for
 ``self not sent``, which is what a client does by default: ``self`` is never read."""

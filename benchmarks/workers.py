@@ -19,7 +19,7 @@ from npucall_client.testing import running_server
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
 _WORKER = Path(__file__).with_name("worker.py")
@@ -45,10 +45,13 @@ class Servers(NamedTuple):
 
 
 class Worker:
-    """A process with a client of its own. Its methods are those of ``worker.Commands``."""
+    """A process with a client of its own. Its methods are those of ``worker.Commands``.
 
-    def __init__(self, way: str, target: str) -> None:
-        command = [sys.executable, str(_WORKER), way, target]
+    ``inside``: what its command begins with.
+    """
+
+    def __init__(self, way: str, target: str, inside: Sequence[str] = ()) -> None:
+        command = [*inside, sys.executable, str(_WORKER), way, target]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
