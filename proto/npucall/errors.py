@@ -37,9 +37,7 @@ PARAM_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
 
 
 class Repeat(Enum):
-    """Whether the same call may be sent again, unchanged. It does nothing but fill its handles, and
-    each of them once.
-    """
+    """Whether the same call may be sent again, unchanged. Handles are filled once."""
 
     NEVER = "never"
     """It fails again."""

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 
 class Begin(NamedTuple):
-    """Opens a call."""
+    """Opens a call, or a program."""
 
     request: bytes
-    """An ``ExecuteRequest``, for ``wire.messages`` to split."""
+    """An ``ExecuteRequest``, for ``wire.messages`` to split; of a program an
+    ``ExecuteProgramRequest``, for ``wire.programs``."""
     chunked: bool = False
+    """The storages follow in chunks; never those of a program."""
     timeout_ns: int = 0
     request_id: str = ""
+    program: bool = False
 
 
 class Chunk(NamedTuple):
@@ -53,10 +56,12 @@ class Credential(NamedTuple):
 
 
 class ReplyFrame(NamedTuple):
-    """The answer to a call."""
+    """The answer to a call, or to a program."""
 
     response: bytes
-    """An ``ExecuteResponse``, for ``wire.messages`` to split."""
+    """An ``ExecuteResponse``, for ``wire.messages`` to split; of a program an
+    ``ExecuteProgramResponse``, for ``wire.programs``."""
+    program: bool = False
 
 
 class Error(NamedTuple):

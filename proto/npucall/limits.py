@@ -72,7 +72,10 @@ DIGEST_BYTES = 32
 MAX_ENTRIES = 4096
 """Of an upload, a release, or a question for digests."""
 MAX_HANDLES = 65_536
-"""Of a session, those that were released among them: what bounds the memory that ids take."""
+"""Of a session that are filled at a time."""
+MAX_PAST_HANDLES = 4096
+"""Of a session that are remembered as released, or as impossible to fill; older ones are forgotten:
+what bounds the memory that ids take."""
 MAX_SESSION_CHARACTERS = 128
 """Of a session's id."""
 MAX_PROGRAM_STEPS = 256

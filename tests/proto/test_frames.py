@@ -22,6 +22,12 @@ from npucall.wire.frames import (
 
 REQUEST = pb.ExecuteRequest(call=pb.Call(operator="aclnnX")).SerializeToString()
 RESPONSE = pb.ExecuteResponse(reply=pb.Reply(variant="builtin")).SerializeToString()
+PROGRAM = pb.ExecuteProgramRequest(
+    steps=[pb.ExecuteRequest(call=pb.Call(operator=name)) for name in ("aclnnX", "aclnnY")]
+).SerializeToString()
+PROGRAM_RESPONSE = pb.ExecuteProgramResponse(
+    steps=[pb.ExecuteResponse(reply=pb.Reply(variant="builtin"))]
+).SerializeToString()
 LARGEST = 16 * 2**20
 
 
@@ -32,6 +38,14 @@ def test_a_begin_is_what_the_class_reads() -> None:
     assert read.begin.request.call.operator == "aclnnX"
     assert (read.begin.chunked, read.begin.timeout_ns) == (True, 5_000_000_000)
     assert read.begin.request_id == "mine"
+
+
+def test_a_program_is_what_the_class_reads() -> None:
+    begin = Begin(PROGRAM, timeout_ns=5_000_000_000, request_id="mine", program=True)
+    read = pb.ExecuteStreamRequest.FromString(join_begin(300, begin))
+    assert (read.call_id, read.WhichOneof("frame")) == (300, "program")
+    assert [step.call.operator for step in read.program.request.steps] == ["aclnnX", "aclnnY"]
+    assert (read.program.timeout_ns, read.program.request_id) == (5_000_000_000, "mine")
 
 
 def test_what_a_begin_does_not_say_is_what_the_class_has_for_it() -> None:
@@ -62,6 +76,12 @@ def test_a_reply_is_what_the_class_reads() -> None:
     assert (read.call_id, read.reply.reply.variant) == (7, "builtin")
 
 
+def test_a_reply_to_a_program_is_what_the_class_reads() -> None:
+    read = pb.ExecuteStreamResponse.FromString(join_reply(7, PROGRAM_RESPONSE, program=True))
+    assert (read.call_id, read.WhichOneof("frame")) == (7, "program_reply")
+    assert read.program_reply.steps[0].reply.variant == "builtin"
+
+
 def test_an_error_is_what_the_class_reads() -> None:
     read = pb.ExecuteStreamResponse.FromString(join_error(7, b"status"))
     assert (read.call_id, read.WhichOneof("frame"), read.error) == (7, "error", b"status")
@@ -70,7 +90,9 @@ def test_an_error_is_what_the_class_reads() -> None:
 @pytest.mark.parametrize("call_id", [0, 1, 127, 128, 2**64 - 1])
 def test_request_frames_come_back_as_they_were(call_id: int) -> None:
     begin, chunk = Begin(REQUEST, True, 9, "né"), Chunk(1, 2, b"xy")
+    program = Begin(PROGRAM, timeout_ns=9, request_id="né", program=True)
     assert split_request_frame(join_begin(call_id, begin)) == (call_id, begin)
+    assert split_request_frame(join_begin(call_id, program)) == (call_id, program)
     assert split_request_frame(join_chunk(call_id, chunk)) == (call_id, chunk)
     assert split_request_frame(join_end(call_id)) == (call_id, End())
     assert split_request_frame(join_cancel(call_id)) == (call_id, Cancel())
@@ -80,6 +102,8 @@ def test_request_frames_come_back_as_they_were(call_id: int) -> None:
 def test_response_frames_come_back_as_they_were(call_id: int) -> None:
     chunk = Chunk(1, 2, b"xy")
     assert split_response_frame(join_reply(call_id, RESPONSE)) == (call_id, ReplyFrame(RESPONSE))
+    program = join_reply(call_id, PROGRAM_RESPONSE, program=True)
+    assert split_response_frame(program) == (call_id, ReplyFrame(PROGRAM_RESPONSE, program=True))
     assert split_response_frame(join_chunk(call_id, chunk)) == (call_id, chunk)
     assert split_response_frame(join_end(call_id)) == (call_id, End())
     assert split_response_frame(join_error(call_id, b"x")) == (call_id, Error(b"x"))

@@ -57,6 +57,12 @@ begins = joined(
     maybe(st.one_of(st.text(max_size=4).map(str.encode), blobs).map(lambda s: delimited(4, s))),
     maybe(anything),
 )
+programs = joined(
+    maybe(st.lists(messages, max_size=3).map(lambda steps: delimited(1, program_of(*steps)))),
+    maybe(numbered(3, sizes)),
+    maybe(st.one_of(st.text(max_size=4).map(str.encode), blobs).map(lambda s: delimited(4, s))),
+    maybe(anything),
+)
 chunks = joined(
     maybe(numbered(1, sizes)),
     maybe(numbered(2, sizes)),
@@ -66,28 +72,46 @@ chunks = joined(
 )
 
 
-def frames_of(opening: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+def program_of(*steps: bytes) -> bytes:
+    return b"".join(delimited(1, step) for step in steps)
+
+
+def frames_of(
+    opening: st.SearchStrategy[bytes], program: st.SearchStrategy[bytes]
+) -> st.SearchStrategy[bytes]:
     frame = st.one_of(
         opening.map(lambda content: delimited(2, content)),
         chunks.map(lambda content: delimited(3, content)),
         st.one_of(st.just(b""), anything).map(lambda content: delimited(4, content)),
         st.one_of(call_parts, blobs).map(lambda content: delimited(5, content)),
+        program,
     )
     ordinary = joined(maybe(numbered(1, sizes)), frame)
     odd = st.lists(st.one_of(frame, numbered(1, sizes), anything), max_size=4).map(b"".join)
     return st.one_of(ordinary, odd)
 
 
-request_frames = frames_of(begins)
+responses = messages.map(lambda request: request.replace(b"\x12", b"\x1a"))
+"""Storage is field 3 there."""
+request_frames = frames_of(begins, programs.map(lambda content: delimited(7, content)))
 response_frames = frames_of(
-    messages.map(lambda request: request.replace(b"\x12", b"\x1a"))  # storage is field 3 there
+    responses,
+    st.lists(responses, max_size=3).map(lambda steps: delimited(6, program_of(*steps))),
 )
+
+
+def serialised(message: Any) -> bytes:
+    written: bytes = message.SerializeToString(deterministic=True)
+    return written
 
 
 def ours(message: bytes) -> Verdict:
     """A begin's request is read as far as the class reads it, to compare."""
     try:
         call_id, frame = split_request_frame(message)
+        if isinstance(frame, Begin) and frame.program:
+            steps = pb.ExecuteProgramRequest.FromString(frame.request)
+            return call_id, "program", serialised(steps), *frame[1:]
         if isinstance(frame, Begin):
             return (call_id, "begin", *request_of(frame.request), *frame[1:])
         if isinstance(frame, Chunk):
@@ -109,8 +133,12 @@ def of_the_class(message: bytes) -> Verdict:
     if kind == "begin":
         begin = read.begin
         request = request_of_class(begin.request)
-        rest = (begin.chunked, begin.timeout_ns, begin.request_id)
+        rest = (begin.chunked, begin.timeout_ns, begin.request_id, False)
         return request and (read.call_id, "begin", *request, *rest)
+    if kind == "program":
+        begun = read.program
+        rest = (False, begun.timeout_ns, begun.request_id, True)
+        return (read.call_id, "program", serialised(begun.request), *rest)
     if kind == "chunk":
         return read.call_id, "chunk", read.chunk.storage, read.chunk.offset, read.chunk.data
     return read.call_id, kind
@@ -119,6 +147,9 @@ def of_the_class(message: bytes) -> Verdict:
 def ours_of_response(message: bytes) -> Verdict:
     try:
         call_id, frame = split_response_frame(message)
+        if isinstance(frame, ReplyFrame) and frame.program:
+            steps = pb.ExecuteProgramResponse.FromString(frame.response)
+            return call_id, "program_reply", serialised(steps)
         if isinstance(frame, ReplyFrame):
             return (call_id, "reply", *response_of(frame.response))
         if isinstance(frame, Chunk):
@@ -142,6 +173,8 @@ def class_of_response(message: bytes) -> Verdict:
     if kind == "reply":
         response = response_of_class(read.reply)
         return response and (read.call_id, "reply", *response)
+    if kind == "program_reply":
+        return read.call_id, "program_reply", serialised(read.program_reply)
     if kind == "chunk":
         return read.call_id, "chunk", read.chunk.storage, read.chunk.offset, read.chunk.data
     return (read.call_id, "error", read.error) if kind == "error" else (read.call_id, "end")

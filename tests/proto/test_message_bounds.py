@@ -11,7 +11,14 @@ from hypothesis import assume, given
 
 from npucall.errors import MessageError
 from npucall.exchange import Begin, Chunk
-from npucall.limits import MAX_DEPTH, MAX_FIELDS, MAX_NESTED_FIELDS, MAX_OVERHEAD_BYTES, MIB
+from npucall.limits import (
+    MAX_DEPTH,
+    MAX_FIELDS,
+    MAX_NESTED_FIELDS,
+    MAX_OVERHEAD_BYTES,
+    MAX_PROGRAM_OVERHEAD_BYTES,
+    MIB,
+)
 from npucall.operators import CATALOGUE
 from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
@@ -150,6 +157,27 @@ def test_what_a_frame_has_besides_data_is_bounded() -> None:
         _, found = split_request_frame(frame)
         assert isinstance(found, Chunk)
         assert len(found.data) == MIB
+
+
+def test_the_frame_of_a_program_may_have_more_besides_data() -> None:
+    """As much as a program itself, which is checked where its steps are read."""
+    long_id = Begin(b"", request_id="x" * (MAX_OVERHEAD_BYTES + 1), program=True)
+    too_long = Begin(b"", request_id="x" * (MAX_PROGRAM_OVERHEAD_BYTES + 1), program=True)
+    for before in b"", UNKNOWN:
+        _, found = split_request_frame(before + join_begin(1, long_id))
+        assert found == long_id._replace(request_id="x" * 128)
+        with pytest.raises(MessageError, match="expected at most 1048576 bytes besides the data"):
+            split_request_frame(before + join_begin(1, too_long))
+
+
+@pytest.mark.parametrize("last", [join_begin(1, Begin(b"")), join_chunk(1, Chunk(0, 0, b"x"))])
+def test_a_program_lends_its_room_to_no_other_frame_of_the_message(last: bytes) -> None:
+    """Of several the class takes the last one."""
+    program = join_begin(1, Begin(b"", program=True))
+    junk = delimited(9, bytes(MAX_OVERHEAD_BYTES))
+    assert split_request_frame(last + junk + program)[1] == Begin(b"", program=True)
+    with pytest.raises(MessageError, match="expected at most 262144 bytes besides the data"):
+        split_request_frame(program + junk + last)
 
 
 @given(messages)

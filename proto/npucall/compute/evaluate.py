@@ -87,21 +87,29 @@ def check_values(
 
     For a device, before it starts what cannot be stopped: labels that are no class lead its kernel
     out of its memory, and the device is lost for everybody. It looks at a block at a time, with
-    ``pause`` before each. Raises ArgumentError, and what ``pause`` does.
+    ``pause`` before each. ``storages`` are those of ``call.checked_inputs``; others are passed
+    over. Raises ArgumentError, and what ``pause`` does.
     """
-    check = call.operator.values
-    if check is None or call.done:
+    values = call.operator.values
+    if values is None or not call.checked_inputs:
         return
     inputs = {
-        name: Reading(Operand(name, layout, ()), layout.over(storages[name]))
-        for name, layout in ((n, Layout.of_spec(s)) for n, s in call.inputs.items())
-        if name in storages
+        name: _checked(name, Layout.of_spec(spec), storages if name in values.reads else {})
+        for name, spec in call.inputs.items()
     }
     try:
-        check(replace(call.facts, pause=pause), inputs, call.attributes)
+        values.check(replace(call.facts, pause=pause), inputs, call.attributes)
     except NpucallError as error:
         complete(error, call)
         raise
+
+
+def _checked(name: str, layout: Layout, storages: Mapping[str, Buffer]) -> Reading:
+    """An input as a check of values sees it; of one without storage the shape."""
+    if name in storages:
+        return Reading(Operand(name, layout, ()), layout.over(storages[name]))
+    shape = np.broadcast_to(np.zeros((), layout.dtype), layout.shape)
+    return Reading(Operand(name, layout, ()), shape)
 
 
 def evaluate(
@@ -211,6 +219,11 @@ def recipe_of(call: Prepared) -> _Recipe:
     inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
     work = blocks.work_of(call, inputs, outputs, exact=False)
     return _Recipe(answers, work, work.cuts())
+
+
+def is_small(call: Prepared) -> bool:
+    """Whether one turn will do for a call, so that nobody can help with it."""
+    return len(recipe_of(call).cuts) <= _BLOCKS_A_TURN
 
 
 def compute_blocks(  # noqa: PLR0913  # all that a run has

@@ -46,7 +46,7 @@ class Unlimited:
     """As many turns as anybody wants."""
 
     def __call__(self) -> AbstractContextManager[object]:
-        return nullcontext()
+        return _AT_ONCE
 
     spare = __call__
 
@@ -56,6 +56,20 @@ class Unlimited:
 
 UNLIMITED = Unlimited()
 """For who shares with nobody."""
+
+
+class Held:
+    """The turns of who holds one already: its calls compute within that one."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.spare, self.pause = turn.spare, turn.pause
+
+    def __call__(self) -> AbstractContextManager[object]:
+        """Held already."""
+        return _AT_ONCE
+
+
+_AT_ONCE = nullcontext()
 
 
 class Helpers:

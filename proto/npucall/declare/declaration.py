@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 
@@ -26,7 +26,21 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ValueCheck: TypeAlias = "Callable[[Facts, Mapping[str, Any], Mapping[str, Any]], None]"
+
+@dataclass(frozen=True)
+class Values:
+    """What rules cannot see, for a device whose kernel would leave its memory.
+
+    The formula refuses the same.
+    """
+
+    reads: tuple[str, ...]
+    """Inputs whose elements are looked at; of the others the shape alone."""
+    check: Callable[[Facts, Mapping[str, Any], Mapping[str, Any]], None]
+    """Raises ArgumentError. Gets the facts, the inputs by name, to be read by ``facts.read`` as
+    they are, and the attributes."""
+    passes: Callable[[Facts], range]
+    """Integers that pass wherever they stand: if all are among these, nobody need look further."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +66,8 @@ class Operator(Generic[P, R]):
     reference: bool = True
     """Whether rules and formula are declared, here or where it is listed, so that results can be
     checked. False: known by its C prototype alone, and every call gives its outputs."""
-    values: ValueCheck | None = None
-    """Refuses what rules cannot see, for a device whose kernel would leave its memory: it gets the
-    facts, the inputs by name, to be read by ``facts.read`` as they are, and the attributes. The
-    formula refuses the same."""
+    values: Values | None = None
+    """What of its inputs is checked before a device runs it."""
 
     def __post_init__(self) -> None:
         if self.formula is None:
@@ -200,7 +212,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     source: str,
     variant: str = "",
     legacy: Mapping[Product, tuple[DType, ...]] | None = None,
-    values: ValueCheck | None = None,
+    values: Values | None = None,
 ) -> Callable[[Callable[Concatenate[Facts, P], R]], Operator[P, R]]:
     """Declares an operator; stands above its formula.
 

@@ -76,6 +76,17 @@ class Prepared:
         return {name: None for name in names if name not in given}
 
     @cached_property
+    def checked_inputs(self) -> frozenset[str]:
+        """Inputs whose values are checked before a device runs the call: labels, lengths.
+
+        They have to be there by then: no output of an earlier step of a program is.
+        """
+        values = self.operator.values
+        if values is None or self.done:
+            return frozenset()
+        return frozenset(name for name in values.reads if name in self.inputs)
+
+    @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
         """Bytes of each storage that travels with the call."""
         specs = {**self.inputs, **self.outputs}
@@ -96,6 +107,18 @@ class Prepared:
         """Bytes that the CPU reference holds at the most beside those in flight, and blocks."""
         over = self.operator.over
         return 0 if self.done or over is None else over.working_bytes(self)
+
+    @cached_property
+    def checked_inputs(self) -> frozenset[str]:
+        """The inputs whose values are checked before a device runs, such as labels."""
+        if self.operator.values is None or self.done:
+            return frozenset()
+        as_is = self.operator.as_is
+        return frozenset(
+            name
+            for name, spec in self.inputs.items()
+            if name.partition("[")[0] in as_is and spec.dtype.numpy.kind in "iu"
+        )
 
     @cached_property
     def computation(self) -> int:
@@ -126,20 +149,22 @@ class Prepared:
 
         Raises TensorLayoutError where their number or a length differs from what the specs say.
         """
-        if tuple(map(len, sent)) != self.stored_bytes:
-            self._refuse(sent)
+        self.check_sizes(tuple(map(len, sent)))
         return dict(zip(self.stored, sent, strict=True))
 
-    def _refuse(self, sent: Sequence[Buffer]) -> None:
+    def check_sizes(self, sent: Sequence[int]) -> None:
+        """Raises TensorLayoutError where storages of so many bytes are not what the specs say."""
+        if tuple(sent) == self.stored_bytes:
+            return
         if len(sent) != len(self.stored):
             raise TensorLayoutError(
                 f"storage: expected {len(self.stored)} ({', '.join(self.stored) or 'none'}), "
                 f"found {len(sent)}"
             )
         for name, expected, found in zip(self.stored, self.stored_bytes, sent, strict=True):
-            if len(found) != expected:
+            if found != expected:
                 raise TensorLayoutError(
-                    f"{name}: expected {expected} bytes of storage, found {len(found)}",
+                    f"{name}: expected {expected} bytes of storage, found {found}",
                     parameter=name,
                 )
 

@@ -5,7 +5,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Values,
+    at_once,
+    operator,
+    rules,
+)
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
 from npucall.errors import AclnnStatus, ArgumentError, AttributeValueError
@@ -121,7 +131,7 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
     ),
     kernel_dtype=rules.dtype_of("log_prob"),
     over=at_once(),
-    values=_check_classes,
+    values=Values(("target",), _check_classes, lambda facts: range(facts.shapes["log_prob"][-1])),
     source="CANN page aclnnCrossEntropyLossGrad; header aclnn_cross_entropy_loss_grad.h",
 )
 def cross_entropy_loss_grad(

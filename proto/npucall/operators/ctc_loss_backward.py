@@ -5,7 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Values,
+    at_once,
+    operator,
+    rules,
+)
 from npucall.declare.cuts import BLOCK
 from npucall.declare.draft import Draft
 from npucall.dtypes import (
@@ -219,7 +229,7 @@ def _check_targets(facts: Facts, targets: Array, lengths: Sequence[int], classes
     ),
     kernel_dtype=rules.dtype_of("log_probs"),
     over=at_once(holds=_holds, computes=_computes),
-    values=_check_classes,
+    values=Values(("targets",), _check_classes, lambda facts: range(facts.shapes["log_probs"][-1])),
     source="ops-nn page aclnnCtcLossBackward",
 )
 def ctc_loss_backward(

@@ -17,6 +17,8 @@ from npucall.limits import (
     ALIGNMENT,
     MAX_CHUNK_BYTES,
     MAX_NESTED_FIELDS,
+    MAX_OVERHEAD_BYTES,
+    MAX_PROGRAM_OVERHEAD_BYTES,
     MAX_REQUEST_ID_CHARACTERS,
     MAX_STORAGE_INDEX,
 )
@@ -29,6 +31,7 @@ from npucall.wire.protobuf import (
     header,
     number,
     number_at,
+    skim,
     tag_at,
     varint,
 )
@@ -42,10 +45,15 @@ _CALL_ID = b"\x08"
 _BEGIN_REQUEST, _BEGIN_CHUNKED, _BEGIN_TIMEOUT, _BEGIN_REQUEST_ID = 0x0A, 0x10, 0x18, 0x22
 _CHUNK_STORAGE, _CHUNK_OFFSET, _CHUNK_PADDING, _CHUNK_DATA = 0x08, 0x10, 0x1A, 0x7A
 _OPENING, _CHUNK, _END, _LAST = 2, 3, 4, 5
+_PROGRAM, _PROGRAM_REPLY = 7, 6
+_KINDS = range(2, 8)
+"""Numbers of the fields of which a frame has one."""
+_PROGRAM_FIELDS = 4 * MAX_NESTED_FIELDS
+"""Of the frame of a program at any depth, as the bytes besides its data are four times a call's."""
 
 
 def join_begin(call_id: int, begin: Begin) -> bytes:
-    """The bytes of the frame that opens a call."""
+    """The bytes of the frame that opens a call, or a program."""
     parts = [header(1, len(begin.request)), begin.request]
     if begin.chunked:
         parts.append(b"\x10\x01")
@@ -54,7 +62,7 @@ def join_begin(call_id: int, begin: Begin) -> bytes:
     if begin.request_id:
         name = begin.request_id.encode()
         parts += (header(4, len(name)), name)
-    return _frame(call_id, _OPENING, *parts)
+    return _frame(call_id, _PROGRAM if begin.program else _OPENING, *parts)
 
 
 def join_chunk(call_id: int, chunk: Chunk) -> bytes:
@@ -82,9 +90,9 @@ def join_cancel(call_id: int) -> bytes:
     return _frame(call_id, _LAST)
 
 
-def join_reply(call_id: int, response: bytes) -> bytes:
+def join_reply(call_id: int, response: bytes, *, program: bool = False) -> bytes:
     """The bytes of the frame of an answer."""
-    return _frame(call_id, _OPENING, response)
+    return _frame(call_id, _PROGRAM_REPLY if program else _OPENING, response)
 
 
 def join_error(call_id: int, status: bytes) -> bytes:
@@ -106,8 +114,8 @@ def split_request_frame(message: bytes) -> tuple[int, RequestFrame]:
     """
     try:
         call_id, field, position = _opened(message)
-        if field == _OPENING:
-            return call_id, _begin(message, position)
+        if field in (_OPENING, _PROGRAM):
+            return call_id, _begin(message, position, program=field == _PROGRAM)
         if field == _CHUNK:
             return call_id, _chunk(message, position)
     except (Malformed, UnicodeDecodeError):
@@ -119,8 +127,8 @@ def split_response_frame(message: bytes) -> tuple[int, ResponseFrame]:
     """The call's id and the frame in an ``ExecuteStreamResponse``; see ``split_request_frame``."""
     try:
         call_id, field, position = _opened(message)
-        if field == _OPENING:
-            return call_id, ReplyFrame(message[position:])
+        if field in (_OPENING, _PROGRAM_REPLY):
+            return call_id, ReplyFrame(message[position:], field == _PROGRAM_REPLY)
         if field == _CHUNK:
             return call_id, _chunk(message, position)
     except Malformed:
@@ -146,18 +154,19 @@ def _opened(message: bytes) -> tuple[int, int, int]:
     return call_id, tag >> 3, position
 
 
-def _begin(message: bytes, position: int) -> Begin:
-    end = len(message)
+def _begin(message: bytes, position: int, *, program: bool) -> Begin:
+    end, chunked = len(message), 0
     start, position = bytes_at(message, position, end, _BEGIN_REQUEST)
     request = message[start:position]
-    chunked, position = number_at(message, position, end, _BEGIN_CHUNKED)
+    if not program:
+        chunked, position = number_at(message, position, end, _BEGIN_CHUNKED)
     timeout_ns, position = number_at(message, position, end, _BEGIN_TIMEOUT)
     start, position = bytes_at(message, position, end, _BEGIN_REQUEST_ID)
     if position != end:
         raise Malformed("another spelling")
-    check_overhead("begin", end - len(request))
+    check_overhead("begin", end - len(request), _most_besides_data(program=program))
     name = str(message[start:position], "utf-8")
-    return Begin(request, bool(chunked), timeout_ns, name[:MAX_REQUEST_ID_CHARACTERS])
+    return Begin(request, bool(chunked), timeout_ns, name[:MAX_REQUEST_ID_CHARACTERS], program)
 
 
 def _chunk(message: bytes, position: int) -> Chunk:
@@ -182,12 +191,14 @@ def _checked(chunk: Chunk) -> Chunk:
 
 def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
     try:
-        data = data_bytes_in(message, pb.ExecuteStreamRequest.DESCRIPTOR, MAX_NESTED_FIELDS)
+        program = _is_program(message)
+        fields = _PROGRAM_FIELDS if program else MAX_NESTED_FIELDS
+        data = data_bytes_in(message, pb.ExecuteStreamRequest.DESCRIPTOR, fields)
     except Malformed as fault:
         raise MessageError(
             f"frame: expected a serialised ExecuteStreamRequest, found {fault}"
         ) from fault
-    check_overhead("frame", len(message) - data)
+    check_overhead("frame", len(message) - data, _most_besides_data(program=program))
     parsed = _parsed(pb.ExecuteStreamRequest, message)
     kind = parsed.WhichOneof("frame")
     if kind == "begin":
@@ -195,6 +206,13 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
         request = begin.request.SerializeToString()
         name = begin.request_id[:MAX_REQUEST_ID_CHARACTERS]
         return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, name)
+    if kind == "program":
+        begun = parsed.program
+        request = begun.request.SerializeToString()
+        name = begun.request_id[:MAX_REQUEST_ID_CHARACTERS]
+        return parsed.call_id, Begin(
+            request, timeout_ns=begun.timeout_ns, request_id=name, program=True
+        )
     if kind == "chunk":
         return parsed.call_id, _chunk_of_class(parsed.chunk)
     if kind == "credential":
@@ -209,11 +227,26 @@ def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
     kind = parsed.WhichOneof("frame")
     if kind == "reply":
         return parsed.call_id, ReplyFrame(parsed.reply.SerializeToString())
+    if kind == "program_reply":
+        return parsed.call_id, ReplyFrame(parsed.program_reply.SerializeToString(), program=True)
     if kind == "chunk":
         return parsed.call_id, _chunk_of_class(parsed.chunk)
     if kind is None:
         raise MessageError("frame: expected reply, chunk, end or error, found none of them")
     return parsed.call_id, End() if kind == "end" else Error(parsed.error)
+
+
+def _most_besides_data(*, program: bool) -> int:
+    return MAX_PROGRAM_OVERHEAD_BYTES if program else MAX_OVERHEAD_BYTES
+
+
+def _is_program(message: bytes) -> bool:
+    """Whether the class takes a message for a program: of several frames the last one counts."""
+    try:
+        kinds = [field for field, _ in skim(message) if field in _KINDS]
+    except Malformed:  # too many fields for any frame that we know, or no message
+        return False
+    return kinds[-1:] == [_PROGRAM]
 
 
 def _chunk_of_class(chunk: pb.Chunk) -> Chunk:

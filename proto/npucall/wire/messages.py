@@ -23,9 +23,15 @@ from npucall.limits import (
     MAX_NESTED_FIELDS,
     MAX_OVERHEAD_BYTES,
 )
-from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.places import (
+    field_of,
+    join_place,
+    output_place,
+    output_places_of_class,
+    place_of_class,
+)
 from npucall.wire.protobuf import (
     DATA,
     Malformed,
@@ -33,38 +39,45 @@ from npucall.wire.protobuf import (
     content_at,
     data_bytes_in,
     header,
-    number,
     skim,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npucall.places import Place
+    from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
+    from npucall.wire.places import ReceivedPlace
 
 # Numbers of fields, and the tags `number << 3 | 2` of those that are read by position.
 _CALL, _REQUEST_STORAGE, _OUTPUT_PLACES = 1, 2, 3
 _REPLY, _TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
-_PADDING, _REGION = 1, 2
-_PLACE_OUTPUT, _PLACE_REGION, _REGION_ID = 1, 2, 1
+_PADDING = 1
+_PLACE_OUTPUT = 1
 _SMALL_BYTES = 1024
-"""Of a region, or of an output's place, as npucall and the generated classes spell them."""
+"""Of a place that is no data, as npucall and the generated classes spell it."""
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG, _DATA_TAG = 0x0A, 0x12, 0x1A, 0x7A
-_NOWHERE: Mapping[str, RegionPart] = MappingProxyType({})
+_NOWHERE: Mapping[str, OutputPlace] = MappingProxyType({})
 
 
 class Request(NamedTuple):
     """An ``ExecuteRequest``: the bytes of its call, its storages, and places for its outputs."""
 
     call: bytes
-    storage: list[memoryview | RegionPart]
-    output_places: Mapping[str, RegionPart] = _NOWHERE
+    storage: list[ReceivedPlace]
+    output_places: Mapping[str, OutputPlace] = _NOWHERE
 
     @property
     def is_placed(self) -> bool:
-        """Whether anything of the call is in shared memory."""
-        return bool(self.output_places) or RegionPart in map(type, self.storage)
+        """Whether anything of the call is elsewhere than in the message."""
+        return bool(self.output_places) or not all(
+            type(each) is memoryview for each in self.storage
+        )
+
+    @property
+    def data_bytes(self) -> int:
+        """Of the storages in the message."""
+        return sum(len(each) for each in self.storage if isinstance(each, memoryview))
 
 
 class Response(NamedTuple):
@@ -72,93 +85,122 @@ class Response(NamedTuple):
 
     reply: bytes
     timings: bytes
-    storage: list[memoryview | RegionPart]
+    storage: list[ReceivedPlace]
 
 
 def join_request(
-    call: bytes, storage: Sequence[Place], output_places: Mapping[str, RegionPart] = _NOWHERE
+    call: bytes, storage: Sequence[Place], output_places: Mapping[str, OutputPlace] = _NOWHERE
 ) -> bytes:
     """The bytes of an ``ExecuteRequest``. Copies each storage once, into the message."""
+    return b"".join(request_parts(call, storage, output_places))
+
+
+def request_parts(
+    call: bytes,
+    storage: Sequence[Place],
+    output_places: Mapping[str, OutputPlace] = _NOWHERE,
+    position: int = 0,
+) -> list[Buffer]:
+    """What ``join_request`` joins; ``position``: where it begins in the message that holds it."""
     places = [
-        _field(_OUTPUT_PLACES, _field(_PLACE_OUTPUT, name.encode()) + _region(_PLACE_REGION, part))
-        for name, part in output_places.items()
+        field_of(_OUTPUT_PLACES, field_of(_PLACE_OUTPUT, name.encode()) + output_place(place))
+        for name, place in output_places.items()
     ]
-    return _join([header(_CALL, len(call)), call], _REQUEST_STORAGE, storage, places)
+    before: list[Buffer] = [header(_CALL, len(call)), call]
+    return _parts(before, _REQUEST_STORAGE, storage, position, places)
 
 
 def join_response(reply: bytes, timings: bytes, storage: Sequence[Place]) -> bytes:
     """The bytes of an ``ExecuteResponse``. Copies each storage once, into the message."""
+    return b"".join(response_parts(reply, timings, storage))
+
+
+def response_parts(
+    reply: bytes, timings: bytes, storage: Sequence[Place], position: int = 0
+) -> list[Buffer]:
+    """What ``join_response`` joins; ``position``: where it begins in the message that holds it."""
     before: list[Buffer] = [header(_REPLY, len(reply)), reply]
-    before += (header(_TIMINGS, len(timings)), timings)
-    return _join(before, _RESPONSE_STORAGE, storage)
+    if timings:
+        before += (header(_TIMINGS, len(timings)), timings)
+    return _parts(before, _RESPONSE_STORAGE, storage, position)
 
 
 def split_request(message: bytes) -> Request:
     """Finds call and storages in an ``ExecuteRequest``; the storages are views of it.
 
-    Raises MessageError where the protobuf class would refuse the message, where a storage has no
-    place, where an output has two, for more than ``MAX_FIELDS``, ``MAX_NESTED_FIELDS`` or
+    Raises MessageError where the protobuf class would refuse the message, where an output has two
+    places or none, for more than ``MAX_FIELDS``, ``MAX_NESTED_FIELDS`` or
     ``MAX_DEPTH``, and for more than ``MAX_OVERHEAD_BYTES`` besides data.
     """
-    _check_length(message, "ExecuteRequest")
-    request = _split_request(message)
-    if len(message) > MAX_OVERHEAD_BYTES:
-        data = (len(each) for each in request.storage if not isinstance(each, RegionPart))
-        check_overhead("ExecuteRequest", len(message) - sum(data))
+    check_length(message, "ExecuteRequest")
+    return split_request_in(message, 0, len(message))
+
+
+def split_request_in(message: bytes, start: int, end: int) -> Request:
+    """``split_request`` for one that stands within a longer message."""
+    request = _split_request(message, start, end)
+    if end - start > MAX_OVERHEAD_BYTES:
+        check_overhead("ExecuteRequest", end - start - request.data_bytes)
     return request
 
 
-def check_overhead(name: str, size: int) -> None:
+def check_overhead(name: str, size: int, most: int = MAX_OVERHEAD_BYTES) -> None:
     """Raises MessageError where a message has too many bytes besides data."""
-    if size > MAX_OVERHEAD_BYTES:
+    if size > most:
         raise MessageError(
-            f"{name}: expected at most {MAX_OVERHEAD_BYTES} bytes besides the data of storages, "
-            f"found {size}"
+            f"{name}: expected at most {most} bytes besides the data of storages, found {size}"
         )
 
 
-def _split_request(message: bytes) -> Request:
-    end = len(message)
+def _split_request(message: bytes, begin: int, end: int) -> Request:
     try:
-        start, position = bytes_at(message, 0, end, _FIRST_TAG)
+        start, position = bytes_at(message, begin, end, _FIRST_TAG)
         call = message[start:position]
-        storage, position = _storages(message, position, _SECOND_TAG)
+        storage, position = _storages(message, position, end, _SECOND_TAG)
         if position == end:
             return Request(call, storage)
-        places, position = _output_places(message, position, MAX_FIELDS - len(storage))
+        places, position = _output_places(message, position, end, MAX_FIELDS - len(storage))
         if position == end:
             return Request(call, storage, places)
     except (Malformed, IndexError):
         pass  # another spelling, or no message: the class decides
-    return _request_of_class(message)
+    return _request_of_class(message[begin:end])
 
 
 def split_response(message: bytes) -> Response:
     """Finds reply, timings and storages in an ``ExecuteResponse``; see ``split_request``."""
-    _check_length(message, "ExecuteResponse")
-    end = len(message)
+    check_length(message, "ExecuteResponse")
+    return split_response_in(message, 0, len(message))
+
+
+def split_response_in(message: bytes, begin: int, end: int) -> Response:
+    """``split_response`` for one that stands within a longer message."""
     try:
-        start, position = bytes_at(message, 0, end, _FIRST_TAG)
+        start, position = bytes_at(message, begin, end, _FIRST_TAG)
         reply = message[start:position]
         start, position = bytes_at(message, position, end, _SECOND_TAG)
         timings = message[start:position]
-        storage, position = _storages(message, position, _THIRD_TAG)
+        storage, position = _storages(message, position, end, _THIRD_TAG)
         if position == end:
             return Response(reply, timings, storage)
     except (Malformed, IndexError):
         pass
-    parsed = _parsed(pb.ExecuteResponse, message)
-    storage = [_place_of_class(each, "ExecuteResponse") for each in parsed.storage]
+    parsed = parsed_as(pb.ExecuteResponse, message[begin:end])
+    storage = [place_of_class(each) for each in parsed.storage]
     return Response(parsed.reply.SerializeToString(), parsed.timings.SerializeToString(), storage)
 
 
-def _join(
-    parts: list[Buffer], field: int, storage: Sequence[Place], behind: Sequence[bytes] = ()
-) -> bytes:
-    position = sum(map(len, parts))
+def _parts(
+    parts: list[Buffer],
+    field: int,
+    storage: Sequence[Place],
+    position: int,
+    behind: Sequence[bytes] = (),
+) -> list[Buffer]:
+    position += sum(map(len, parts))
     for data in storage:
-        if isinstance(data, RegionPart):
-            place = _field(field, _region(_REGION, data))
+        if isinstance(data, tuple) or data is None:
+            place = field_of(field, b"" if data is None else join_place(data))
             parts.append(place)
             position += len(place)
             continue
@@ -166,7 +208,7 @@ def _join(
         parts += (before, data)
         position += len(before) + len(data)
     parts += behind
-    return b"".join(parts)
+    return parts
 
 
 @lru_cache(1024)
@@ -182,21 +224,21 @@ def _storage_header(field: int, length: int, position: int) -> bytes:
         padding += short  # once more if a length now takes one byte more
 
 
-def _storages(message: bytes, position: int, tag: int) -> tuple[list[memoryview | RegionPart], int]:
+def _storages(message: bytes, position: int, end: int, tag: int) -> tuple[list[ReceivedPlace], int]:
     """The storages that stand here one behind the other, and the position behind them."""
-    view, end = memoryview(message), len(message)
-    storages: list[memoryview | RegionPart] = []
+    view = memoryview(message)
+    storages: list[ReceivedPlace] = []
     while position < end and message[position] == tag:
         start, position = content_at(message, position)
         inner = start
-        if message[inner] == _FIRST_TAG:
+        if start < position and message[inner] == _FIRST_TAG:
             inner = content_at(message, inner)[1]
-        if message[inner] == _DATA_TAG:
+        if inner < position and message[inner] == _DATA_TAG:
             data, behind = content_at(message, inner)
             storages.append(view[data:behind])
-        else:  # a region; small
+        else:  # another place; small
             behind = position
-            storages.append(_region_in(_small(message, start, position)))
+            storages.append(_place_in(_small(message, start, position)))
         if behind != position or position > end or len(storages) >= MAX_FIELDS:
             raise Malformed("another spelling")
     return storages, position
@@ -209,23 +251,22 @@ def _small(message: bytes, start: int, end: int) -> bytes:
     return message[start:end]
 
 
-def _region_in(storage: bytes) -> RegionPart:
-    parsed = _parsed(tensor_pb2.Storage, storage)
-    if parsed.WhichOneof("place") != "region":
+def _place_in(storage: bytes) -> ReceivedPlace:
+    place = place_of_class(parsed_as(tensor_pb2.Storage, storage)) if storage else None
+    if isinstance(place, memoryview):
         raise Malformed("another spelling")
-    return _region_of(parsed.region)
+    return place
 
 
 def _output_places(
-    message: bytes, position: int, most: int
-) -> tuple[Mapping[str, RegionPart], int]:
+    message: bytes, position: int, end: int, most: int
+) -> tuple[Mapping[str, OutputPlace], int]:
     """The places for outputs that stand here, and the position behind them."""
     places: list[pb.OutputPlace] = []
-    end = len(message)
     while position < end and message[position] == _THIRD_TAG and len(places) < most:
         start, position = bytes_at(message, position, end, _THIRD_TAG)
-        places.append(_parsed(pb.OutputPlace, _small(message, start, position)))
-    return _places_of_class(places), position
+        places.append(parsed_as(pb.OutputPlace, _small(message, start, position)))
+    return output_places_of_class(places), position
 
 
 def _request_of_class(message: bytes) -> Request:
@@ -239,29 +280,16 @@ def _request_of_class(message: bytes) -> Request:
     if call_bytes > 2 * MAX_CALL_BYTES:  # its parts may be longer than the call that they make
         raise MessageError(f"call: expected at most {MAX_CALL_BYTES} bytes, found {call_bytes}")
     check_overhead("ExecuteRequest", len(message) - data_bytes)
-    parsed = _parsed(pb.ExecuteRequest, message)
+    parsed = parsed_as(pb.ExecuteRequest, message)
     return Request(
         parsed.call.SerializeToString(),
-        [_place_of_class(storage, "ExecuteRequest") for storage in parsed.storage],
-        _places_of_class(parsed.output_places),
+        [place_of_class(storage) for storage in parsed.storage],
+        output_places_of_class(parsed.output_places),
     )
 
 
-def _place_of_class(storage: tensor_pb2.Storage, name: str) -> memoryview | RegionPart:
-    place = storage.WhichOneof("place")
-    if place is None:
-        raise _refusal(name, "a storage without a place")
-    return memoryview(storage.data) if place == "data" else _region_of(storage.region)
-
-
-def _places_of_class(places: Sequence[pb.OutputPlace]) -> Mapping[str, RegionPart]:
-    by_output = {place.output: _region_of(place.region) for place in places}
-    if len(by_output) < len(places):
-        raise MessageError(f"output_places: expected each output once, found {len(places)} places")
-    return by_output
-
-
-def _check_length(message: bytes, name: str) -> None:
+def check_length(message: bytes, name: str) -> None:
+    """Raises MessageError for more than protobuf can hold."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise MessageError(f"{name}: expected less than 2 GiB, found {len(message)} bytes")
 
@@ -270,20 +298,8 @@ def _refusal(name: str, fault: object) -> MessageError:
     return MessageError(f"{name}: expected a protobuf message, found {fault}")
 
 
-def _field(field: int, content: bytes) -> bytes:
-    return header(field, len(content)) + content
-
-
-def _region(field: int, part: RegionPart) -> bytes:
-    numbers = b"\x10%b\x18%b" % (number(part.offset), number(part.length))
-    return _field(field, _field(_REGION_ID, part.id) + numbers)
-
-
-def _region_of(message: tensor_pb2.Region) -> RegionPart:
-    return RegionPart(message.id, message.offset, message.length)
-
-
-def _parsed(kind: Any, data: bytes) -> Any:
+def parsed_as(kind: Any, data: bytes) -> Any:
+    """The message that the class reads. Raises MessageError."""
     try:
         return kind.FromString(data)
     except DecodeError as error:

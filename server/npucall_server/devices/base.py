@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from npucall.declare.catalogue import Catalogue
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.places import StepOutput
     from npucall.products import Product
@@ -205,8 +206,12 @@ class Device(Protocol):
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """Most bytes of device memory that a program holds at a time, its targets among them."""
 
-    def allocate(self, nbytes: int) -> Resident:
+    def allocate(self, nbytes: int, dtype: DType | None = None) -> Resident:
         """Memory for a handle, of anything: who gets it writes all of it. Raises OutOfMemoryError.
+
+        ``dtype``: of the elements that will be written into it, from its start on, if that is
+        known. Of integers a device may remember the range, so that it need not read them back
+        where values are checked before a kernel runs.
 
         A device that computes a call into it clears what the call does not provably write.
         """

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from npucall.compute import evaluate, pieces
+from npucall.compute import evaluate, pieces, programs
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import Helpers
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall_server.devices.base import NoDeviceError, Ran
+from npucall_server.devices.base import NoDeviceError, Ran, RanProgram
+from npucall_server.devices.host_memory import HostResident, as_asked, in_host_memory, memory_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
     from npucall.errors import NpucallError
-    from npucall.tensors import Buffer
-    from npucall_server.devices.base import RunPieces, Turn
+    from npucall_server.devices.base import RunPieces, Source, Step, Target, Turn
     from npucall_server.settings import ServerSettings
 
 
@@ -66,12 +67,38 @@ class CpuDevice:
     def run(
         self,
         call: Prepared,
-        storages: Mapping[str, Buffer],
+        storages: Mapping[str, Source],
         turn: Turn,
-        targets: Mapping[str, Buffer] = NO_TARGETS,
+        targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Ran:
         """Computes a few blocks a turn, here and, while turns are free, in other threads."""
-        return Ran(evaluate.run(call, storages, turn, targets, helpers=self._helpers))
+        given, memory = in_host_memory(storages), memory_of(targets)
+        outputs = evaluate.run(call, given, turn, memory, helpers=self._helpers)
+        return Ran(as_asked(call, outputs, targets))
+
+    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+        """Computes small steps that follow each other in one turn."""
+        here = [
+            programs.Step(call, in_host_memory(storages), memory_of(targets), discarded)
+            for call, storages, targets, discarded in steps
+        ]
+        answers = programs.run(here, turn, self._helpers)
+        pairs = zip(steps, answers, strict=True)
+        return RanProgram([as_asked(step.call, found, step.targets) for step, found in pairs])
+
+    def program_bytes(self, steps: Sequence[Step]) -> int:
+        """The outputs, as far as they are there at a time."""
+        return programs.peak_bytes(steps)
+
+    def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
+        """Host memory; formulas look at values themselves. Raises OutOfMemoryError."""
+        del dtype
+        return HostResident(nbytes)
+
+    @property
+    def memory_for_handles(self) -> int:
+        """Handles hold host memory."""
+        return 0
 
     def working_bytes(self, call: Prepared) -> int:
         """What the evaluation holds. Blocks are not counted: each lane has one at a time."""
@@ -81,7 +108,7 @@ class CpuDevice:
         """Computes elementwise calls on dense tensors so, with the bits that ``run`` gives."""
         if not pieces.takes_pieces(call):
             return None
-        return lambda arriving, turn: Ran(pieces.run(call, arriving, turn, self._helpers))
+        return lambda arriving, turn: Ran(list(pieces.run(call, arriving, turn, self._helpers)))
 
     def facts(self) -> None:
         """It is no hardware."""

@@ -1,0 +1,143 @@
+"""The steps of a program, computed in their order: results of earlier ones stay where they are.
+
+The same code computes in the server's CPU device and in the client's ``local:``. Each step has the
+bits that ``evaluate.run`` gives it alone.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from npucall.compute import evaluate
+from npucall.compute.evaluate import NO_TARGETS
+from npucall.compute.helpers import UNLIMITED, Held
+from npucall.errors import NpucallError
+from npucall.places import StepOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.compute.helpers import Helpers, Turn
+    from npucall.declare.prepare import Prepared
+    from npucall.tensors import Buffer
+
+
+class Step(NamedTuple):
+    """A call of a program."""
+
+    call: Prepared
+    storages: Mapping[str, Buffer | StepOutput]
+    """By name; a ``StepOutput`` is what an earlier step of the same program gave."""
+    targets: Mapping[str, Buffer] = NO_TARGETS
+    """Memory for outputs, by name, as ``evaluate.run`` takes it."""
+    discarded: frozenset[str] = frozenset()
+    """Outputs that nobody asks for, but later steps."""
+
+
+class AnyStep(Protocol):
+    """What is common to steps, whatever holds their storages."""
+
+    @property
+    def call(self) -> Prepared: ...
+    @property
+    def storages(self) -> Mapping[str, object]: ...
+    @property
+    def targets(self) -> Mapping[str, object]: ...
+    @property
+    def discarded(self) -> frozenset[str]: ...
+
+
+def run(
+    steps: Sequence[Step], turn: Turn = UNLIMITED, helpers: Helpers | None = None
+) -> list[list[Buffer | None]]:
+    """Computes the steps; answers a storage for each output of each, None for what is discarded.
+
+    What is discarded is freed behind the last step that reads it. Small steps that follow each
+    other share a turn, which they give to who waits every few ms; the others take theirs as single
+    calls do. What a step raises has its number as ``details["step"]``.
+    """
+    program = _Run(steps, helpers)
+    for is_small, numbers in groupby(range(len(steps)), lambda n: evaluate.is_small(steps[n].call)):
+        if is_small:
+            with turn():
+                held = Held(turn)
+                for number in numbers:
+                    program.run(number, held)
+        else:
+            for number in numbers:
+                program.run(number, turn)
+    return program.answers
+
+
+def last_reads(storages: Sequence[Mapping[str, object]]) -> list[list[StepOutput]]:
+    """For each step, by what it reads: the outputs of earlier ones that no later step reads."""
+    last = {
+        source: number
+        for number, sources in enumerate(storages)
+        for source in sources.values()
+        if type(source) is StepOutput
+    }
+    ended: list[list[StepOutput]] = [[] for _ in storages]
+    for source, number in last.items():
+        ended[number].append(source)
+    return ended
+
+
+class _Run:
+    """One run of a program."""
+
+    def __init__(self, steps: Sequence[Step], helpers: Helpers | None) -> None:
+        self._steps, self._helpers = steps, helpers
+        self._ended = last_reads([step.storages for step in steps])
+        self._read = {source for sources in self._ended for source in sources}
+        self._results: dict[StepOutput, Buffer] = {}
+        self.answers: list[list[Buffer | None]] = []
+
+    def run(self, number: int, turn: Turn) -> None:
+        """Computes one step; those before it have been computed."""
+        step, results = self._steps[number], self._results
+        try:
+            turn.pause()
+            storages = {
+                name: results[source] if type(source) is StepOutput else source
+                for name, source in step.storages.items()
+            }
+            outputs = evaluate.run(step.call, storages, turn, step.targets, self._helpers)  # type: ignore[arg-type]
+        except NpucallError as error:
+            error.details.setdefault("step", str(number))
+            raise
+        del storages
+        answers: list[Buffer | None] = []
+        for name, output in zip(step.call.outputs, outputs, strict=True):
+            if (source := StepOutput(number, name)) in self._read:
+                results[source] = output
+            answers.append(None if name in step.discarded else output)
+        self.answers.append(answers)
+        for source in self._ended[number]:
+            del results[source]
+
+
+def peak_bytes(steps: Sequence[AnyStep]) -> int:
+    """Most bytes that the outputs of a program take at a time: each until it has been read last.
+
+    Targets stay throughout, and what is not discarded from its step to the end.
+    """
+    ended = last_reads([step.storages for step in steps])
+    read = {source for sources in ended for source in sources}
+    live = sum(_bytes_of(step, name) for step in steps for name in step.targets)
+    peak = live
+    for number, step in enumerate(steps):
+        own = [StepOutput(number, name) for name in step.call.outputs if name not in step.targets]
+        live += sum(_bytes_of(step, source.output) for source in own)
+        peak = max(peak, live)
+        gone = [source for source in own if source not in read] + ended[number]
+        for source in gone:
+            made = steps[source.step]
+            if source.output in made.discarded and source.output not in made.targets:
+                live -= _bytes_of(made, source.output)
+    return peak
+
+
+def _bytes_of(step: AnyStep, name: str) -> int:
+    return step.call.outputs[name].storage_bytes

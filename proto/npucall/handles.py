@@ -1,0 +1,240 @@
+"""The handles of one session: which are being filled, hold bytes, or were released.
+
+Pure: nothing waits and nothing is locked here, and what a handle holds is the caller's. Server and
+``local:`` follow the same table.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from npucall.errors import (
+    HandleEmptyError,
+    HandleExistsError,
+    HandleMemoryError,
+    HandleReleasedError,
+    TensorLayoutError,
+)
+from npucall.limits import MAX_HANDLES, MAX_NAME_BYTES, MAX_PAST_HANDLES
+from npucall.texts import cut, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from npucall.places import HandlePart
+
+T = TypeVar("T")
+
+
+class State(Enum):
+    """What a handle is."""
+
+    EMPTY = "empty"
+    """Nothing fills it: it was never named, or what was to fill it failed."""
+    FILLING = "filling"
+    """What fills it has begun."""
+    FILLED = "filled"
+    """It holds bytes, which stay as they are."""
+    RELEASED = "released"
+    """Its caller has given it back."""
+
+
+class Event(Enum):
+    """What happens to a handle."""
+
+    BEGIN = "begin"
+    FILL = "fill"
+    FAIL = "fail"
+    RELEASE = "release"
+
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    State.EMPTY: {Event.BEGIN: State.FILLING, Event.RELEASE: State.RELEASED},
+    State.FILLING: {
+        Event.FILL: State.FILLED,
+        Event.FAIL: State.EMPTY,
+        Event.RELEASE: State.RELEASED,
+    },
+    State.FILLED: {Event.RELEASE: State.RELEASED},
+    State.RELEASED: {Event.RELEASE: State.RELEASED},
+}
+"""What each event makes of each state. What fills a handle goes on where the handle is released
+meanwhile, for those who read it already; then it changes nothing any more."""
+
+
+class Begun(Enum):
+    """What comes of who wants to fill a handle."""
+
+    NEW = "new"
+    """It fills it."""
+    JOIN = "join"
+    """The same fills it now: wait for that."""
+    SAME = "same"
+    """The same has filled it."""
+
+
+class Handle(Generic[T]):
+    """One filling of a handle, and what it holds. It stays as it is for who has it."""
+
+    __slots__ = ("failure", "id", "identity", "is_released", "size", "state", "value")
+
+    def __init__(self, handle: bytes, size: int, identity: bytes | None, value: T) -> None:
+        self.id = handle
+        self.size = size
+        self.identity = identity
+        """What fills it; None as long as that is not known."""
+        self.value = value
+        """Of whoever keeps the table."""
+        self.state = State.FILLING
+        """FILLING, FILLED, or EMPTY where that failed; a release does not change it."""
+        self.failure = ""
+        """Why it failed, as a sentence."""
+        self.is_released = False
+
+
+class Handles(Generic[T]):
+    """The handles of a session, by their ids.
+
+    At most ``MAX_HANDLES`` are filled at a time. Of those that were released, or could not be
+    filled, the last ``MAX_PAST_HANDLES`` are remembered; older ones are as if they had never been
+    named.
+    """
+
+    def __init__(self) -> None:
+        self._handles: dict[bytes, Handle[T]] = {}
+        self._past: dict[bytes, str | None] = {}
+        """Why it could not be filled; None: it was released."""
+
+    def __iter__(self) -> Iterator[Handle[T]]:
+        """Those that are being filled, or are."""
+        return iter(self._handles.values())
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def state(self, handle: bytes) -> State:
+        """What a handle is."""
+        found = self._handles.get(handle)
+        if found is not None:
+            return found.state
+        return State.EMPTY if self._past.get(handle, "") is not None else State.RELEASED
+
+    def begin(
+        self, handle: bytes, size: int, identity: bytes | None, value: Callable[[], T]
+    ) -> tuple[Begun, Handle[T]]:
+        """Something wants to fill a handle with so many bytes. ``value``: makes a new one's.
+
+        ``identity`` is the same for the same bytes, or the same call; None: it is known when all
+        bytes are there, and ``check_same`` compares then. Raises HandleExistsError where something
+        else fills it, or has, HandleReleasedError, and HandleMemoryError where there are too many.
+        """
+        found = self._handles.get(handle)
+        if found is not None:
+            if found.size != size:
+                raise _exists(handle, f"{found.size} bytes", f"{size}")
+            check_same(found, identity)
+            return (Begun.JOIN if found.state is State.FILLING else Begun.SAME), found
+        if self.state(handle) is State.RELEASED:
+            raise _released("handle", handle)
+        if len(self._handles) >= MAX_HANDLES:
+            raise _too_many()
+        self._past.pop(handle, None)
+        new = self._handles[handle] = Handle(handle, size, identity, value())
+        return Begun.NEW, new
+
+    def fill(self, handle: Handle[T], identity: bytes | None = None) -> bool:
+        """It holds its bytes. False: it had ended before, and nothing changes.
+
+        ``identity``: of one that was not known.
+        """
+        if handle.state is not State.FILLING:
+            return False
+        handle.state = State.FILLED
+        handle.identity = handle.identity or identity
+        return True
+
+    def fail(self, handle: Handle[T], why: str) -> bool:
+        """It could not be filled, and is empty again. False: it had ended before."""
+        if handle.state is not State.FILLING:
+            return False
+        handle.state, handle.failure = State.EMPTY, cut(shown(why), MAX_NAME_BYTES)
+        if not handle.is_released:
+            del self._handles[handle.id]
+            self._remember(handle.id, handle.failure)
+        return True
+
+    def release(self, handle: bytes) -> Handle[T] | None:
+        """Gives a handle back, in whatever state. What it held, or was to hold, is answered."""
+        found = self._handles.pop(handle, None)
+        if found is not None:
+            found.is_released = True
+        self._remember(handle, None)
+        return found
+
+    def read(self, part: HandlePart, name: str) -> Handle[T]:
+        """The handle that a storage is a part of. ``name`` is the storage's, for errors.
+
+        It may still be being filled. Raises HandleEmptyError, HandleReleasedError and
+        TensorLayoutError.
+        """
+        found = self._handles.get(part.id)
+        if found is None:
+            why = self._past.get(part.id, "")
+            raise _released(name, part.id) if why is None else empty(name, part.id, why)
+        end = part.offset + part.length
+        if end > found.size:
+            raise TensorLayoutError(
+                f"{name}: expected a part of the {found.size} bytes of handle {part.id.hex()}, "
+                f"found bytes {part.offset} to {end}",
+                parameter=name,
+            )
+        return found
+
+    def _remember(self, handle: bytes, why: str | None) -> None:
+        self._past.pop(handle, None)
+        self._past[handle] = why
+        while len(self._past) > MAX_PAST_HANDLES:
+            del self._past[next(iter(self._past))]
+
+
+def check_same(handle: Handle[T], identity: bytes | None) -> None:
+    """Raises HandleExistsError where something else fills a handle, or has, as far as is known."""
+    if None not in (identity, handle.identity) and identity != handle.identity:
+        raise _exists(handle.id, "what fills it already", "something else")
+
+
+def empty(name: str, handle: bytes, why: str = "") -> HandleEmptyError:
+    """What reading a handle raises that is empty; ``why`` it could not be filled."""
+    found = f"could not be filled: {why}" if why else "nothing has filled"
+    return HandleEmptyError(
+        f"{name}: expected a handle that holds bytes, found {handle.hex()}, which {found}",
+        parameter=name,
+        handle=handle.hex(),
+    )
+
+
+def _released(name: str, handle: bytes) -> HandleReleasedError:
+    return HandleReleasedError(
+        f"{name}: expected a handle that is in use, found {handle.hex()}, which was released",
+        parameter=name,
+        handle=handle.hex(),
+    )
+
+
+def _exists(handle: bytes, expected: str, found: str) -> HandleExistsError:
+    return HandleExistsError(
+        f"handle: expected {expected} for {handle.hex()}, found {found}; a handle is filled once, "
+        "use another id",
+        handle=handle.hex(),
+    )
+
+
+def _too_many() -> HandleMemoryError:
+    return HandleMemoryError(
+        f"handle: expected less than {MAX_HANDLES} handles of one session, found as many; release "
+        "some",
+        limit=str(MAX_HANDLES),
+        held=str(MAX_HANDLES),
+        wanted="1",
+    )

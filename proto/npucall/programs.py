@@ -1,0 +1,225 @@
+"""Programs: calls that run one after the other, and take what earlier ones gave. Pure.
+
+Every step passes the checks of a single call before any of them runs.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.errors import ArgumentError, MessageError, NpucallError
+from npucall.limits import MAX_PROGRAM_STEPS
+from npucall.places import Digest, Discard, HandlePart, RegionPart, StepOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from npucall.declare.prepare import Prepared
+    from npucall.places import OutputPlace, Place
+
+
+class at_step:  # noqa: N801  # used as a statement
+    """Errors of the block name the step."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, NpucallError):
+            error.details.setdefault("step", str(self._number))
+
+
+_AT_ANY = nullcontext()
+
+
+class ProgramStep(NamedTuple):
+    """A call of a program, and where its bytes are."""
+
+    call: Prepared
+    storage: Sequence[Place]
+    """One for each of ``call.stored``; None for all of them where a program is only planned."""
+    output_places: Mapping[str, OutputPlace]
+
+    @property
+    def results(self) -> Iterator[tuple[str, StepOutput]]:
+        """The storages that earlier steps give, by name."""
+        for name, place in zip(self.call.stored, self.storage, strict=True):
+            if isinstance(place, StepOutput):
+                yield name, place
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Steps that have passed every check. Counts as one call."""
+
+    steps: Sequence[ProgramStep]
+
+    def at(self, number: int) -> AbstractContextManager[None]:
+        """Says in errors which step it was, where there are several."""
+        return at_step(number) if len(self.steps) > 1 else _AT_ANY
+
+    @cached_property
+    def last_uses(self) -> Mapping[StepOutput, int]:
+        """The last step that takes an output of an earlier one."""
+        return {
+            result: number for number, step in enumerate(self.steps) for _, result in step.results
+        }
+
+    @cached_property
+    def largest(self) -> tuple[str, int]:
+        """What has the most bytes of a step, or of all that the program holds at a time."""
+        name, size = max((step.call.largest for step in self.steps), key=lambda item: item[1])
+        return max((name, size), ("program", self.bytes_in_flight), key=lambda item: item[1])
+
+    @cached_property
+    def computation(self) -> int:
+        """Elements that the largest step computes; between steps others get their turns."""
+        return max(step.call.computation for step in self.steps)
+
+    @cached_property
+    def working_bytes(self) -> int:
+        """Bytes that the CPU reference holds at the most beside those in flight, and blocks."""
+        return max(step.call.working_bytes for step in self.steps)
+
+    @cached_property
+    def sent_bytes(self) -> int:
+        """Bytes of the storages that come with it, in its message or in chunks, and of digests."""
+        return sum(
+            size
+            for step in self.steps
+            for place, size in zip(step.storage, step.call.stored_bytes, strict=True)
+            if not isinstance(place, RegionPart | HandlePart | StepOutput)
+        )
+
+    @cached_property
+    def replied_bytes(self) -> int:
+        """Bytes of the outputs that go with the reply."""
+        return sum(
+            spec.storage_bytes
+            for step in self.steps
+            for name, spec in step.call.outputs.items()
+            if name not in step.output_places
+        )
+
+    @cached_property
+    def bytes_in_flight(self) -> int:
+        """Most bytes that it holds at a time: what has come, and outputs that are still needed.
+
+        Without those that are kept, or written where the caller said.
+        """
+        held, peak, last = 0, 0, self.last_uses
+        ending: dict[int, int] = {}
+        for number, step in enumerate(self.steps):
+            for name, spec in step.call.outputs.items():
+                place = step.output_places.get(name)
+                if place is None:
+                    held += spec.storage_bytes
+                elif isinstance(place, Discard):
+                    held += spec.storage_bytes
+                    end = last.get(StepOutput(number, name), number)
+                    ending[end] = ending.get(end, 0) + spec.storage_bytes
+            peak = max(peak, held)
+            held -= ending.pop(number, 0)
+        return self.sent_bytes + peak
+
+
+def prepare_program(
+    calls: Sequence[tuple[bytes, Sequence[Place], Mapping[str, OutputPlace]]],
+    prepared: Callable[[bytes], Prepared],
+    *,
+    planned: bool = False,
+) -> Program:
+    """Checks the calls of a program: each one's bytes, its storages, and places for its outputs.
+
+    ``prepared`` is what checks a single call. ``planned``: storages need not be there. Raises what
+    the first step raises that is wrong, with its number as ``details["step"]``.
+    """
+    if not 1 <= len(calls) <= MAX_PROGRAM_STEPS:
+        raise MessageError(f"program: expected 1 to {MAX_PROGRAM_STEPS} steps, found {len(calls)}")
+    steps: list[ProgramStep] = []
+    for number, (call, storage, output_places) in enumerate(calls):
+        with at_step(number):
+            step = _step(prepared(call), storage, output_places, planned=planned)
+            _check(step, steps, planned=planned)
+        steps.append(step)
+    return Program(steps)
+
+
+def check_output_places(call: Prepared, places: Mapping[str, OutputPlace]) -> None:
+    """Raises MessageError for the place of an output that the call does not have."""
+    for name in places:
+        if name not in call.outputs:
+            raise MessageError(
+                f"output_places: expected outputs ({', '.join(call.outputs)}), found {name!r}"
+            )
+
+
+def sizes(
+    call: Prepared, storage: Sequence[Place], earlier: Sequence[ProgramStep] = ()
+) -> list[int]:
+    """Bytes of each storage, as far as its place tells; of others what the call expects."""
+    return [
+        _size(place, earlier, expected)
+        for place, expected in zip(storage, call.stored_bytes, strict=False)
+    ] + [0] * (len(storage) - len(call.stored_bytes))
+
+
+def _step(
+    call: Prepared,
+    storage: Sequence[Place],
+    output_places: Mapping[str, OutputPlace],
+    *,
+    planned: bool,
+) -> ProgramStep:
+    if planned and not storage:
+        storage = [None] * len(call.stored)
+    if not planned and any(place is None for place in storage):
+        raise MessageError("storage: expected a place, found none; a program has no chunks")
+    return ProgramStep(call, storage, output_places)
+
+
+def _check(step: ProgramStep, earlier: Sequence[ProgramStep], *, planned: bool) -> None:
+    call, storage = step.call, step.storage
+    if planned:  # only results are looked at
+        storage = [place if isinstance(place, StepOutput) else None for place in storage]
+    call.check_sizes(sizes(call, storage, earlier))
+    check_output_places(call, step.output_places)
+    for name, _ in step.results:
+        if name in call.checked_inputs:
+            raise ArgumentError(
+                f"{name}: expected values that are known before the program runs, since "
+                f"{call.operator.name} checks them, found an output of the same program; keep that "
+                "output, and take it in a second program",
+                parameter=name,
+            )
+
+
+def _size(place: Place, earlier: Sequence[ProgramStep], expected: int) -> int:
+    if isinstance(place, StepOutput):
+        return _result_bytes(place, earlier)
+    if isinstance(place, HandlePart | RegionPart):
+        return place.length
+    return expected if place is None or isinstance(place, Digest) else len(place)
+
+
+def _result_bytes(result: StepOutput, earlier: Sequence[ProgramStep]) -> int:
+    if result.step >= len(earlier):
+        raise MessageError(
+            f"result: expected an output of an earlier step of the program, found one of step "
+            f"{result.step}"
+        )
+    outputs = earlier[result.step].call.outputs
+    spec = outputs.get(result.output)
+    if spec is None:
+        raise MessageError(
+            f"result: expected outputs of step {result.step} ({', '.join(outputs)}), found "
+            f"{result.output!r}"
+        )
+    return spec.storage_bytes

@@ -1,0 +1,94 @@
+"""What handles hold on a device that computes in host memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall import buffers
+from npucall.errors import OutOfMemoryError
+from npucall_server.devices.base import ResidentPart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall.tensors import Buffer
+    from npucall_server.devices.base import Target
+
+
+class HostResident:
+    """Host memory of anything, until somebody has written it. Raises OutOfMemoryError."""
+
+    def __init__(self, nbytes: int) -> None:
+        try:
+            self.memory: Buffer = memoryview(buffers.fresh(nbytes))
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"handle: expected {nbytes} bytes of host memory, found less"
+            ) from error
+
+    @property
+    def nbytes(self) -> int:
+        """How many."""
+        return len(self.memory)
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Copies bytes into it."""
+        part = self.view(offset, len(data))
+        if len(data):
+            np.copyto(np.frombuffer(part, np.uint8), np.frombuffer(data, np.uint8))
+
+    def read(self, offset: int, length: int) -> Buffer:
+        """A view: nobody writes it again."""
+        return self.view(offset, length)
+
+    def view(self, offset: int, length: int) -> Buffer:
+        """A part of it. Raises ValueError for one that is not inside."""
+        if not 0 <= offset <= offset + length <= len(self.memory):
+            raise ValueError(f"{offset} + {length} of {len(self.memory)} bytes")
+        return self.memory[offset : offset + length]
+
+    def free(self) -> None:
+        """Lets go of it; who computes with it, or answers from it, has a view that keeps it."""
+        self.memory = _NOTHING
+
+
+_NOTHING: Buffer = memoryview(b"")
+
+
+def in_host_memory(storages: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Storages of a call, or of a step, with parts of handles as views of them."""
+    for source in storages.values():
+        if type(source) is ResidentPart:
+            return {name: _viewed(source) for name, source in storages.items()}
+    return storages
+
+
+def memory_of(targets: Mapping[str, Target]) -> Mapping[str, Buffer]:
+    """Targets of a call with handles as their memory."""
+    return {
+        name: target.memory if isinstance(target, HostResident) else target  # type: ignore[misc]
+        for name, target in targets.items()
+    }
+
+
+def as_asked(
+    call: Prepared, outputs: Sequence[Buffer | None], targets: Mapping[str, Target]
+) -> list[Any]:
+    """Outputs of a call, those that had a target as just that, as far as they are answered."""
+    if not targets:
+        return list(outputs)
+    return [
+        None if output is None else targets.get(name, output)
+        for name, output in zip(call.outputs, outputs, strict=True)
+    ]
+
+
+def _viewed(source: object) -> object:
+    if type(source) is not ResidentPart:
+        return source
+    memory = source.memory
+    assert type(memory) is HostResident  # noqa: S101  # what allocate gave
+    return memory.view(source.offset, source.length)

@@ -1,0 +1,157 @@
+"""What calls and programs have in common on their way through the server.
+
+Who wants to limit or trace calls does it here: every call passes every step once. How a call ended
+is known behind it, to ``handling``, which writes its record: who wants to count does it there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from npucall.errors import NpucallError, QueueFullError
+from npucall_server.turn import gave_way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.declare.prepare import Prepared
+    from npucall.programs import Program
+    from npucall_server.callers import Caller
+    from npucall_server.execution.placed import Placed, Places
+    from npucall_server.executor import Admission, Completed, Executor
+    from npucall_server.gate import Gate, Passage
+    from npucall_server.kept_memory import KeptMemory
+    from npucall_server.log import Record
+
+
+class Common(NamedTuple):
+    """What all executions use."""
+
+    executor: Executor
+    places: Places
+    kept: KeptMemory
+    gate: Gate
+    prepared: Callable[[bytes], Prepared]
+    """Checks a call by its bytes."""
+    encoded_reply: Callable[[Prepared], bytes]
+
+
+class Execution:
+    """A call or a program: prepared, then ``admit``, ``run``, and its reply, in this order.
+
+    A context manager: leaving it dismisses the call, so that its room is given back.
+    """
+
+    asked: Prepared | Program
+    """What is asked; once it is prepared."""
+
+    def __init__(self, common: Common, caller: Caller, record: Record) -> None:
+        self.caller = caller
+        self.record = record
+        self._common = common
+        self._placed: Placed | None = None
+        self._completed: Completed | None = None
+        self._admission: Admission | None = None
+        self._passage: Passage | None = None
+        self._runs = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.dismiss()
+
+    def admit(self, end: Callable[[], object] | None = None) -> None:
+        """Makes room for the call.
+
+        Raises ReservedError, TooLargeError, QueueFullError, DrainingError.
+
+        ``end``: what ends it, until it runs, where others ask for the room.
+        """
+        room = self._room
+        self._passage = passage = self._common.gate.enter(self.caller)
+        self._admission = admission = self._common.executor.admit(
+            self.asked, self.caller, room, end
+        )
+        passage.may_end_by(admission.end)
+        self._common.kept.make_room(room)
+
+    def run(self) -> None:
+        """Runs the call in this thread, once the device has a turn. Raises what ends it."""
+        self._runs = True
+        try:
+            self._run()
+        except BaseException as error:
+            self._end_placed(error)
+            if not isinstance(error, QueueFullError) or self._passage is None:
+                raise
+            raise self._passage.refusal or error from error
+        finally:
+            self._runs = False
+            self._leave()
+
+    def _run(self) -> None:
+        admission = self._admission
+        assert admission is not None  # noqa: S101  # it has been admitted
+        try:
+            if self._placed is None:
+                self._completed = self._compute(admission)
+            else:
+                self._completed = self._compute_placed(self._placed, admission)
+        finally:
+            if (turn := admission.turn) is not None:
+                self.record.device_ns, self.record.told_ns = turn.held_ns, turn.told_ns
+        admission.has_run()
+
+    def _compute_placed(self, placed: Placed, admission: Admission) -> Completed | None:
+        """None where another one fills the same handles with the same, or has."""
+        try:
+            placed.wait_for_fillings()
+            completed = self._compute(admission) if placed.runs else None
+        except BaseException as error:
+            placed.fail(error)
+            raise
+        placed.succeed()
+        return completed
+
+    def _compute(self, admission: Admission) -> Completed:
+        raise NotImplementedError
+
+    @property
+    def _room(self) -> int:
+        """Bytes that the call takes, at first for inputs and outputs, then for the answer."""
+        raise NotImplementedError
+
+    def forget_storages(self) -> None:
+        """The inputs are not read any more: it is answered."""
+        if self._passage is not None:
+            self._passage.is_answered()
+        if not self._runs:
+            self._end_placed(None)
+            self._leave()
+
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """What ends it from now on where others ask for its room."""
+        if self._admission is not None:
+            self._admission.may_end_by(end)
+
+    def dismiss(self) -> None:
+        """Gives the room of the call back; a second time does nothing."""
+        if self._admission is not None:
+            self._admission.dismiss()
+        if not self._runs:
+            self._end_placed(None)
+            self._leave()
+
+    def gave_way(self) -> NpucallError:
+        """What it raises that others have ended: for its room, or for a reservation."""
+        refusal = self._passage.refusal if self._passage is not None else None
+        return refusal or gave_way()
+
+    def dismiss_once_read(self) -> None:
+        """Gives the room back when the caller has read the answer, or has gone."""
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            admission.may_end_by(self.caller.cancel)
+            if not self.caller.add_callback(admission.dismiss):
+                admission.dismiss()

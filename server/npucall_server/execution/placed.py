@@ -1,0 +1,322 @@
+"""Calls of which storages or outputs are elsewhere than in their message.
+
+In memory that the caller shares with the server, in handles of its session, among the bytes that
+the server keeps by their digests, or among what earlier steps of the same program gave.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from npucall.errors import (
+    CancelledError,
+    MessageError,
+    MissingError,
+    NpucallError,
+    TensorLayoutError,
+)
+from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput, clashes
+from npucall_server.devices.base import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall.places import OutputPlace, Place
+    from npucall.programs import Program, ProgramStep
+    from npucall.tensors import Buffer
+    from npucall_server.callers import Caller
+    from npucall_server.devices.base import Resident, Source, Target
+    from npucall_server.sessions.digests import Digests
+    from npucall_server.sessions.session import Filling, Reading, Session
+    from npucall_server.sessions.sessions import Sessions
+    from npucall_server.shared.regions import Regions
+
+    _Found: TypeAlias = "Buffer | Reading | StepOutput | None"
+    """What a place stands for; None: it follows in chunks."""
+
+
+class Places(NamedTuple):
+    """Where bytes of calls can be, beside messages."""
+
+    regions: Regions
+    sessions: Sessions
+    digests: Digests
+
+
+class Placed:
+    """What the places of a program stand for, or of a call as a program of one step.
+
+    It holds them until ``end``: regions mapped, handles that it reads pinned, handles that it
+    fills reserved. ``message``: what was received; its SHA-256 tells a retry from something else.
+
+    A client can write to an input in a region while the call runs. That gives anything in the
+    outputs, and must give nothing worse. Most inputs are only computed with, so they are read where
+    they lie. What a formula or a kernel *addresses* with must not change once it has been checked:
+    inputs that the formula takes as they are, such as labels, and all inputs of an operator that
+    checks values before a device runs it, are copied first.
+
+    Raises MessageError, TensorLayoutError, SharedMemoryError, MissingError, and what sessions
+    raise.
+    """
+
+    def __init__(self, places: Places, caller: Caller, program: Program, message: bytes) -> None:
+        self._places, self._caller, self.program = places, caller, program
+        self._held: list[Callable[[], object]] = []
+        self._sources: list[dict[str, _Found]] = []
+        self._targets: list[dict[str, Target]] = []
+        self._fillings: dict[bytes, Filling] = {}
+        self.copied_bytes = 0
+        """Of regions that are copied before the call runs."""
+        try:
+            self._open(message)
+        except NpucallError as error:
+            self.fail(error)
+            self.end()
+            raise
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has to run: unless it fills again what is filled, and answers no output."""
+        is_retry = bool(self._fillings) and not any(f.is_new for f in self._fillings.values())
+        return not is_retry or any(
+            len(step.output_places) < len(step.call.outputs) for step in self.program.steps
+        )
+
+    def wait_for_fillings(self) -> None:
+        """Waits for those who fill the same handles with the same. Raises what they failed with."""
+        for filling in self._fillings.values():
+            if not filling.is_new:
+                filling.wait(self._caller)
+
+    def steps(self, chunks: Mapping[str, Buffer]) -> list[Step]:
+        """What a device runs, once all handles that it reads are filled.
+
+        ``chunks``: the storages that followed in chunks. Raises HandleEmptyError, CancelledError,
+        DeadlineError.
+        """
+        return [self._ready(number, step, chunks) for number, step in enumerate(self.program.steps)]
+
+    def replied(self, number: int, outputs: Sequence[Buffer | Resident | None]) -> list[Place]:
+        """What the response says of the outputs of a step: their places, or their bytes."""
+        step = self.program.steps[number]
+        return [
+            _replied(step.output_places.get(name), spec.storage_bytes, output)
+            for (name, spec), output in zip(step.call.outputs.items(), outputs, strict=True)
+        ]
+
+    def succeed(self) -> None:
+        """All of it has run: its handles are filled."""
+        for filling in self._fillings.values():
+            filling.succeed()
+
+    def fail(self, error: BaseException) -> None:
+        """It will not fill its handles, unless it has."""
+        for filling in self._fillings.values():
+            filling.fail(error)
+
+    def end(self) -> None:
+        """Nothing of it is used any more; a second time does nothing."""
+        self.fail(CancelledError("call: it ended before it ran"))
+        while self._held:
+            self._held.pop()()
+
+    # --- What is named ----------------------------------------------------------------------------
+
+    def _open(self, message: bytes) -> None:
+        """First what is read, so that nobody waits for a call that waits for him."""
+        session = self._session()
+        unread: NpucallError | None = None
+        try:
+            self._read_all(session)
+        except NpucallError as error:
+            unread = error
+        self._fill(session, message)
+        if unread is not None and self.runs:  # a retry that does not run reads nothing
+            raise unread
+        for number, step in enumerate(self.program.steps):
+            with self.program.at(number):
+                self._targets.append(self._targets_of(step))
+        self._check_apart()
+
+    def _session(self) -> Session | None:
+        """The session, if handles are named. The lease does not end while this lives."""
+        read, kept = self._handles()
+        if not read and not kept:
+            return None
+        if len(set(kept)) < len(kept):
+            raise MessageError("output_places: expected each handle once, found one twice")
+        if both := set(read).intersection(kept):
+            raise MessageError(
+                f"handle: expected one that was filled before, found {min(both).hex()}, which the "
+                "same request fills; a step takes it as `result`"
+            )
+        session = self._places.sessions.of(self._caller, (*read, *kept))
+        with ExitStack() as using:
+            using.enter_context(session.use())
+            self._held.append(using.pop_all().close)
+        return session
+
+    def _handles(self) -> tuple[list[bytes], list[bytes]]:
+        """Those that are read, and those that are filled."""
+        steps = self.program.steps
+        read = [p.id for step in steps for p in step.storage if isinstance(p, HandlePart)]
+        places = (place for step in steps for place in step.output_places.values())
+        return read, [place.handle for place in places if isinstance(place, Keep)]
+
+    def _read_all(self, session: Session | None) -> None:
+        missing: list[bytes] = []
+        for number, step in enumerate(self.program.steps):
+            with self.program.at(number):
+                self._sources.append(self._read(step, session, missing))
+        if missing:
+            raise _missing(missing)
+
+    def _read(
+        self, step: ProgramStep, session: Session | None, missing: list[bytes]
+    ) -> dict[str, _Found]:
+        call, found = step.call, dict[str, _Found]()
+        for name, place, size in zip(call.stored, step.storage, call.stored_bytes, strict=True):
+            if isinstance(place, RegionPart):
+                found[name] = self._view(call, name, place)
+            elif isinstance(place, HandlePart):
+                assert session is not None  # noqa: S101  # a handle is named
+                found[name] = reading = session.read(place, name)
+                self._held.append(reading.done)
+            elif isinstance(place, Digest):
+                found[name] = self._remembered(place, name, size, missing)
+            else:
+                found[name] = place
+        return found
+
+    def _view(self, call: Prepared, name: str, place: RegionPart) -> memoryview:
+        if is_addressed_with(call, name):
+            self.copied_bytes += place.length
+        return self._places.regions.view(place, name, self._caller.identity.person)
+
+    def _remembered(
+        self, digest: Digest, name: str, size: int, missing: list[bytes]
+    ) -> Buffer | None:
+        found = self._places.digests.find(self._caller.identity.tenant, digest.sha256)
+        if found is None:
+            missing.append(digest.sha256)
+        elif len(found) != size:
+            raise TensorLayoutError(
+                f"{name}: expected {size} bytes of storage, found {len(found)} of that digest",
+                parameter=name,
+            )
+        return found
+
+    def _fill(self, session: Session | None, message: bytes) -> None:
+        if session is None:
+            return
+        identity = b""
+        for number, step in enumerate(self.program.steps):
+            for name, place in step.output_places.items():
+                if isinstance(place, Keep):
+                    identity = identity or sha256(message).digest()
+                    size = step.call.outputs[name].storage_bytes
+                    with self.program.at(number):
+                        self._fillings[place.handle] = session.fill(place.handle, size, identity)
+
+    def _targets_of(self, step: ProgramStep) -> dict[str, Target]:
+        """Memory for outputs; a retry computes those again that are answered, and no others."""
+        person, targets = self._caller.identity.person, dict[str, Target]()
+        for name, place in step.output_places.items():
+            if isinstance(place, RegionPart):
+                _check_length(step.call, name, place)
+                targets[name] = self._places.regions.view(place, name, person)
+            elif isinstance(place, Keep) and (filling := self._fillings[place.handle]).is_new:
+                targets[name] = filling.memory
+        return targets
+
+    def _check_apart(self) -> None:
+        """Raises TensorLayoutError where an output's place shares bytes with anything else."""
+        places: dict[str, RegionPart] = {}
+        storages: dict[str, RegionPart] = {}
+        for number, step in enumerate(self.program.steps):
+            prefix = f"step {number}, " if len(self.program.steps) > 1 else ""
+            for name, place in step.output_places.items():
+                if isinstance(place, RegionPart):
+                    places[prefix + name] = place
+            for name, source in zip(step.call.stored, step.storage, strict=True):
+                if isinstance(source, RegionPart):
+                    storages[prefix + name] = source
+        for clash in clashes(places, storages) if places else ():
+            raise TensorLayoutError(
+                f"{clash.place}: expected a place of its own, found that it shares bytes with "
+                f"{'the place' if clash.other_is_place else 'the storage'} of {clash.other}",
+                parameter=clash.place,
+            )
+
+    # --- What a device gets -----------------------------------------------------------------------
+
+    def _ready(self, number: int, step: ProgramStep, chunks: Mapping[str, Buffer]) -> Step:
+        with self.program.at(number):
+            storages = {
+                name: self._settled(step.call, name, place, found, chunks)
+                for (name, found), place in zip(
+                    self._sources[number].items(), step.storage, strict=True
+                )
+            }
+        targets = self._targets[number]
+        unanswered = frozenset(
+            name
+            for name, place in step.output_places.items()
+            if isinstance(place, Discard | Keep) and name not in targets
+        )
+        return Step(step.call, storages, targets, unanswered)
+
+    def _settled(
+        self, call: Prepared, name: str, place: Place, found: _Found, chunks: Mapping[str, Buffer]
+    ) -> Source | StepOutput:
+        if found is None:
+            return chunks[name]
+        if isinstance(found, StepOutput):
+            return found
+        if not isinstance(found, memoryview | bytes | bytearray):
+            return found.wait(self._caller)
+        return (
+            bytes(found)
+            if isinstance(place, RegionPart) and is_addressed_with(call, name)
+            else found
+        )
+
+
+def planned_steps(program: Program) -> list[Step]:
+    """The steps for a device that only looks at them."""
+    return [Step(step.call, dict(step.results)) for step in program.steps]
+
+
+def is_addressed_with(call: Prepared, name: str) -> bool:
+    """Whether a formula or a kernel addresses with the values of an input."""
+    operator = call.operator
+    parameter = name.partition("[")[0]  # of a list, one of its tensors
+    return name in call.inputs and (operator.values is not None or parameter in operator.as_is)
+
+
+def _check_length(call: Prepared, name: str, place: RegionPart) -> None:
+    size = call.outputs[name].storage_bytes
+    if place.length != size:
+        raise TensorLayoutError(
+            f"{name}: expected a place of {size} bytes, found {place.length}", parameter=name
+        )
+
+
+def _replied(place: OutputPlace | None, size: int, output: Buffer | Resident | None) -> Place:
+    if isinstance(place, Keep):
+        return HandlePart(place.handle, 0, size)
+    if place is not None:
+        return place if isinstance(place, RegionPart) else None
+    return cast("Buffer", output)
+
+
+def _missing(digests: Sequence[bytes]) -> MissingError:
+    listed = ", ".join(digest.hex() for digest in dict.fromkeys(digests))
+    return MissingError(
+        f"digest: expected bytes that were uploaded before, found none for {len(digests)} of the "
+        "digests; upload them, or send the bytes",
+        digests=listed,
+    )

@@ -1,0 +1,97 @@
+"""The life of one program."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from npucall.errors import TooLargeError
+from npucall.limits import MAX_ANSWER_BYTES
+from npucall.programs import prepare_program
+from npucall.wire.programs import join_program_response, split_program
+from npucall_server.execution.life import Execution
+from npucall_server.execution.placed import Placed, planned_steps
+
+if TYPE_CHECKING:
+    from npucall.programs import Program
+    from npucall_server.executor import Admission, Completed
+
+PROGRAM = "program"
+"""What stands in the log and the account for the operator."""
+
+
+class ProgramExecution(Execution):
+    """One program: ``prepare``, ``admit``, ``run``, ``reply_message``, in this order."""
+
+    asked: Program
+    _placed: Placed
+
+    def prepare(self, message: bytes) -> None:
+        """Reads an ``ExecuteProgramRequest``, and checks all of its steps."""
+        decoded = self._decode(message, planned=False)
+        self._placed = Placed(self._common.places, self.caller, self.asked, message)
+        self.record.check_ns += perf_counter_ns() - decoded
+        self._check_answer()
+
+    def plan(self, message: bytes) -> tuple[list[tuple[bytes, int]], bytes, int]:
+        """Checks a ``PlanProgramRequest``.
+
+        Answers the reply and the bytes of workspace of each step, the timings, and the most bytes
+        of device memory at a time.
+        """
+        self._decode(message, planned=True)
+        self._passage = self._common.gate.enter(self.caller)
+        executor, record = self._common.executor, self.record
+        turn = executor.turn(self.caller)
+        try:
+            workspaces = [executor.plan(step.call, turn) for step in self.asked.steps]
+        finally:
+            record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
+        replies = [self._common.encoded_reply(step.call) for step in self.asked.steps]
+        peak = executor.device.program_bytes(planned_steps(self.asked))
+        return list(zip(replies, workspaces, strict=True)), self._take_timings(), peak
+
+    def reply_message(self) -> bytes:
+        """The answer as one ``ExecuteProgramResponse``; asked once."""
+        start = perf_counter_ns()
+        steps = [
+            (
+                self._common.encoded_reply(step.call),
+                self._placed.replied(number, self._outputs_of(number, step.call)),
+            )
+            for number, step in enumerate(self.asked.steps)
+        ]
+        self.record.encode_ns = perf_counter_ns() - start
+        timings = self._take_timings()
+        self.forget_storages()
+        return join_program_response(steps, timings)
+
+    def _compute(self, admission: Admission) -> Completed:
+        steps = self._placed.steps({})
+        return self._common.executor.run_program(steps, self.caller, admission)
+
+    @property
+    def _room(self) -> int:
+        size = self._common.executor.admitted_bytes(self.asked) + self._placed.copied_bytes
+        return max(size, 2 * self.asked.replied_bytes)
+
+    def _decode(self, message: bytes, *, planned: bool) -> int:
+        """When all steps had been checked; from then on they are known."""
+        record, start = self.record, perf_counter_ns()
+        record.operator = PROGRAM
+        requests = split_program(message)
+        decoded = perf_counter_ns()
+        record.decode_ns = decoded - start
+        self.asked = prepare_program(requests, self._common.prepared, planned=planned)
+        checked = perf_counter_ns()
+        record.check_ns = checked - decoded
+        return checked
+
+    def _check_answer(self) -> None:
+        limit = min(MAX_ANSWER_BYTES, self._common.executor.limits.memory_limit // 2)
+        if (size := self.asked.replied_bytes) > limit:
+            raise TooLargeError(
+                f"response: expected at most {limit} bytes of outputs in one message, found "
+                f"{size}; keep outputs, and download them",
+                limit=str(limit),
+            )

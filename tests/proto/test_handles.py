@@ -1,0 +1,174 @@
+"""npucall.handles: the states of a session's handles."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npucall import handles as module
+from npucall.errors import (
+    HandleEmptyError,
+    HandleExistsError,
+    HandleMemoryError,
+    HandleReleasedError,
+    TensorLayoutError,
+)
+from npucall.handles import TRANSITIONS, Begun, Event, Handle, Handles, State, check_same
+from npucall.limits import MAX_NAME_BYTES
+from npucall.places import HandlePart
+
+A, B = b"a" * 16, b"b" * 16
+SIZE = 8
+
+
+def begun(handles: Handles[str], handle: bytes = A, identity: bytes | None = b"one") -> Begun:
+    return handles.begin(handle, SIZE, identity, str)[0]
+
+
+def filled(handles: Handles[str], handle: bytes = A, identity: bytes = b"one") -> Handle[str]:
+    _, found = handles.begin(handle, SIZE, identity, lambda: "bytes")
+    handles.fill(found)
+    return found
+
+
+def part(handle: bytes = A, offset: int = 0, length: int = SIZE) -> HandlePart:
+    return HandlePart(handle, offset, length)
+
+
+@given(st.lists(st.sampled_from(Event), max_size=30))
+def test_any_events_lead_along_the_table(events: list[Event]) -> None:
+    handles: Handles[str] = Handles()
+    expected, last = State.EMPTY, None
+    for event in events:
+        if event is Event.BEGIN and expected is State.EMPTY:
+            _, last = handles.begin(A, SIZE, b"one", str)
+        elif event is Event.RELEASE:
+            handles.release(A)
+        elif event is Event.FILL and last is not None:
+            handles.fill(last)
+        elif event is Event.FAIL and last is not None:
+            handles.fail(last, "why")
+        expected = TRANSITIONS[expected].get(event, expected)
+        assert handles.state(A) is expected
+
+
+def test_the_same_joins_what_fills_a_handle_and_is_done_where_it_has() -> None:
+    handles: Handles[str] = Handles()
+    assert begun(handles) is Begun.NEW
+    assert begun(handles) is Begun.JOIN
+    filled(handles)
+    assert begun(handles) is Begun.SAME
+
+
+def test_nothing_else_fills_a_handle() -> None:
+    handles: Handles[str] = Handles()
+    begun(handles)
+    with pytest.raises(HandleExistsError, match="filled once"):
+        begun(handles, identity=b"two")
+    filled(handles)
+    with pytest.raises(HandleExistsError, match="filled once"):
+        begun(handles, identity=b"two")
+
+
+def test_another_number_of_bytes_is_something_else() -> None:
+    handles: Handles[str] = Handles()
+    handles.begin(A, SIZE, None, str)
+    with pytest.raises(HandleExistsError, match=r"expected 8 bytes .* found 9"):
+        handles.begin(A, SIZE + 1, None, str)
+
+
+def test_an_identity_that_was_not_known_is_compared_when_it_is() -> None:
+    handles: Handles[str] = Handles()
+    _, first = handles.begin(A, SIZE, None, str)
+    assert begun(handles, identity=b"two") is Begun.JOIN
+    handles.fill(first, b"one")
+    assert begun(handles, identity=None) is Begun.SAME
+    check_same(first, b"one")
+    with pytest.raises(HandleExistsError):
+        check_same(first, b"two")
+
+
+def test_a_handle_that_could_not_be_filled_is_empty_says_why_and_may_be_filled_again() -> None:
+    handles: Handles[str] = Handles()
+    _, first = handles.begin(A, SIZE, b"one", str)
+    handles.fail(first, "the upload broke" + "!" * 1000)
+    with pytest.raises(HandleEmptyError, match="the upload broke") as caught:
+        handles.read(part(), "target")
+    assert caught.value.parameter == "target"
+    assert len(first.failure) <= MAX_NAME_BYTES
+    assert begun(handles, identity=b"two") is Begun.NEW
+
+
+def test_a_handle_that_was_never_named_is_empty() -> None:
+    with pytest.raises(HandleEmptyError, match="nothing has filled"):
+        Handles[str]().read(part(), "target")
+
+
+def test_only_the_first_end_of_a_filling_counts() -> None:
+    handles: Handles[str] = Handles()
+    _, first = handles.begin(A, SIZE, b"one", str)
+    assert handles.fill(first)
+    assert not handles.fail(first, "too late")
+    assert not handles.fill(first)
+    assert handles.state(A) is State.FILLED
+
+
+def test_a_released_handle_is_neither_read_nor_filled_again() -> None:
+    handles: Handles[str] = Handles()
+    first = filled(handles)
+    assert handles.release(A) is first
+    assert handles.release(A) is None
+    with pytest.raises(HandleReleasedError):
+        handles.read(part(), "target")
+    with pytest.raises(HandleReleasedError):
+        begun(handles)
+
+
+def test_who_has_a_handle_sees_it_filled_though_it_was_released() -> None:
+    handles: Handles[str] = Handles()
+    _, first = handles.begin(A, SIZE, b"one", str)
+    handles.release(A)
+    assert handles.fill(first)
+    assert first.state is State.FILLED
+    assert handles.state(A) is State.RELEASED
+
+
+def test_what_fails_once_it_was_released_stays_released() -> None:
+    handles: Handles[str] = Handles()
+    _, first = handles.begin(A, SIZE, b"one", str)
+    handles.release(A)
+    handles.fail(first, "why")
+    assert handles.state(A) is State.RELEASED
+
+
+@given(st.integers(0, 20), st.integers(0, 20))
+def test_a_part_is_inside_the_handle(offset: int, length: int) -> None:
+    handles: Handles[str] = Handles()
+    first = filled(handles)
+    if offset + length <= SIZE:
+        assert handles.read(part(A, offset, length), "x") is first
+    else:
+        with pytest.raises(TensorLayoutError, match="8 bytes of handle"):
+            handles.read(part(A, offset, length), "x")
+
+
+def test_a_session_has_so_many_handles_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_HANDLES", 2)
+    handles: Handles[str] = Handles()
+    filled(handles, A)
+    filled(handles, B)
+    with pytest.raises(HandleMemoryError, match="less than 2 handles"):
+        filled(handles, b"c" * 16)
+    handles.release(A)
+    filled(handles, b"c" * 16)
+    assert {each.id for each in handles} == {B, b"c" * 16}
+
+
+def test_handles_released_longest_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PAST_HANDLES", 2)
+    handles: Handles[str] = Handles()
+    for name in b"abc":
+        handles.release(bytes([name]) * 16)
+    assert handles.state(A) is State.EMPTY
+    assert handles.state(B) is State.RELEASED
