@@ -15,7 +15,8 @@ from npucall_server import addresses, binding, grpc_server, process_limits, read
 from npucall_server.access.setup import Access
 from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
-from npucall_server.execution import Executions
+from npucall_server.execution.executions import Executions
+from npucall_server.execution.placed import Places
 from npucall_server.executor import Executor, Limits, going_down
 from npucall_server.exits import ExitCode
 from npucall_server.gate import Gate
@@ -186,7 +187,8 @@ class Server:
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         kept = KeptMemory(settings.memory_limit)
-        executions = Executions(executor, identity, regions, kept, self._gate)
+        places = Places(regions, None, None)  # type: ignore[arg-type]
+        executions = Executions(executor, identity, places, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
         spans = traces(device.name)
         counts = self.usage.called, self._metrics.called, *([spans.called] if spans else [])

@@ -18,12 +18,13 @@ from npucall_server.turns import Turns
 from npucall_server.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
+    from npucall.programs import Program
     from npucall.tensors import Buffer
     from npucall_server.callers import Caller
-    from npucall_server.devices.base import Device, Pieces, Ran
+    from npucall_server.devices.base import Device, Pieces, Resident, Source, Step, Target
     from npucall_server.ledger import Entry
     from npucall_server.quotas import Held
 
@@ -42,9 +43,10 @@ class Limits(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """What a call gave: a storage for each output, and where its time went."""
+    """What a call gave, or the steps of a program, and where its time went."""
 
-    outputs: list[Buffer]
+    outputs: Sequence[Sequence[Buffer | Resident | None]]
+    """Of each step a storage for each output."""
     queue_ns: int
     phases: Phases
 
@@ -55,7 +57,7 @@ class Admission:
     __slots__ = ("_executor", "_memory", "_place", "_quota", "call", "turn")
 
     def __init__(
-        self, executor: Executor, call: Prepared, quota: Held, place: Entry, memory: Entry
+        self, executor: Executor, call: Prepared | Program, quota: Held, place: Entry, memory: Entry
     ) -> None:
         self._executor, self._quota = executor, quota
         self._place, self._memory = place, memory
@@ -120,7 +122,7 @@ class Executor:
         self._refusal: Callable[[], NpucallError] | None = None
         self._usual_seconds = 0.0
 
-    def check_size(self, call: Prepared) -> None:
+    def check_size(self, call: Prepared | Program) -> None:
         """Raises TooLargeError for a call that will never be admitted."""
         limits, everything = self.limits, "request, response and working memory"
         name, size = call.largest
@@ -130,7 +132,7 @@ class Executor:
         size = call.computation
         _check("computation", size, limits.computation_limit, "elements", "computation_limit")
 
-    def admitted_bytes(self, call: Prepared) -> int:
+    def admitted_bytes(self, call: Prepared | Program) -> int:
         """Bytes that a call takes from its admission to its dismissal."""
         return call.bytes_in_flight + self.device.working_bytes(call)
 
@@ -157,7 +159,7 @@ class Executor:
 
     def admit(
         self,
-        call: Prepared,
+        call: Prepared | Program,
         caller: Caller,
         size: int | None = None,
         end: Callable[[], object] | None = None,
@@ -202,10 +204,10 @@ class Executor:
     def run(
         self,
         call: Prepared,
-        storages: Mapping[str, Buffer],
+        storages: Mapping[str, Source],
         caller: Caller,
         admission: Admission,
-        targets: Mapping[str, Buffer] = NO_TARGETS,
+        targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Completed:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
@@ -213,14 +215,19 @@ class Executor:
         ``targets`` are memory for outputs, by name. Raises DeadlineError, CancelledError, and what
         the device raises.
         """
-        timeout = self.limits.call_timeout
-        turn = Turn(self.turns, caller, timeout, begins=admission.must_go_on)
-        admission.turn = turn
-        admission.may_end_by(turn.give_way)
+        turn = self._turn_of(admission, caller)
         start = time.perf_counter_ns()
         ran = self.device.run(call, storages, turn, targets)
         spent = time.perf_counter_ns() - start
-        return self._result(ran, spent - turn.waited_ns, turn.waited_ns)
+        return self._result([ran.outputs], ran.phases, spent - turn.waited_ns, turn.waited_ns)
+
+    def run_program(self, steps: Sequence[Step], caller: Caller, admission: Admission) -> Completed:
+        """``run`` for the steps of a program."""
+        turn = self._turn_of(admission, caller)
+        start = time.perf_counter_ns()
+        ran = self.device.run_program(steps, turn)
+        spent = time.perf_counter_ns() - start
+        return self._result(ran.outputs, ran.phases, spent - turn.waited_ns, turn.waited_ns)
 
     def run_pieces(
         self, call: Prepared, pieces: Pieces, caller: Caller, admission: Admission
@@ -232,7 +239,8 @@ class Executor:
         start = time.perf_counter_ns()
         ran = run(pieces, turn)
         spent = time.perf_counter_ns() - start
-        return self._result(ran, spent - turn.waited_ns - pieces.waited_ns, turn.waited_ns)
+        ran_ns = spent - turn.waited_ns - pieces.waited_ns
+        return self._result([ran.outputs], ran.phases, ran_ns, turn.waited_ns)
 
     def turn(self, caller: Caller) -> Turn:
         """The turns of a call that is only planned."""
@@ -268,9 +276,23 @@ class Executor:
         with self._idle:
             return self._idle.wait_for(lambda: not self._admitted, seconds)
 
-    def _result(self, ran: Ran, ran_ns: int, queue_ns: int) -> Completed:
+    def _turn_of(self, admission: Admission, caller: Caller) -> Turn:
+        """The turns of an admitted call, which may end until the first one has come."""
+        timeout = self.limits.call_timeout
+        turn = Turn(self.turns, caller, timeout, begins=admission.must_go_on)
+        admission.turn = turn
+        admission.may_end_by(turn.give_way)
+        return turn
+
+    def _result(
+        self,
+        outputs: Sequence[Sequence[Buffer | Resident | None]],
+        phases: Phases | None,
+        ran_ns: int,
+        queue_ns: int,
+    ) -> Completed:
         self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
-        return Completed(ran.outputs, queue_ns, ran.phases or Phases(0, 0, ran_ns, 0))
+        return Completed(outputs, queue_ns, phases or Phases(0, 0, ran_ns, 0))
 
     def _queue_full(self) -> QueueFullError:
         return self._full("queue_length", self.limits.queue_length, "calls wait")

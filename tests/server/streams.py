@@ -22,7 +22,7 @@ from npucall.wire.replies import ServerIdentity
 from npucall_server import grpc_server
 from npucall_server.access.guard import OpenGuard
 from npucall_server.budget import Budget
-from npucall_server.execution import Executions
+from npucall_server.execution.executions import Executions
 from npucall_server.executor import Executor, Limits
 from npucall_server.handling import Handling
 from npucall_server.kept_memory import KeptMemory

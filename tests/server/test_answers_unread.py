@@ -15,7 +15,7 @@ from npucall.wire.messages import join_request
 from npucall.wire.replies import ServerIdentity
 from npucall_server.budget import Budget
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.execution import Executions
+from npucall_server.execution.executions import Executions
 from npucall_server.executor import Executor
 from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Record

@@ -17,7 +17,7 @@ from npucall.wire.messages import join_request
 from npucall.wire.replies import ServerIdentity
 from npucall_server.budget import Budget
 from npucall_server.devices.base import Phases
-from npucall_server.execution import Executions
+from npucall_server.execution.executions import Executions
 from npucall_server.kept_memory import KeptMemory
 from npucall_server.log import Log, Record
 from npucall_server.services.operators import OperatorService

@@ -21,7 +21,6 @@ from npucall.exchange import (
     into,
 )
 from npucall.limits import FRAME_BYTES, INLINE_BYTES
-from npucall.places import RegionPart
 from npucall.wire.frames import join_begin, join_chunk, join_end
 from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.status import from_bytes
@@ -131,7 +130,7 @@ class Incoming:
         if response.storage or not any(spec.storage_bytes for _, spec in specs):
             self._advance(Event.REPLY)
             storage = response.storage or [memoryview(b"") for _ in specs]
-            size = sum(len(data) for data in storage if not isinstance(data, RegionPart))
+            size = sum(len(data) for data in storage if isinstance(data, memoryview))
             self._received(size, size)
             return response._replace(storage=storage)
         self._advance(Event.REPLY_CHUNKED)

@@ -109,18 +109,6 @@ class Prepared:
         return 0 if self.done or over is None else over.working_bytes(self)
 
     @cached_property
-    def checked_inputs(self) -> frozenset[str]:
-        """The inputs whose values are checked before a device runs, such as labels."""
-        if self.operator.values is None or self.done:
-            return frozenset()
-        as_is = self.operator.as_is
-        return frozenset(
-            name
-            for name, spec in self.inputs.items()
-            if name.partition("[")[0] in as_is and spec.dtype.numpy.kind in "iu"
-        )
-
-    @cached_property
     def computation(self) -> int:
         """Elements to be computed; of one without reference, those of the largest tensor."""
         if self.done:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.places import StepOutput
     from npucall.products import Product
+    from npucall.programs import Program
     from npucall.tensors import Buffer
 
 
@@ -223,7 +224,7 @@ class Device(Protocol):
         0: handles hold host memory, which counts in ``memory_limit``.
         """
 
-    def working_bytes(self, call: Prepared) -> int:
+    def working_bytes(self, call: Prepared | Program) -> int:
         """Bytes of host memory that ``run`` takes for a call beside its storages, at the most.
 
         Without what the device keeps, or takes for each of its lanes, whatever the calls are.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import DType
     from npucall.errors import NpucallError
+    from npucall.programs import Program
     from npucall_server.devices.base import RunPieces, Source, Step, Target, Turn
     from npucall_server.settings import ServerSettings
 
@@ -100,7 +101,7 @@ class CpuDevice:
         """Handles hold host memory."""
         return 0
 
-    def working_bytes(self, call: Prepared) -> int:
+    def working_bytes(self, call: Prepared | Program) -> int:
         """What the evaluation holds. Blocks are not counted: each lane has one at a time."""
         return call.working_bytes
 

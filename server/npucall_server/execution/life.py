@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from npucall.errors import NpucallError, QueueFullError
+from npucall.wire.replies import Timings, encode_timings
 from npucall_server.turn import gave_way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.programs import Program
+    from npucall.tensors import Buffer
     from npucall_server.callers import Caller
+    from npucall_server.devices.base import Resident
     from npucall_server.execution.placed import Placed, Places
     from npucall_server.executor import Admission, Completed, Executor
     from npucall_server.gate import Gate, Passage
@@ -81,11 +84,10 @@ class Execution:
         self._runs = True
         try:
             self._run()
-        except BaseException as error:
-            self._end_placed(error)
-            if not isinstance(error, QueueFullError) or self._passage is None:
+        except QueueFullError as error:
+            if self._passage is None or self._passage.refusal is None:
                 raise
-            raise self._passage.refusal or error from error
+            raise self._passage.refusal from error
         finally:
             self._runs = False
             self._leave()
@@ -127,7 +129,6 @@ class Execution:
         if self._passage is not None:
             self._passage.is_answered()
         if not self._runs:
-            self._end_placed(None)
             self._leave()
 
     def may_end_by(self, end: Callable[[], object]) -> None:
@@ -140,7 +141,6 @@ class Execution:
         if self._admission is not None:
             self._admission.dismiss()
         if not self._runs:
-            self._end_placed(None)
             self._leave()
 
     def gave_way(self) -> NpucallError:
@@ -155,3 +155,31 @@ class Execution:
             admission.may_end_by(self.caller.cancel)
             if not self.caller.add_callback(admission.dismiss):
                 admission.dismiss()
+
+    def _leave(self) -> None:
+        """It does not use the device any more, nor what it reads; a second time does nothing."""
+        if self._placed is not None:
+            self._placed.end()
+        if self._passage is not None:
+            self._passage.leave()
+
+    def _outputs_of(self, number: int, call: Prepared) -> Sequence[Buffer | Resident | None]:
+        """What a step gave; nothing where it did not run."""
+        if self._completed is None:
+            return [None] * len(call.outputs)
+        return self._completed.outputs[number]
+
+    def _take_timings(self) -> bytes:
+        """The timings; what was computed goes with them."""
+        record, completed = self.record, self._completed
+        self._completed = None
+        if completed is not None:
+            record.queue_ns = completed.queue_ns
+            phases = completed.phases
+            record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = phases
+        return encode_timings(
+            Timings(
+                record.decode_ns, record.check_ns, record.queue_ns, record.run_ns,
+                record.encode_ns, record.copy_in_ns, record.plan_ns, record.copy_out_ns,
+            )
+        )  # fmt: skip

@@ -177,7 +177,8 @@ class Placed:
     def _read(
         self, step: ProgramStep, session: Session | None, missing: list[bytes]
     ) -> dict[str, _Found]:
-        call, found = step.call, dict[str, _Found]()
+        call = step.call
+        found: dict[str, _Found] = {}
         for name, place, size in zip(call.stored, step.storage, call.stored_bytes, strict=True):
             if isinstance(place, RegionPart):
                 found[name] = self._view(call, name, place)
@@ -223,7 +224,8 @@ class Placed:
 
     def _targets_of(self, step: ProgramStep) -> dict[str, Target]:
         """Memory for outputs; a retry computes those again that are answered, and no others."""
-        person, targets = self._caller.identity.person, dict[str, Target]()
+        person = self._caller.identity.person
+        targets: dict[str, Target] = {}
         for name, place in step.output_places.items():
             if isinstance(place, RegionPart):
                 _check_length(step.call, name, place)
@@ -278,11 +280,8 @@ class Placed:
             return found
         if not isinstance(found, memoryview | bytes | bytearray):
             return found.wait(self._caller)
-        return (
-            bytes(found)
-            if isinstance(place, RegionPart) and is_addressed_with(call, name)
-            else found
-        )
+        is_copied = isinstance(place, RegionPart) and is_addressed_with(call, name)
+        return bytes(found) if is_copied else found
 
 
 def planned_steps(program: Program) -> list[Step]:

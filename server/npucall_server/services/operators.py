@@ -6,11 +6,11 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from npucall.limits import MAX_NAME_BYTES, MAX_RANK
+from npucall.limits import MAX_NAME_BYTES, MAX_PROGRAM_STEPS, MAX_RANK
 from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
-from npucall.wire.messages import check_overhead, join_response
+from npucall.wire.messages import check_overhead
 from npucall.wire.replies import encode_identity
 from npucall_server.services import who
 from npucall_server.services.parsing import parse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from npucall_server.budget import Budget
     from npucall_server.callers import Caller
     from npucall_server.devices.base import DeviceFacts
-    from npucall_server.execution import Executions
+    from npucall_server.execution.executions import Executions
     from npucall_server.handling import Method
     from npucall_server.log import Record
     from npucall_server.settings import ServerSettings
@@ -48,7 +48,12 @@ class OperatorService:
 
     def methods(self) -> dict[str, Method]:
         """The methods that check or run calls, by the names that the proto gives them."""
-        return {"Execute": self.execute, "Plan": self.plan}
+        return {
+            "Execute": self.execute,
+            "Plan": self.plan,
+            "ExecuteProgram": self.execute_program,
+            "PlanProgram": self.plan_program,
+        }
 
     def listings(self) -> dict[str, Method]:
         """The others, which are answered however busy the server is."""
@@ -66,11 +71,32 @@ class OperatorService:
             call.answer_in_one(streams=self._budget.max_streams > 0)
             call.admit()
             call.run()
-            answer = call.reply()
-            call.forget_storages()
-            response = join_response(*answer)
+            response = call.reply_message()
             call.dismiss_once_read()
             return response
+
+    def execute_program(self, request: bytes, record: Record, caller: Caller) -> bytes:
+        """Runs one program."""
+        with self._executions.begin_program(caller, record) as program:
+            program.prepare(request)
+            del request
+            program.admit()
+            program.run()
+            response = program.reply_message()
+            program.dismiss_once_read()
+            return response
+
+    def plan_program(self, request: bytes, record: Record, caller: Caller) -> bytes:
+        """Checks one program without its data."""
+        with self._executions.begin_program(caller, record) as program:
+            steps, timings, peak = program.plan(request)
+        plans = [
+            pb.PlanResponse(reply=pb.Reply.FromString(reply), workspace_bytes=workspace)
+            for reply, workspace in steps
+        ]
+        return pb.PlanProgramResponse(
+            steps=plans, timings=pb.Timings.FromString(timings), peak_device_bytes=peak
+        ).SerializeToString()
 
     def plan(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one call without its data."""
@@ -118,6 +144,8 @@ class OperatorService:
                 stream_window=settings.stream_window if budget.max_streams else 0,
                 chunk_bytes=budget.chunk_bytes,
                 computation_limit=settings.computation_limit,
+                program_steps=MAX_PROGRAM_STEPS,
+                chunks_beside_places=True,
             ),
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,

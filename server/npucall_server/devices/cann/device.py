@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
+    from npucall.programs import Program
     from npucall.tensors import Buffer
     from npucall_server.devices.base import DeviceFacts, Ran, Turn
     from npucall_server.npu_settings import AscendPaths
@@ -105,7 +106,7 @@ class CannDevice:
             turn.check()
             return ran
 
-    def working_bytes(self, call: Prepared) -> int:
+    def working_bytes(self, call: Prepared | Program) -> int:
         """None: staging is each lane's own, and values are checked a block at a time."""
         del call
         return 0

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import DeadlineError, StalledError
 from npucall.exchange import Sending, State
-from npucall.places import RegionPart
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from npucall.exchange import Chunk, Receiving
     from npucall_server.callers import StreamCaller
-    from npucall_server.execution import Answer, Execution
+    from npucall_server.execution.call import Answer, CallExecution
     from npucall_server.peers import Peers
 
 
@@ -24,7 +23,7 @@ class StreamCall:
     """A call from its first frame to its last."""
 
     def __init__(
-        self, call_id: int, caller: StreamCaller, execution: Execution, state: State
+        self, call_id: int, caller: StreamCaller, execution: CallExecution, state: State
     ) -> None:
         self.id = call_id
         self.caller = caller
@@ -89,7 +88,7 @@ class StreamCall:
 def answered(call_id: int, answer: Answer, chunk_bytes: int) -> tuple[Iterator[bytes], bool]:
     """The frames of an answer, and whether its outputs follow in chunks."""
     reply, timings, places = answer
-    sending = Sending([None if isinstance(each, RegionPart) else each for each in places])
+    sending = Sending([None if isinstance(each, tuple) else each for each in places])
     if not sending.is_chunked():
         return iter([join_reply(call_id, join_response(reply, timings, places))]), False
     return _in_chunks(call_id, join_response(reply, timings, ()), sending, chunk_bytes), True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from npucall_server.budget import Budget
     from npucall_server.callers import UnaryCaller
-    from npucall_server.execution import Executions
+    from npucall_server.execution.executions import Executions
     from npucall_server.handling import Handling, StreamMethod
     from npucall_server.settings import ServerSettings
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from npucall.exchange import CallFrame
     from npucall_server.callers import UnaryCaller
-    from npucall_server.execution import Executions
+    from npucall_server.execution.executions import Executions
     from npucall_server.handling import Handling
     from npucall_server.ledger import Entry
     from npucall_server.threads import Threads
