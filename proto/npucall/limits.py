@@ -73,7 +73,7 @@ MAX_ENTRIES = 4096
 """Of an upload, a release, or a question for digests."""
 MAX_HANDLES = 65_536
 """Of a session that are filled at a time."""
-MAX_PAST_HANDLES = 4096
+MAX_PAST_HANDLES = 1024
 """Of a session that are remembered as released, or as impossible to fill; older ones are forgotten:
 what bounds the memory that ids take."""
 MAX_SESSION_CHARACTERS = 128

@@ -27,11 +27,16 @@ from npucall_server.metrics.gauges import Gauges
 from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.peers import Peers
 from npucall_server.reservation_keys import Keys
-from npucall_server.reservations import Reservations, Rules
+from npucall_server.reservations import Reservations
+from npucall_server.reservations import Rules as ReservationRules
 from npucall_server.services.access import AccessService
 from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.streams.service import StreamService
+from npucall_server.sessions.digests import Digests
+from npucall_server.sessions.ids import Ids, place_of
+from npucall_server.sessions.room import HandleMemory
+from npucall_server.sessions.sessions import Rules, Sessions
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 from npucall_server.traces import traces
@@ -187,7 +192,9 @@ class Server:
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         kept = KeptMemory(settings.memory_limit)
-        places = Places(regions, None, None)  # type: ignore[arg-type]
+        self._sessions = self._keep_sessions(identity.instance, kept)
+        self._digests = Digests(settings.digest_cache_bytes, executor.memory)
+        places = Places(regions, self._sessions, self._digests)
         executions = Executions(executor, identity, places, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
         spans = traces(device.name)
@@ -202,11 +209,20 @@ class Server:
             services.add_reflection(self._grpc)
         return services
 
+    def _keep_sessions(self, instance: str, kept: KeptMemory) -> Sessions:
+        settings, executor, device = self._settings, self._executor, self._executor.device
+        rules = Rules.of(settings, device)
+        memory = HandleMemory(
+            device, rules.handle_memory, executor.memory, executor.quotas, kept.make_room
+        )
+        ids = Ids(place_of(device.name, settings.listens[0].where), instance)
+        return Sessions(memory, rules, ids, settings.call_timeout, self._access.guard.check)
+
     def _open_gate(self) -> Gate:
         """The gate before the device, with the reservations that it obeys."""
         settings, secret = self._settings, self._settings.reservation_key
         keys = Keys(secret.get_secret_value() if secret else None, self._executor.device.name)
-        rules = Rules(settings.max_reservation, settings.reservation_gap)
+        rules = ReservationRules(settings.max_reservation, settings.reservation_gap)
         reservations = Reservations(rules, keys, tell=self._tell_of_reservation)
         return Gate(reservations, self._access.guard.check)
 
@@ -218,7 +234,7 @@ class Server:
         ports = {port for each in self._addresses if (port := addresses.port(each.where))}
         idle = [IdleConnections(port, most, self._busy_peers, self._log) for port in ports]
         looks = [self._peers.look, self._gate.look, *(each.look for each in idle)]
-        looks += [self._access.look, self._streams.look]
+        looks += [self._access.look, self._streams.look, self._sessions.look]
         if self._side is not None:
             looks.append(self._side.look)
         return Watch(_LOOK_SECONDS, self._log, *looks)

@@ -109,13 +109,37 @@ class Ledger:
     def give_back(self, entry: Entry) -> None:
         """Gives a part back, to those who wait; a second time does nothing."""
         with self._lock:
-            entries = self._owners.get(entry.owner)
-            if entries is None or entry not in entries:
+            if not self._drop(entry):
                 return
-            del entries[entry]
-            if not entries:
-                del self._owners[entry.owner]
             self.used -= entry.amount
+            if self._waiting:
+                self._grant()
+
+    def take_spare(self, holder: Holder, amount: int, yields: Callable[[], object]) -> Entry | None:
+        """Takes a part that nobody asks for, if there is one; ``yields`` ends it for anybody."""
+        entry = Entry(self, holder, amount, yields)
+        entry.idle_since = -math.inf
+        with self._lock:
+            if self._waiting or self.used + amount > self.limit:
+                return None
+            self._add(entry)
+            return entry
+
+    def grow(self, entry: Entry, amount: int) -> None:
+        """Takes so much more into an entry, as ``take`` does."""
+        more = self.take(entry, amount)
+        with self._lock:
+            self._drop(more)
+            more.amount, entry.amount = 0, entry.amount + amount
+            self._owners.setdefault(entry.owner, {})[entry] = None
+
+    def shrink(self, entry: Entry, amount: int) -> None:
+        """Gives a part of an entry back. One of nothing may still grow."""
+        with self._lock:
+            entry.amount -= amount
+            self.used -= amount
+            if not entry.amount:
+                self._drop(entry)
             if self._waiting:
                 self._grant()
 
@@ -148,6 +172,16 @@ class Ledger:
             self._owners[entry.owner] = {entry: None}
         else:
             entries[entry] = None
+
+    def _drop(self, entry: Entry) -> bool:
+        """Whether it was among what is held."""
+        entries = self._owners.get(entry.owner)
+        if entries is None or entry not in entries:
+            return False
+        del entries[entry]
+        if not entries:
+            del self._owners[entry.owner]
+        return True
 
     def _grant(self) -> None:
         """Gives to those who wait what there is, first to who holds least."""

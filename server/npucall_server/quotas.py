@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from npucall.errors import QuotaError, TooLargeError
+from npucall.errors import HandleMemoryError, QuotaError, TooLargeError
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
@@ -81,6 +81,14 @@ class Quotas:
         """For a region of so many bytes. Raises QuotaError."""
         return self._take(tenant, shared_memory=size)
 
+    def open_session(self, tenant: str) -> Held:
+        """For a session. Raises QuotaError."""
+        return self._take(tenant, sessions=1)
+
+    def hold_handle(self, tenant: str, size: int) -> Held:
+        """For a handle of so many bytes. Raises HandleMemoryError."""
+        return self._take(tenant, handle_memory=size)
+
     def release(self, tenant: str, what: dict[str, int]) -> None:
         """Called by what was held."""
         with self._lock:
@@ -123,6 +131,15 @@ class Quotas:
 
 def _refusal(tenant: str, quota: str, limit: int, held: int, amount: int) -> NpucallError:
     setting = f"tenants.{tenant}.{quota}"
+    if quota == "handle_memory":
+        return HandleMemoryError(
+            f"handle: expected at most {limit} bytes in the handles of the tenant ({setting}), "
+            f"found {held} and {amount} more; release handles",
+            limit=str(limit),
+            held=str(held),
+            wanted=str(amount),
+            setting=setting,
+        )
     if amount > limit:
         return TooLargeError(
             f"quota: expected at most {limit} of the quota {quota} ({setting}), found {amount}",

@@ -31,6 +31,7 @@ from npucall_server.faults import sentences
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
 from npucall_server.reservation_settings import ReservationSettings
+from npucall_server.session_settings import SessionSettings
 from npucall_server.transport_settings import TransportSettings
 from npucall_server.watch_settings import WatchSettings
 
@@ -128,6 +129,7 @@ class ServerSettings(
     ReservationSettings,
     ConnectionSettings,
     AccessSettings,
+    SessionSettings,
     MemorySettings,
     TransportSettings,
     WatchSettings,

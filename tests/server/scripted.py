@@ -14,6 +14,7 @@ from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall_server.access.identity import Identity, anybody
 from npucall_server.devices.base import Ran
+from npucall_server.devices.host_memory import HostResident
 from npucall_server.executor import Executor, Limits
 from npucall_server.gate import Gate
 from npucall_server.ledger import Ledger
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Phases, RunPieces, Turn
@@ -79,6 +81,13 @@ class ScriptedDevice:
     ) -> Ran:
         self._run(turn)
         return Ran([self.result], self._phases)
+
+    @property
+    def memory_for_handles(self) -> int:
+        return 0
+
+    def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
+        return HostResident(nbytes)
 
     def working_bytes(self, call: Prepared) -> int:
         return self.working

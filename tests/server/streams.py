@@ -23,6 +23,7 @@ from npucall_server import grpc_server
 from npucall_server.access.guard import OpenGuard
 from npucall_server.budget import Budget
 from npucall_server.execution.executions import Executions
+from npucall_server.execution.placed import Places
 from npucall_server.executor import Executor, Limits
 from npucall_server.handling import Handling
 from npucall_server.kept_memory import KeptMemory
@@ -32,6 +33,10 @@ from npucall_server.services.access import AccessService
 from npucall_server.services.account import AccountService
 from npucall_server.services.operators import NAME, OperatorService
 from npucall_server.services.streams.service import StreamService
+from npucall_server.sessions.digests import Digests
+from npucall_server.sessions.ids import Ids
+from npucall_server.sessions.room import HandleMemory
+from npucall_server.sessions.sessions import Rules, Sessions
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
 from npucall_server.usage import Usage
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from npucall_server.gate import Gate
 
 IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
+PLACE = "00112233"
 INPUTS = ("grad_output", "self", "target")
 
 
@@ -54,6 +60,13 @@ def call_of(elements: int, operator: str = "aclnnL1LossBackward") -> pb.Call:
     spec = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[elements])
     arguments = [pb.Argument(name=name, stored=True, tensor=spec) for name in INPUTS]
     return pb.Call(operator=operator, arguments=arguments)
+
+
+def sessions_of(executor: Executor, settings: ServerSettings) -> Sessions:
+    """The sessions of a server of that identity."""
+    rules = Rules.of(settings, executor.device)
+    memory = HandleMemory(executor.device, rules.handle_memory, executor.memory, executor.quotas)
+    return Sessions(memory, rules, Ids(PLACE, IDENTITY.instance), settings.call_timeout)
 
 
 class Served:
@@ -74,13 +87,16 @@ class Served:
         self.regions = Regions(given.shared_memory_limit, self.executor.memory)
         self.gate = gate or open_gate()
         kept = KeptMemory(1 << 40)
-        executions = Executions(self.executor, IDENTITY, self.regions, kept, self.gate)
+        self.sessions = sessions_of(self.executor, given)
+        self.digests = Digests(given.digest_cache_bytes, self.executor.memory)
+        places = Places(self.regions, self.sessions, self.digests)
+        executions = Executions(self.executor, IDENTITY, places, kept, self.gate)
         operators = OperatorService(executions, given, budget, IDENTITY)
         self.streams = StreamService(executions, given, budget)
         self._log = io.StringIO()
         log = Log(stream=self._log)
         peers = Peers(log, given.peer_timeout)
-        self.watch = Watch(0.02, log, peers.look)
+        self.watch = Watch(0.02, log, peers.look, self.sessions.look)
         services = grpc_server.Services(
             Handling(IDENTITY, log, peers, guard or OpenGuard(), (self.usage.called,)),
             budget,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_WEIGHT = 1000
-_QUOTAS = ("calls", "memory", "streams", "shared_memory")
+_QUOTAS = ("calls", "memory", "streams", "shared_memory", "sessions", "handle_memory")
 
 TenantName = Annotated[str, StringConstraints(pattern=f"^{TENANT_PATTERN}$")]
 RoleName = Literal["user", "bench", "admin"]
@@ -49,6 +49,10 @@ class Tenant(BaseModel):
     streams: int | None = Field(None, ge=0, description="Most open streams.")
     shared_memory: ByteSize | None = Field(
         None, ge=0, description="Most bytes of shared memory, for example 1GiB."
+    )
+    sessions: int | None = Field(None, ge=0, description="Most open sessions.")
+    handle_memory: ByteSize | None = Field(
+        None, ge=0, description="Most bytes that handles of its sessions hold, such as 16GiB."
     )
     device_seconds_per_hour: float | None = Field(
         None,

@@ -1,0 +1,92 @@
+"""Bytes that are kept by their SHA-256, as far as there is room for them: a miss is normal."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from npucall.tensors import Buffer
+    from npucall_server.ledger import Entry, Ledger
+
+DIGEST_BYTES = 1 << 10
+"""That each counts for besides its own."""
+_MOST = 4096
+"""Digests of all tenants: what bounds the time to look through them."""
+
+
+class _Kept(NamedTuple):
+    data: Buffer
+    entry: Entry
+
+
+class _Holder:
+    """All that is kept, for the ledger of memory: it has a limit of its own."""
+
+    peer = ""
+    owner = "digests"
+
+
+_HOLDER = _Holder()
+
+
+class Digests:
+    """Bytes by tenant and SHA-256: at most ``limit`` of them, which count in ``memory``.
+
+    Those used longest ago go first, for others and for calls that need the memory. Who keeps bytes
+    has verified them, and nobody changes them.
+    """
+
+    def __init__(self, limit: int, memory: Ledger) -> None:
+        self._limit, self._memory = limit, memory
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, bytes], _Kept] = {}
+        self.used = 0
+        """Bytes that are kept."""
+        self.hits = self.misses = 0
+        """How often bytes were asked for that were kept, and that were not."""
+
+    def find(self, tenant: str, sha256: bytes) -> Buffer | None:
+        """The bytes of a digest of a tenant; None where they are not kept."""
+        key = tenant, sha256
+        with self._lock:
+            kept = self._kept.pop(key, None)
+            if kept is None:
+                self.misses += 1
+                return None
+            self.hits += 1
+            self._kept[key] = kept
+            return kept.data
+
+    def has(self, tenant: str, sha256: bytes) -> bool:
+        """Whether the bytes are kept. That somebody asks counts as a use."""
+        return self.find(tenant, sha256) is not None
+
+    def remember(self, tenant: str, sha256: bytes, data: Buffer) -> bool:
+        """Keeps bytes, which others used longer ago make room for; False where there is none."""
+        key, size = (tenant, sha256), len(data) + DIGEST_BYTES
+        if size > self._limit:
+            return False
+        with self._lock:
+            if key in self._kept:
+                self._kept[key] = self._kept.pop(key)
+                return True
+            while self.used + size > self._limit or len(self._kept) >= _MOST:
+                self._drop(next(iter(self._kept)))
+            entry = self._memory.take_spare(_HOLDER, size, lambda: self._yield(key))
+            if entry is None:
+                return False
+            self._kept[key] = _Kept(memoryview(data).toreadonly(), entry)
+            self.used += size
+            return True
+
+    def _yield(self, key: tuple[str, bytes]) -> None:
+        """Somebody needs the memory."""
+        with self._lock:
+            if key in self._kept:
+                self._drop(key)
+
+    def _drop(self, key: tuple[str, bytes]) -> None:
+        kept = self._kept.pop(key)
+        self.used -= kept.entry.amount
+        kept.entry.give_back()

@@ -1,0 +1,74 @@
+"""Ids of sessions: which server opened one, and a secret that nobody guesses.
+
+``<place>-<instance>-<secret>``, all in hexadecimal. The place stays over restarts, the instance
+does not: so a client learns whether it asks the wrong server, or one that has forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from npucall.errors import HandleLostError, SessionUnknownError, WrongServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECRET_BYTES = 16
+_PLACE_BYTES = 4
+_ID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{1,32})-([0-9a-f]{32})")
+_SEVERAL = ","
+
+
+def place_of(device: str, address: str) -> str:
+    """Names a server alike over restarts, by its first address as it is configured."""
+    where = f"{socket.gethostname()}\n{device}\n{address}"
+    return blake2b(where.encode(), digest_size=_PLACE_BYTES).hexdigest()
+
+
+class Ids:
+    """Makes ids, and reads those that callers send."""
+
+    def __init__(self, place: str, instance: str) -> None:
+        self._place, self._instance = place, instance
+
+    def new(self) -> tuple[str, bytes]:
+        """An id, and the secret in it."""
+        secret = secrets.token_bytes(SECRET_BYTES)
+        return f"{self._place}-{self._instance}-{secret.hex()}", secret
+
+    def secret_in(self, text: str, handles: Sequence[bytes] = ()) -> bytes:
+        """The secret of an id of this process.
+
+        Raises SessionUnknownError for what is no id, WrongServerError, and HandleLostError, which
+        names ``handles``.
+        """
+        match = _ID.fullmatch(text)
+        if match is None:
+            raise unknown()
+        place, instance, secret = match.groups()
+        if place != self._place:
+            raise WrongServerError(
+                f"session: expected one that this server ({self._place}) opened, found one of "
+                f"{place}; send the call there",
+                server=place,
+            )
+        if instance != self._instance:
+            raise HandleLostError(
+                f"session: expected one of {self._instance}, found one of {instance}: the server "
+                "was started again since; open a session and fill its handles anew",
+                instance=instance,
+                handles=_SEVERAL.join(handle.hex() for handle in handles),
+            )
+        return bytes.fromhex(secret)
+
+
+def unknown() -> SessionUnknownError:
+    """The same for every session that is not one of the caller's."""
+    return SessionUnknownError(
+        "session: expected the id of a session of this caller in the metadata npucall-session, "
+        "found none; open a session"
+    )

@@ -1,0 +1,156 @@
+"""What handles take: memory of the device, within the budgets of session, tenant and server."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from npucall.errors import HandleMemoryError, OutOfMemoryError, QueueFullError
+from npucall_server.ledger import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.dtypes import DType
+    from npucall_server.access.identity import Identity
+    from npucall_server.devices.base import Device, Resident
+    from npucall_server.ledger import Ledger
+    from npucall_server.quotas import Quotas
+
+HANDLE_BYTES = 1 << 10
+"""Of the host, that each handle counts for besides what it holds."""
+SESSION_BYTES = 1 << 18
+"""Of the host, that each session counts for: ids that it remembers, above all."""
+
+
+class Budget:
+    """Bytes that handles may hold; ``setting`` names what sets the limit."""
+
+    def __init__(self, whose: str, limit: int, setting: str) -> None:
+        self.limit, self.held = limit, 0
+        self._whose, self._setting = whose, setting
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        """Raises HandleMemoryError where there is not so much left."""
+        with self._lock:
+            if self.held + size > self.limit:
+                raise full(self._whose, self._setting, self.limit, self.held, size)
+            self.held += size
+
+    def give_back(self, size: int) -> None:
+        """Of what was taken."""
+        with self._lock:
+            self.held -= size
+
+
+class Room:
+    """The memory of one handle, which counts until it is given back."""
+
+    __slots__ = ("_counted", "memory")
+
+    def __init__(self, memory: Resident, counted: ExitStack) -> None:
+        self.memory = memory
+        self._counted = counted
+
+    def give_back(self) -> None:
+        """Frees the memory; then it counts no more. A second time does nothing."""
+        self._counted.close()
+
+
+class Account:
+    """What one session holds, of its own budget and of all that it shares with others."""
+
+    def __init__(self, memory: HandleMemory, identity: Identity, budget: Budget) -> None:
+        self.budget = budget
+        self._memory = memory
+        self._tenant = identity.tenant
+        self._entry = Entry(memory.host, _Holder(identity.owner), 0, None)
+        memory.host.grow(self._entry, SESSION_BYTES)
+
+    def take(self, size: int, dtype: DType | None = None) -> Room:
+        """Memory for a handle. Raises HandleMemoryError."""
+        memory = self._memory
+        with ExitStack() as counted:
+            for budget in self.budget, memory.budget:
+                budget.take(size)
+                counted.callback(budget.give_back, size)
+            counted.callback(memory.quotas.hold_handle(self._tenant, size).give_back)
+            memory.count(self._entry, size, counted)
+            resident = memory.allocate(size, dtype)
+            counted.callback(resident.free)
+            return Room(resident, counted.pop_all())
+
+    def close(self) -> None:
+        """The session has ended; what is still read counts on."""
+        self._memory.host.shrink(self._entry, SESSION_BYTES)
+
+
+class HandleMemory:
+    """The memory that the handles of all sessions hold.
+
+    ``host`` is the ledger of the host's memory: handles of a device without memory of its own count
+    there too. ``make_room`` hears before so many bytes of it are taken.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        limit: int,
+        host: Ledger,
+        quotas: Quotas,
+        make_room: Callable[[int], object] = bool,
+    ) -> None:
+        self.budget = Budget("the handles of all sessions", limit, "handle_memory")
+        self.host, self.quotas = host, quotas
+        self._device, self._make_room = device, make_room
+        self._is_host = device.memory_for_handles == 0
+
+    def count(self, entry: Entry, size: int, counted: ExitStack) -> None:
+        """Has a handle count for what it takes of the host."""
+        taken = HANDLE_BYTES + (size if self._is_host else 0)
+        try:
+            self.host.grow(entry, taken)
+        except QueueFullError as error:
+            limit, held = self.host.limit, self.host.used
+            raise full("calls and handles", "memory_limit", limit, held, taken) from error
+        counted.callback(self.host.shrink, entry, taken)
+        if self._is_host:
+            self._make_room(size)
+
+    def allocate(self, size: int, dtype: DType | None = None) -> Resident:
+        """Memory of the device. Raises HandleMemoryError where it has none."""
+        try:
+            return self._device.allocate(size, dtype)
+        except (OutOfMemoryError, MemoryError) as error:
+            limit, held = self.budget.limit, self.budget.held - size
+            raise HandleMemoryError(
+                f"handle: expected {size} free bytes on the device, found less: {error}; handles "
+                f"hold {held} bytes of the {limit} that handle_memory allows, release some",
+                limit=str(limit),
+                held=str(held),
+                wanted=str(size),
+                setting="handle_memory",
+            ) from error
+
+
+def full(whose: str, setting: str, limit: int, held: int, wanted: int) -> HandleMemoryError:
+    """What a budget refuses with."""
+    return HandleMemoryError(
+        f"handle: expected at most {limit} bytes in {whose} ({setting}), found {held} and {wanted} "
+        "more; release handles",
+        limit=str(limit),
+        held=str(held),
+        wanted=str(wanted),
+        setting=setting,
+    )
+
+
+class _Holder:
+    """Of a session, which is bound to no connection."""
+
+    peer = ""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner

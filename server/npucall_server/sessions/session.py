@@ -1,0 +1,310 @@
+"""One session: its lease, and its handles with what fills and what reads them."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from npucall.errors import (
+    BusyError,
+    CancelledError,
+    DeadlineError,
+    InternalError,
+    NpucallError,
+)
+from npucall.handles import Begun, Handle, Handles, State, check_same, empty
+from npucall_server.devices.base import ResidentPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from npucall.dtypes import DType
+    from npucall.places import HandlePart
+    from npucall_server.access.identity import Identity
+    from npucall_server.callers import Caller
+    from npucall_server.devices.base import Resident
+    from npucall_server.sessions.room import Account, Room
+    from npucall_server.sessions.waiting import Changes
+
+_RETRY_SECONDS = 0.1
+
+
+class _Content:
+    """What a handle holds, or is to hold, as long as somebody needs it."""
+
+    __slots__ = ("error", "pins", "room")
+
+    def __init__(self) -> None:
+        self.room: Room | None = None
+        self.error: NpucallError | None = None
+        """What it could not be filled for."""
+        self.pins = 1
+        """Who uses it: what fills it, and all that read it."""
+
+
+_Handle = Handle[_Content]
+
+
+class Session:
+    """Handles with a lease. Safe to use from several threads; waits without any lock.
+
+    ``clock`` is monotonic. ``owner``: who may use it.
+    """
+
+    def __init__(  # noqa: PLR0913  # all that a session has
+        self,
+        name: str,
+        secret: bytes,
+        owner: str,
+        identity: Identity,
+        lease: float,
+        account: Account,
+        changes: Changes,
+        clock: Callable[[], float],
+    ) -> None:
+        self.id, self.secret, self.owner = name, secret, owner
+        self.identity = identity
+        """Of who used it last."""
+        self.lease = lease
+        self._account, self._changes, self._clock = account, changes, clock
+        self._handles: Handles[_Content] = Handles()
+        self._uses = 0
+        self._ends_at = clock() + lease
+        self._ended: Callable[[], NpucallError] | None = None
+        """What calls raise since it has ended."""
+
+    # --- Its lease --------------------------------------------------------------------------------
+
+    @property
+    def budget(self) -> int:
+        """Bytes that its handles may hold."""
+        return self._account.budget.limit
+
+    @property
+    def held(self) -> int:
+        """Bytes that they hold; those of released ones too that a call still reads."""
+        return self._account.budget.held
+
+    @property
+    def is_due(self) -> bool:
+        """Whether its lease has ended, and no call uses it."""
+        return not self._uses and self._clock() >= self._ends_at
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """While a call runs the lease does not end. Raises what calls get once it has ended."""
+        with self._changes:
+            self.check_open()
+            self._uses += 1
+        try:
+            yield
+        finally:
+            with self._changes:
+                self._uses -= 1
+                self._ends_at = self._clock() + self.lease
+
+    def renew(self, identity: Identity) -> bool:
+        """The lease begins anew; False where it has ended."""
+        with self._changes:
+            if self._ended is not None or self.is_due:
+                return False
+            self.identity = identity
+            self._ends_at = self._clock() + self.lease
+            return True
+
+    def check_open(self) -> None:
+        """Raises what it has ended with."""
+        if self._ended is not None:
+            raise self._ended()
+
+    def end(self, why: Callable[[], NpucallError], *, only_idle: bool = False) -> bool:
+        """Ends it, and releases its handles; who waits for one raises ``why``. False: it had ended.
+
+        ``only_idle``: unless a call uses it.
+        """
+        with self._changes:
+            if self._ended is not None or (only_idle and self._uses):
+                return False
+            self._ended = why
+            free = self._let_go([handle.id for handle in self._handles])
+            self._changes.notify()
+        _give_back(free)
+        self._account.close()
+        return True
+
+    # --- Its handles ------------------------------------------------------------------------------
+
+    def read(self, part: HandlePart, name: str) -> Reading:
+        """A part of a handle, for a storage of that name; it stays until the reading is done.
+
+        Raises HandleEmptyError, HandleReleasedError, and TensorLayoutError where the part is not
+        inside the handle.
+        """
+        with self._changes:
+            self.check_open()
+            handle = self._handles.read(part, name)
+            handle.value.pins += 1
+        return Reading(self, handle, part, name)
+
+    def fill(
+        self, handle: bytes, size: int, identity: bytes | None, dtype: DType | None = None
+    ) -> Filling:
+        """Begins to fill a handle with so many bytes, or finds out that the same has, or does.
+
+        ``identity``: see ``Handles.begin``; ``dtype``: of its elements, if that is known. Raises
+        HandleExistsError, HandleReleasedError and HandleMemoryError.
+        """
+        with self._changes:
+            self.check_open()
+            begun, found = self._handles.begin(handle, size, identity, _Content)
+        filling = Filling(self, found, is_new=begun is Begun.NEW)
+        if filling.is_new:
+            try:
+                found.value.room = self._account.take(size, dtype)
+            except Exception as error:
+                filling.fail(error)
+                raise
+        return filling
+
+    def release(self, handles: Sequence[bytes]) -> None:
+        """Gives handles back; each keeps its memory until nobody reads or fills it any more."""
+        with self._changes:
+            if self._ended is not None:
+                return
+            free = self._let_go(handles)
+        _give_back(free)
+
+    def settle(self, handle: _Handle, identity: bytes | None, error: BaseException | None) -> None:
+        """Called by what fills: it has, or it failed. Only the first time counts."""
+        with self._changes:
+            if error is None:
+                ended = self._handles.fill(handle, identity)
+            else:
+                told = _as_told(error)
+                if ended := self._handles.fail(handle, str(told)):
+                    handle.value.error = told
+            free = self._unpin(handle) if ended else []
+            self._changes.notify()
+        _give_back(free)
+
+    def unpin(self, handle: _Handle) -> None:
+        """Called by what reads, once it is done."""
+        with self._changes:
+            free = self._unpin(handle)
+        _give_back(free)
+
+    def wait(self, handle: _Handle, caller: Caller) -> None:
+        """Waits until a handle is filled, or is not going to be, or the session has ended."""
+        self._changes.wait_until(
+            lambda: handle.state is not State.FILLING or self._ended is not None, caller
+        )
+        if handle.state is State.FILLING and self._ended is not None:
+            raise self._ended()
+
+    def _let_go(self, handles: Sequence[bytes]) -> list[Room]:
+        found = [self._handles.release(handle) for handle in handles]
+        return [room for handle in found if handle for room in self._rest_of(handle)]
+
+    def _unpin(self, handle: _Handle) -> list[Room]:
+        handle.value.pins -= 1
+        return self._rest_of(handle)
+
+    def _rest_of(self, handle: _Handle) -> list[Room]:
+        """Memory that nobody needs any more, to be given back without the lock."""
+        content = handle.value
+        is_wanted = handle.state is State.FILLED and not handle.is_released
+        if content.pins or is_wanted or content.room is None:
+            return []
+        room, content.room = content.room, None
+        return [room]
+
+
+class Reading:
+    """A part of a handle that a call reads: it stays, released or not, until that is done."""
+
+    def __init__(self, session: Session, handle: _Handle, part: HandlePart, name: str) -> None:
+        self._session, self._handle = session, handle
+        self._part, self._name = part, name
+        self._done = False
+
+    def wait(self, caller: Caller) -> ResidentPart:
+        """The bytes, once the handle is filled.
+
+        Raises HandleEmptyError where that failed, what the session ended with, and DeadlineError
+        and CancelledError of the caller.
+        """
+        handle = self._handle
+        self._session.wait(handle, caller)
+        if handle.state is not State.FILLED or handle.value.room is None:
+            raise empty(self._name, handle.id, handle.failure)
+        return ResidentPart(handle.value.room.memory, self._part.offset, self._part.length)
+
+    def done(self) -> None:
+        """The call does not read it any more; a second time does nothing."""
+        if not self._done:
+            self._done = True
+            self._session.unpin(self._handle)
+
+
+class Filling:
+    """A handle that is to be filled. Who is new fills ``memory``, whole, and says how that ended.
+
+    Another one waits for the new one, and has nothing else to do.
+    """
+
+    def __init__(self, session: Session, handle: _Handle, *, is_new: bool) -> None:
+        self._session, self._handle = session, handle
+        self.is_new = is_new
+
+    @property
+    def memory(self) -> Resident:
+        """Of a new one."""
+        room = self._handle.value.room
+        assert room is not None  # noqa: S101  # it is new, and has not ended
+        return room.memory
+
+    def succeed(self, identity: bytes | None = None) -> None:
+        """All bytes are there. ``identity``: of one that was not known."""
+        self._session.settle(self._handle, identity, None)
+
+    def fail(self, error: BaseException) -> None:
+        """The handle is empty again, if it has not been filled; who waits is told."""
+        self._session.settle(self._handle, None, error)
+
+    def wait(self, caller: Caller, identity: bytes | None = None) -> None:
+        """Waits for what fills it, whoever that is.
+
+        Raises what that failed with, HandleExistsError where it has another ``identity``, what the
+        session ended with, and DeadlineError and CancelledError of the caller.
+        """
+        handle = self._handle
+        self._session.wait(handle, caller)
+        if handle.state is State.EMPTY:
+            raise _of_another(handle.value.error, handle.failure)
+        check_same(handle, identity)
+
+
+def _of_another(error: NpucallError | None, failure: str) -> NpucallError:
+    """What a retry raises of what it joined; it may repeat where that one's caller gave up."""
+    if error is None or isinstance(error, (CancelledError, DeadlineError)):
+        return BusyError(
+            f"handle: expected it to be filled, found that its caller gave up ({failure}); repeat "
+            "the call",
+            retry_after=_RETRY_SECONDS,
+        )
+    return _as_told(error)
+
+
+def _as_told(error: BaseException) -> NpucallError:
+    """The error for another caller: without frames, which would keep alive what the call held."""
+    if not isinstance(error, NpucallError):
+        return InternalError("handle: what was to fill it met a bug; the server's log says more")
+    told = copy.copy(error)
+    told.details = dict(error.details)
+    return told
+
+
+def _give_back(rooms: Sequence[Room]) -> None:
+    for room in rooms:
+        room.give_back()

@@ -1,0 +1,256 @@
+"""All sessions of a server: opened, found by their ids, ended with their leases."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.errors import (
+    HandleMemoryError,
+    MessageError,
+    QueueFullError,
+    SessionExpiredError,
+    UnauthenticatedError,
+)
+from npucall.wire.status import SESSION
+from npucall_server.sessions.ids import SECRET_BYTES, Ids, unknown
+from npucall_server.sessions.room import Account, Budget
+from npucall_server.sessions.session import Session
+from npucall_server.sessions.waiting import Changes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall.errors import NpucallError
+    from npucall_server.access.identity import Identity
+    from npucall_server.callers import Caller
+    from npucall_server.devices.base import Device
+    from npucall_server.quotas import Held
+    from npucall_server.sessions.room import HandleMemory
+    from npucall_server.settings import ServerSettings
+
+_RETRY_SECONDS = 5.0
+_KEY_BYTES = 32
+_MOST_ENDED, _MOST_ENDED_OF_ONE = 1024, 64
+"""Sessions whose lease has ended that are remembered: of all, and of one owner."""
+
+
+class Rules(NamedTuple):
+    """What sessions may take; each is a setting of the server. Any 0: there are no sessions."""
+
+    handle_memory: int
+    session_memory: int
+    max_sessions: int
+    session_lease: float
+
+    @classmethod
+    def of(cls, settings: ServerSettings, device: Device) -> Rules:
+        """Those of the settings; what they leave out follows from the device and its host."""
+        usual = device.memory_for_handles or settings.memory_limit // 2
+        memory = int(usual if settings.handle_memory is None else settings.handle_memory)
+        session = memory if settings.session_memory is None else int(settings.session_memory)
+        return cls(memory, min(session, memory), settings.max_sessions, settings.session_lease)
+
+    @property
+    def off(self) -> str:
+        """The setting that turns sessions off; empty if none does."""
+        return next((name for name, limit in self._asdict().items() if not limit), "")
+
+
+class _Ended(NamedTuple):
+    """A session whose lease has ended."""
+
+    owner: str
+    at: float
+
+
+class Sessions:
+    """The sessions of one server process. Something has to ``look`` at them every second.
+
+    ``check`` raises UnauthenticatedError for who is known no more. ``call_timeout``: longest wait
+    for a handle. ``clock`` is monotonic.
+    """
+
+    def __init__(  # noqa: PLR0913  # all that sessions depend on
+        self,
+        memory: HandleMemory,
+        rules: Rules,
+        ids: Ids,
+        call_timeout: float,
+        check: Callable[[Identity], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.memory, self.rules = memory, rules
+        self._ids, self._call_timeout = ids, call_timeout
+        self._check, self._clock = check, clock
+        self._lock = threading.Lock()
+        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._open: dict[bytes, tuple[Session, Held]] = {}
+        self._ended: dict[bytes, _Ended] = {}
+        self._nobody = secrets.token_bytes(SECRET_BYTES)
+        """Compared with where there is no such session: that takes as long."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, caller: Caller, lease: float = 0.0, budget: int = 0) -> Session:
+        """Opens a session. 0 asks for as long a lease, and as many bytes, as there can be.
+
+        Raises MessageError, HandleMemoryError where the server has no sessions, QueueFullError and
+        QuotaError.
+        """
+        rules = self.rules
+        if rules.off:
+            raise _no_sessions(rules.off)
+        if not 0 <= lease < float("inf"):
+            raise MessageError(f"lease_seconds: expected 0 or more, found {lease:g}")
+        self.look()
+        held = self.memory.quotas.open_session(caller.identity.tenant)
+        try:
+            lease = min(lease or rules.session_lease, rules.session_lease)
+            return self._opened(caller, lease, self._budget(budget), held)
+        except BaseException:
+            held.give_back()
+            raise
+
+    def of(self, caller: Caller, handles: Sequence[bytes] = ()) -> Session:
+        """The session that a caller's metadata name; its lease begins anew.
+
+        Raises SessionUnknownError, alike for those of others, SessionExpiredError, WrongServerError
+        and HandleLostError, which names ``handles``.
+        """
+        key, session = self._find(caller, handles)
+        if session is None:
+            raise self._refusal(key, caller)
+        if not session.renew(caller.identity):
+            self._expire(key, session)
+            session.check_open()
+        return session
+
+    def close(self, caller: Caller) -> None:
+        """Ends the session that a caller's metadata name, if there is one."""
+        key, session = self._find(caller)
+        if session is not None and session.end(unknown):
+            self._forget(key)
+
+    def look(self) -> None:
+        """Ends the sessions whose lease has ended, and those of callers who are known no more."""
+        with self._lock:
+            found = [(key, session) for key, (session, _) in self._open.items()]
+        for key, session in found:
+            if session.is_due or not self._is_known(session.identity):
+                self._expire(key, session)
+
+    def _opened(self, caller: Caller, lease: float, budget: Budget, held: Held) -> Session:
+        identity, most = caller.identity, self.rules.max_sessions
+        account = Account(self.memory, identity, budget)
+        name, secret = self._ids.new()
+        changes = Changes(self._call_timeout)
+        session = Session(
+            name, secret, _owner(identity), identity, lease, account, changes, self._clock
+        )
+        with self._lock:
+            if len(self._open) < most:
+                self._open[self._key_of(secret)] = session, held
+                return session
+        account.close()
+        raise _too_many(most)
+
+    def _budget(self, wanted: int) -> Budget:
+        limit = self.rules.session_memory
+        if 0 < wanted < limit:
+            return Budget("the handles of the session", wanted, "budget_bytes of OpenSession")
+        return Budget("the handles of the session", limit, "session_memory")
+
+    def _find(self, caller: Caller, handles: Sequence[bytes] = ()) -> tuple[bytes, Session | None]:
+        """Where the caller's session is, and that session, if it is open."""
+        text = caller.metadata.get(SESSION, "")
+        secret = self._ids.secret_in(text if isinstance(text, str) else "", handles)
+        key = self._key_of(secret)
+        found = self._open.get(key)
+        session = found[0] if found is not None else None
+        is_secret = compare_digest(secret, self._nobody if session is None else session.secret)
+        is_owner = _is_of(caller, "" if session is None else session.owner)
+        return key, session if is_secret and is_owner else None
+
+    def _refusal(self, key: bytes, caller: Caller) -> NpucallError:
+        """Of a session that is not open."""
+        ended = self._ended.get(key)
+        if _is_of(caller, "" if ended is None else ended.owner) and ended is not None:
+            return _expired(self._clock() - ended.at)
+        return unknown()
+
+    def _expire(self, key: bytes, session: Session) -> None:
+        """Ends a session whose lease has ended, unless a call uses it, and remembers it."""
+        at, clock = self._clock(), self._clock
+        ended = session.end(lambda: _expired(clock() - at), only_idle=True)
+        if ended:
+            self._forget(key, _Ended(session.owner, at))
+
+    def _forget(self, key: bytes, ended: _Ended | None = None) -> None:
+        """It is not open any more. ``ended``: what is remembered of it."""
+        with self._lock:
+            if ended is not None:
+                self._remember(key, ended)
+            _, held = self._open.pop(key)
+        held.give_back()
+
+    def _remember(self, key: bytes, ended: _Ended) -> None:
+        self._ended[key] = ended
+        own = [each for each, other in self._ended.items() if other.owner == ended.owner]
+        if len(own) > _MOST_ENDED_OF_ONE:
+            del self._ended[own[0]]
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def _is_known(self, identity: Identity) -> bool:
+        try:
+            self._check(identity)
+        except UnauthenticatedError:
+            return False
+        return True
+
+    def _key_of(self, secret: bytes) -> bytes:
+        """What a session is kept under, so that nobody learns from how long finding it takes."""
+        return blake2b(secret, key=self._key, digest_size=_KEY_BYTES).digest()
+
+
+def _owner(identity: Identity) -> str:
+    """Who may use a session: a person; without tenants whoever has its id."""
+    return identity.person if identity.tenant else ""
+
+
+def _is_of(caller: Caller, owner: str) -> bool:
+    return compare_digest(_owner(caller.identity).encode(), owner.encode())
+
+
+def _expired(seconds: float) -> SessionExpiredError:
+    return SessionExpiredError(
+        f"session: expected one whose lease goes on, found that it ended {seconds:.1f} s ago; open "
+        "another session and fill its handles anew",
+        expired_seconds=f"{seconds:.1f}",
+    )
+
+
+def _too_many(limit: int) -> QueueFullError:
+    return QueueFullError(
+        f"server: expected a free session, found that as many are open as max_sessions = {limit} "
+        "allows; repeat the call later",
+        retry_after=_RETRY_SECONDS,
+        limit=str(limit),
+        setting="max_sessions",
+    )
+
+
+def _no_sessions(setting: str) -> HandleMemoryError:
+    return HandleMemoryError(
+        f"server: expected sessions, found none: its setting {setting} is 0",
+        limit="0",
+        held="0",
+        wanted="0",
+        setting=setting,
+    )

@@ -1,0 +1,69 @@
+"""Waiting for what another thread does, as long as the caller waits too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import CancelledError, DeadlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.callers import Caller
+
+
+class Changes:
+    """A lock, and who waits for something below it to change. Nobody holds it while he waits."""
+
+    def __init__(self, call_timeout: float) -> None:
+        self._call_timeout = call_timeout
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> None:
+        self._changed.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self._changed.release()
+
+    def notify(self) -> None:
+        """Something has changed; called with the lock."""
+        self._changed.notify_all()
+
+    def wait_until(self, done: Callable[[], bool], caller: Caller) -> None:
+        """Waits, without the lock held before. Raises DeadlineError and CancelledError."""
+        with self._changed:
+            if done():
+                return
+        caller.add_callback(self._wake)
+        ends = time.monotonic() + self._seconds(caller)
+        with self._changed:
+            while not done():
+                left = ends - time.monotonic()
+                self._check(caller, left)
+                self._changed.wait(left)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _seconds(self, caller: Caller) -> float:
+        remaining = caller.time_remaining()
+        return self._call_timeout if remaining is None else min(remaining, self._call_timeout)
+
+    def _check(self, caller: Caller, left: float) -> None:
+        """Raises where nobody waits for the call any more, or it has waited for too long."""
+        if not caller.is_active():
+            raise CancelledError("call: cancelled by the caller, or the caller went away")
+        if left > 0:
+            return
+        remaining = caller.time_remaining()
+        if remaining is not None and remaining <= 0:
+            raise DeadlineError("call: its deadline ended while it waited for a handle")
+        raise DeadlineError(
+            f"call: expected its handles to be filled in {self._call_timeout:g} s, the server's "
+            "call_timeout",
+            limit=f"{self._call_timeout:g}",
+            setting="call_timeout",
+        )
