@@ -20,6 +20,7 @@ from figures import KIB, MIB, Series, compared
 from goals import FAR_GOALS, rows_of
 from link import SERVER_HOST, Ends, FarServer, Link, command_at, far_server, missing
 from report import as_json, figure_table, goal_table, summary
+from resident import CALL_BY_CALL, CONSTANT, IN_A_PROGRAM
 from rich.console import Console
 from workers import Worker
 from yardstick import WINDOWS, running_yardstick
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 NOT_POSSIBLE = 3
 """Exit code where no wire can be laid."""
+_CONSTANT = 64 * MIB
 _SENT, _UNREAD = 16 * MIB, 1
 """Of a tensor of the large call; how many of its inputs are not sent, since nobody reads them."""
 
@@ -101,7 +103,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 @contextmanager
 def _site(link: Link, rounds: int) -> Iterator[Site]:
-    with link.up() as ends, far_server(ends) as server:
+    with link.up() as ends, far_server(ends, f"--digest-cache-bytes={2 * _CONSTANT}") as server:
         yield Site(link, ends, server, _kernel(ends), rounds)
 
 
@@ -162,9 +164,34 @@ def _grpc(windows: str) -> Callable[[Site, str], Figure]:
     return measured
 
 
+def _chain(way: str) -> Callable[[Site, str], Figure]:
+    """20 operators over a resident tensor, of which one element comes down."""
+
+    def measured(site: Site, name: str) -> Figure:
+        with site.worker(way, 64 * KIB) as worker:
+            return _beside(name, site.seconds(worker), site.link.round_trip)
+
+    return measured
+
+
+def _again(site: Site, name: str) -> Figure:
+    """What the first run has sent, the second one does not."""
+    with Worker(CONSTANT, site.server.target, site.ends.client) as worker:
+        worker.ask("tensors", _CONSTANT, "float32")
+        worker.ask("open", 1)
+        worker.ask("once")
+        before = site.server.bytes_on_wire()
+        worker.ask("once")
+        again = site.server.bytes_on_wire() - before
+    return _beside(name, [float(again)], _CONSTANT, "bytes")
+
+
 MEASURED: dict[str, Callable[[Site, str], Figure]] = {
     "1 KiB, round trips": _small,
     "16 MiB, time / bytes at the wire's rate": _large,
+    "20 operators on resident data, a program, round trips": _chain(IN_A_PROGRAM),
+    "20 operators on resident data, call by call, round trips": _chain(CALL_BY_CALL),
+    "64 MiB constant, second run, bytes on the wire / bytes": _again,
     **{f"16 MiB, plain gRPC, {windows}": _grpc(windows) for windows in WINDOWS},
 }
 """What is measured, by name."""

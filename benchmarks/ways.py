@@ -11,6 +11,7 @@ import grpc
 import ml_dtypes
 import numpy as np
 from cases import COPIES_ALONE, GRPC_ALONE
+from resident import EXPECTED, RESIDENT_WAYS
 from yardstick import ECHO, UNLIMITED, WINDOWS, YardstickClient
 
 import npucall_client
@@ -36,6 +37,16 @@ _NEVER = 2**62
 _SLACK = 1 << 20
 """Bytes of a region beside its tensors, for their alignment."""
 _TIMEOUT = 600.0
+
+
+def expected(way: str, arrays: Arrays) -> np.ndarray[Any, Any]:
+    """What a call of a way has to give."""
+    grad_output, _, target = arrays
+    if way in FLOORS:
+        return grad_output
+    if way in EXPECTED:
+        return EXPECTED[way](arrays)
+    return -(target * grad_output) * np.float32(1 / target.size)
 
 
 def tensors(size: int, dtype: str) -> Arrays:
@@ -149,6 +160,7 @@ WAYS: dict[str, Way] = {
     "in process": _in_process,
     GRPC_ALONE: _grpc_alone,
     COPIES_ALONE: _copies_alone,
+    **RESIDENT_WAYS,
     **{f"yardstick, {name}": partial(_yardstick, windows=name) for name in WINDOWS},
 }
 """The first three with the three inputs sent, as the yardstick does; so do those below, but for

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from cases import GRPC_ALONE
+from cases import GRPC_ALONE, PROGRAM, RESIDENT, TEACHER
 from ways import WAYS
 from yardstick import running_yardstick
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _WORKER = Path(__file__).with_name("worker.py")
 _SHARED = ("shared memory copied", "shared memory in place")
+_IN_SESSIONS = (PROGRAM, TEACHER, RESIDENT)
 
 
 class Server(NamedTuple):
@@ -100,4 +101,6 @@ def available(way: str) -> bool:
     """Whether this way can be taken here."""
     if way not in WAYS:
         raise ValueError(f"expected one of {', '.join(WAYS)}, found {way}")
+    if way in _IN_SESSIONS:
+        return hasattr(Client, "session")
     return way not in _SHARED or shares_memory()
