@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.more import every_third
-from tests.server.scripted import ledger
+from tests.server.scripted import ledger, opened
 
 from npucall.compute.helpers import Unlimited
 from npucall.operators import CATALOGUE
 from npucall.places import RegionPart
 from npucall.wire.calls import PreparedCalls
-from npucall.wire.messages import Request
 from npucall_client.client import Client
 from npucall_client.conformance.runner import Runner, judged
 from npucall_client.conformance.select import Selection, select
@@ -22,7 +21,6 @@ from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
 from npucall_client.settings import ClientSettings
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.shared.places import PlacedCall
 from npucall_server.shared.regions import Regions
 
 if TYPE_CHECKING:
@@ -107,9 +105,10 @@ def in_place(
         name: own[name] if name in own else shared.put(POISON * spec.storage_bytes)
         for name, spec in call.outputs.items()
     }
-    placed = PlacedCall(call, Request(b"", list(storages.values()), places), shared.regions)
-    outputs = device.run(call, placed.storages(), FREE, placed.targets).outputs
-    assert placed.replied(outputs) == list(places.values())
+    placed = opened(call, shared.regions, list(storages.values()), places)
+    (step,) = placed.steps({})
+    outputs = device.run(call, step.storages, FREE, step.targets).outputs  # type: ignore[arg-type]
+    assert placed.replied(0, outputs) == list(places.values())
     for (name, region), data in zip(storages.items(), sent, strict=True):
         assert name in (own.keys() & places.keys()) or shared.bytes_of(region) == data
     return [bytes(shared.bytes_of(place)) for place in places.values()]

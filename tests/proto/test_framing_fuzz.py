@@ -10,13 +10,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.places import RegionPart
+from npucall.limits import DIGEST_BYTES, HANDLE_BYTES
+from npucall.places import Digest, HandlePart, RegionPart, StepOutput
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.messages import join_request, join_response, split_request, split_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from npucall.wire.places import ReceivedPlace
 
 Verdict = tuple[Any, ...] | None
 """What a message holds, or None for one that is refused."""
@@ -66,21 +69,39 @@ regions = st.builds(
     lambda kwargs: tensor_pb2.Region(**kwargs).SerializeToString(),
     st.fixed_dictionaries({}, optional={"id": st.binary(max_size=3), "length": st.integers(0, 9)}),
 )
+handles = st.builds(
+    lambda kwargs: tensor_pb2.HandlePart(**kwargs).SerializeToString(),
+    st.fixed_dictionaries(
+        {"id": st.sampled_from([bytes(16), bytes(15)])}, optional={"length": st.integers(0, 9)}
+    ),
+)
+results = st.builds(
+    lambda step, output: tensor_pb2.StepOutput(step=step, output=output).SerializeToString(),
+    st.integers(0, 300),
+    st.text(max_size=3),
+)
 storages = st.lists(
     st.one_of(
         st.binary(max_size=8).map(lambda data: delimited(15, data)),
         st.binary(max_size=8).map(lambda data: delimited(1, data)),
         regions.map(lambda region: delimited(2, region)),
+        handles.map(lambda handle: delimited(3, handle)),
+        st.sampled_from([bytes(32), bytes(31)]).map(lambda digest: delimited(4, digest)),
+        results.map(lambda result: delimited(5, result)),
         anything,
     ),
     max_size=3,
 ).map(b"".join)
+output_places = st.one_of(
+    regions.map(lambda region: delimited(2, region)),
+    st.sampled_from([delimited(3, bytes(16)), delimited(3, b"short"), b"\x20\x01", b""]),
+)
 messages = st.lists(
     st.one_of(
         call_parts.map(lambda call: delimited(1, call)),
         storages.map(lambda storage: delimited(2, storage)),
-        st.tuples(st.text(max_size=2), regions).map(
-            lambda place: delimited(3, delimited(1, place[0].encode()) + delimited(2, place[1]))
+        st.tuples(st.text(max_size=2), output_places).map(
+            lambda place: delimited(3, delimited(1, place[0].encode()) + place[1])
         ),
         anything,
     ),
@@ -91,15 +112,16 @@ messages = st.lists(
 def request_of(message: bytes) -> tuple[Any, ...]:
     """What ``wire.messages`` finds in an ``ExecuteRequest``; raises what it raises."""
     split = split_request(message)
-    places = {name: tuple(region) for name, region in split.output_places.items()}
+    places = {name: tuple(place) for name, place in split.output_places.items()}
     return pb.Call.FromString(split.call), list(map(_seen, split.storage)), places
 
 
 def request_of_class(parsed: pb.ExecuteRequest) -> Verdict:
     """The same of the class, and None where we refuse and it does not."""
-    places = {p.output: _fields(p.region) for p in parsed.output_places}
-    unplaced = not all(storage.WhichOneof("place") for storage in parsed.storage)
-    if unplaced or len(places) < len(parsed.output_places):
+    places = {p.output: _output_place(p) for p in parsed.output_places}
+    if None in places.values() or len(places) < len(parsed.output_places):
+        return None
+    if not _are_well_made(parsed.storage):
         return None
     return parsed.call, list(map(_place, parsed.storage)), places
 
@@ -112,17 +134,46 @@ def response_of(message: bytes) -> tuple[Any, ...]:
 
 def response_of_class(parsed: pb.ExecuteResponse) -> Verdict:
     """The same of the class, and None where we refuse and it does not."""
-    if not all(storage.WhichOneof("place") for storage in parsed.storage):
+    if not _are_well_made(parsed.storage):
         return None
     return parsed.reply, parsed.timings, list(map(_place, parsed.storage))
 
 
-def _seen(place: memoryview | RegionPart) -> object:
-    return tuple(place) if isinstance(place, RegionPart) else bytes(place)
+def _seen(place: ReceivedPlace) -> object:
+    return bytes(place) if isinstance(place, memoryview) else place
 
 
 def _place(storage: tensor_pb2.Storage) -> object:
-    return storage.data if storage.WhichOneof("place") == "data" else _fields(storage.region)
+    kind = storage.WhichOneof("place")
+    if kind is None or kind == "data":
+        return None if kind is None else storage.data
+    if kind == "digest":
+        return Digest(storage.digest)
+    if kind == "result":
+        return StepOutput(storage.result.step, storage.result.output)
+    fields = _fields(getattr(storage, kind))
+    return RegionPart(*fields) if kind == "region" else HandlePart(*fields)
+
+
+def _are_well_made(storages: Iterable[tensor_pb2.Storage]) -> bool:
+    """Ids and digests have their lengths."""
+    return all(
+        len(storage.handle.id) == HANDLE_BYTES
+        if (kind := storage.WhichOneof("place")) == "handle"
+        else kind != "digest" or len(storage.digest) == DIGEST_BYTES
+        for storage in storages
+    )
+
+
+def _output_place(place: pb.OutputPlace) -> tuple[object, ...] | None:
+    """None where it is not one place."""
+    if place.HasField("region") + bool(place.keep) + place.discard != 1:
+        return None
+    if place.HasField("region"):
+        return _fields(place.region)
+    if place.keep:
+        return (place.keep,) if len(place.keep) == HANDLE_BYTES else None
+    return ()
 
 
 def _fields(region: tensor_pb2.Region) -> tuple[bytes, int, int]:

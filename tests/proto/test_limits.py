@@ -29,13 +29,19 @@ STATED = {
     "REGION_ID_BYTES": "The id that the server gave with the memory, {} bytes",
     "MAX_REQUEST_ID_CHARACTERS": "`npucall-request-id`, up to {} printable ASCII characters",
     "MAX_TEXT_BYTES": "`driver_message` (at most {})",
+    "HANDLE_BYTES": "The id that the caller chose, {} random bytes",
+    "DIGEST_BYTES": "SHA-256 of the bytes, {} bytes of it",
+    "MAX_ENTRIES": "At least 1, at most {} of them",
+    "MAX_SESSION_CHARACTERS": "at most {} printable ASCII characters",
+    "MAX_PROGRAM_OVERHEAD_BYTES": "Together they may have {} besides the data",
 }
 """Each limit that a caller has to know, and where the proto says it."""
 OUR_OWN = {
     "MAX_TENSOR_BYTES", "CACHED_CALL_BYTES", "CACHED_CALLS", "CACHED_CALL_VALUES",
     "MAX_MESSAGE_BYTES", "MAX_NAME_BYTES", "MAX_TRACEBACK_CHARACTERS",
     "MAX_ANSWER_BYTES", "FRAME_BYTES", "MAX_STORAGE_INDEX", "MAX_REGIONS",
-    "MAX_SIDE_ANSWER_BYTES", "MAX_TRAILER_BYTES",
+    "MAX_SIDE_ANSWER_BYTES", "MAX_TRAILER_BYTES", "MAX_HANDLES", "MAX_PROGRAM_STEPS",
+    "FRAMES_PER_MESSAGE",
 }  # fmt: skip
 """What no caller has to know, or the types of the fields say."""
 

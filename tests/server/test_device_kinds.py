@@ -126,4 +126,4 @@ print(json.dumps(sorted(name for name in sys.modules if ".devices." in name)))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     modules: list[Any] = json.loads(ended.stdout)
-    assert modules == ["npucall_server.devices.base", "npucall_server.devices.cpu"]
+    assert modules == [f"npucall_server.devices.{name}" for name in ("base", "cpu", "host_memory")]

@@ -95,7 +95,7 @@ def test_a_place_is_free_again_after_a_refusal_and_an_answer(houses: list[House]
         execute(house.executor, prepared(), {}, ScriptedCaller())
     house.let_go.set()
     call.result(PATIENCE)
-    assert execute(house.executor, prepared(), {}, ScriptedCaller()).outputs == [b"result"]
+    assert execute(house.executor, prepared(), {}, ScriptedCaller()).outputs == [[b"result"]]
 
 
 def test_bytes_in_flight_stay_under_the_memory_limit(houses: list[House]) -> None:

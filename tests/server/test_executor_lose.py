@@ -86,7 +86,7 @@ def test_a_plan_that_waits_is_told_too(held: Held) -> None:
 def test_the_call_that_runs_has_its_answer(held: Held) -> None:
     held.executor.lose(lost)
     held.let_go.set()
-    assert held.running.result(PATIENCE).outputs == [b"result"]
+    assert held.running.result(PATIENCE).outputs == [[b"result"]]
     assert is_at_rest(held.executor)
 
 

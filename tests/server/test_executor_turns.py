@@ -265,7 +265,7 @@ def test_a_call_that_waits_for_its_first_turn_gives_way_to_another_connection(
     with pytest.raises(QueueFullError, match="more than half"):
         ended.result()
     gate.opened.set()
-    assert asking.result(PATIENCE).outputs == [b"result"]
+    assert asking.result(PATIENCE).outputs == [[b"result"]]
     assert sum(call.exception(PATIENCE) is None for call in greedy) == 3
     assert is_at_rest(subject)
 

@@ -163,4 +163,4 @@ def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch
             caller.cancel()
             turn.pause()
 
-    assert execute(executor(ScriptedDevice(run)), CALL, {}, caller).outputs == [b"result"]
+    assert execute(executor(ScriptedDevice(run)), CALL, {}, caller).outputs == [[b"result"]]

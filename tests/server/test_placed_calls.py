@@ -28,13 +28,15 @@ from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.messages import Request
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.shared.places import PlacedCall
 from npucall_server.shared.regions import Regions
 
-from .scripted import ledger
+from .scripted import ledger, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from npucall_server.devices.base import Step
+    from npucall_server.execution.placed import Placed
 FREE: Any = Unlimited()
 SIZE, MIB = 64, 2**20
 INPUTS = ("grad_output", "self", "target")
@@ -79,8 +81,9 @@ def l1(elements: int = 2, *, stored_output: bool = False) -> Prepared:
 
 def placed(
     call: Prepared, shared: Shared, storage: list[Any], places: dict[str, RegionPart] | None = None
-) -> PlacedCall:
-    return PlacedCall(call, Request(b"", storage, places or {}), shared.regions)
+) -> Step:
+    (step,) = opened(call, shared.regions, storage, places or {}).steps({})
+    return step
 
 
 def test_only_a_request_that_names_a_region_is_placed() -> None:
@@ -94,7 +97,7 @@ def test_only_a_request_that_names_a_region_is_placed() -> None:
 def test_storages_are_views_of_the_memory_or_of_the_message() -> None:
     shared = Shared()
     sent = memoryview(b"12345678")
-    storages = placed(l1(), shared, [shared.at(0), sent, shared.at(16)]).storages()
+    storages = placed(l1(), shared, [shared.at(0), sent, shared.at(16)]).storages
     shared.bytes[:] = 7
     assert storages == {"grad_output": b"\7" * 8, "self": b"12345678", "target": b"\7" * 8}
     assert storages["self"] is sent
@@ -102,16 +105,17 @@ def test_storages_are_views_of_the_memory_or_of_the_message() -> None:
 
 def test_inputs_may_share_memory() -> None:
     shared = Shared()
-    storages = placed(l1(), shared, [shared.at(0), shared.at(0), shared.at(3)]).storages()
+    storages = placed(l1(), shared, [shared.at(0), shared.at(0), shared.at(3)]).storages
     assert [len(storage) for storage in storages.values()] == [8, 8, 8]
 
 
 def test_the_response_names_places_and_has_the_bytes_of_other_outputs() -> None:
     shared = Shared()
     storage: list[Any] = [shared.at(0)] * 3
-    assert placed(l1(), shared, storage).replied([b"result"]) == [b"result"]
+    assert opened(l1(), shared.regions, storage, {}).replied(0, [b"result"]) == [b"result"]
     place = shared.at(32)
-    assert placed(l1(), shared, storage, {"grad_input": place}).replied([b"result"]) == [place]
+    subject = opened(l1(), shared.regions, storage, {"grad_input": place})
+    assert subject.replied(0, [b"result"]) == [place]
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
@@ -191,7 +195,7 @@ def test_a_place_may_be_the_storage_that_was_sent_for_the_output() -> None:
     shared = Shared()
     storage: list[Any] = [shared.at(0), shared.at(0), shared.at(0), shared.at(8)]
     subject = placed(l1(stored_output=True), shared, storage, {"grad_input": shared.at(8)})
-    assert subject.targets["grad_input"] == subject.storages()["grad_input"]
+    assert subject.targets["grad_input"] == subject.storages["grad_input"]
 
 
 @pytest.mark.parametrize("offset", [7, 9])
@@ -232,7 +236,6 @@ def test_places_are_taken_where_they_share_no_byte_with_anything(
     given = [memories[which].at(start, length) for which, start, length in [*inputs, *outputs]]
     names = [f"y{number}" for number in range(len(outputs))]
     places = dict(zip(names, given[len(inputs) :], strict=True))
-    request = Request(b"", given[: len(inputs)], places)
     clash = any(
         shared_bytes(one, other)
         for number, one in enumerate(outputs)
@@ -240,9 +243,10 @@ def test_places_are_taken_where_they_share_no_byte_with_anything(
     )
     if clash:
         with pytest.raises(TensorLayoutError):
-            PlacedCall(call, request, regions)
+            opened(call, regions, given[: len(inputs)], places)
     else:
-        assert list(PlacedCall(call, request, regions).targets) == names
+        (step,) = opened(call, regions, given[: len(inputs)], places).steps({})
+        assert list(step.targets) == names
 
 
 def sized(inputs: list[int], outputs: list[int]) -> Prepared:
@@ -257,7 +261,7 @@ def sized(inputs: list[int], outputs: list[int]) -> Prepared:
     return prepare(Call(operator, specs, stored), A2, CATALOGUE)
 
 
-def labels(operator: str, rows: int = 2) -> tuple[Prepared, Shared, PlacedCall]:
+def labels(operator: str, rows: int = 2) -> tuple[Prepared, Shared, Placed]:
     """A call for rows of 3 classes, each tensor in a MiB of its own of shared memory."""
     shared = Shared(5 * MIB)
     row, one = TensorSpec(FLOAT, (rows, 3)), TensorSpec(FLOAT, (1,))
@@ -278,13 +282,13 @@ def labels(operator: str, rows: int = 2) -> tuple[Prepared, Shared, PlacedCall]:
         regions.append(shared.at(MIB * number, size))
         dtype = np.int64 if name == "target" else np.float32
         shared.bytes[MIB * number :][:size].view(dtype)[:] = 1
-    return call, shared, placed(call, shared, regions)
+    return call, shared, opened(call, shared.regions, regions, {})
 
 
 def changed_later(operator: str) -> set[str]:
     """The inputs in which a client's later writes are seen by a run that has begun."""
     call, shared, subject = labels(operator)
-    storages = subject.storages()
+    storages = subject.steps({})[0].storages
     before = {name: bytes(storage) for name, storage in storages.items()}
     shared.bytes[:] = 0xA5
     return {name for name in call.inputs if storages[name] != before[name]}
@@ -303,7 +307,7 @@ def test_labels_that_were_sent_are_not_copied() -> None:
     call, shared, _ = labels("aclnnNLLLossBackward")
     sent = [memoryview(bytes(size)) for size in call.stored_bytes]
     subject = placed(call, shared, [shared.at(0, call.stored_bytes[0]), *sent[1:]])
-    assert subject.storages()["target"] is sent[2]
+    assert subject.storages["target"] is sent[2]
 
 
 FLIP = """
@@ -337,10 +341,12 @@ def test_a_label_that_a_client_flips_is_refused_or_computed_with_as_it_was_check
     device: CpuDevice,
 ) -> None:
     call, shared, subject = labels("aclnnCrossEntropyLossGrad", rows=512)
-    (expected,) = device.run(call, subject.storages(), FREE).outputs
+    (expected,) = device.run(call, subject.steps({})[0].storages, FREE).outputs
     found = set()
     with flipped(shared, shared.at(MIB * call.stored.index("target"))):
         for _ in range(2000):
             with suppress(ArgumentError):  # labels that are no class
-                found.update(map(bytes, device.run(call, subject.storages(), FREE).outputs))
+                found.update(
+                    map(bytes, device.run(call, subject.steps({})[0].storages, FREE).outputs)
+                )
     assert found <= {bytes(expected)}

@@ -128,7 +128,7 @@ def test_a_large_call_on_idle_cores_gives_what_one_core_gives(device: CpuDevice)
     alone = evaluate.run(LARGE, sent)
     subject = Executor(device, Limits(8, 1 << 30, PATIENCE))
     for _ in range(5):
-        assert execute(subject, LARGE, sent, ScriptedCaller()).outputs == alone
+        assert execute(subject, LARGE, sent, ScriptedCaller()).outputs == [alone]
 
 
 def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> None:
@@ -138,7 +138,7 @@ def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> N
     found: list[object] = []
 
     def run() -> None:
-        found.append(execute(subject, LARGE, sent, ScriptedCaller()).outputs == alone)
+        found.append(execute(subject, LARGE, sent, ScriptedCaller()).outputs == [alone])
 
     threads = [threading.Thread(target=run) for _ in range(8)]
     for thread in threads:

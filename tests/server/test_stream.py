@@ -13,7 +13,7 @@ import npucall_client
 from npucall.errors import DeviceLostError, TooLargeError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server import execution
+from npucall_server.execution import call as execution_of_calls
 
 from .scripted import PATIENCE, ScriptedDevice, until, waiting
 from .streams import IDENTITY, INPUTS, call_of, info_of, serving, stream
@@ -414,7 +414,7 @@ def test_a_server_that_drains_ends_idle_streams_and_opens_none() -> None:
 def test_an_answer_that_no_message_holds_is_fetched_in_a_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(execution, "MAX_ANSWER_BYTES", 4095)
+    monkeypatch.setattr(execution_of_calls, "MAX_ANSWER_BYTES", 4095)
     device, array = device_that_answers(4096), np.ones(1024, np.float32)
     with serving(device) as served, npucall_client.connect(served.target) as client:
         out = client.run(l1_loss_backward, array, array, array)
@@ -428,7 +428,7 @@ def test_an_answer_that_no_message_holds_is_fetched_in_a_stream(
 def test_no_error_names_a_stream_that_would_refuse_the_same_call(
     settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "MAX_ANSWER_BYTES", 4095)
+    monkeypatch.setattr(execution_of_calls, "MAX_ANSWER_BYTES", 4095)
     array = np.ones(1024, np.float32)
     with (
         serving(device_that_answers(4096), **settings) as served,

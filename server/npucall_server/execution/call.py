@@ -134,8 +134,7 @@ class CallExecution(Execution):
 
     def end_of_bytes(self) -> None:
         """All storages have come."""
-        if self._admission is not None:
-            self._admission.must_go_on()
+        super().end_of_bytes()
         if self._arrivals is not None:
             self._arrivals.end()
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from npucall.declare.prepare import Prepared
+    from npucall.exchange import Receiving
     from npucall.programs import Program
     from npucall.tensors import Buffer
     from npucall_server.callers import Caller
@@ -63,6 +64,28 @@ class Execution:
 
     def __exit__(self, *raised: object) -> None:
         self.dismiss()
+
+    def prepare(self, message: bytes, *, chunked: bool = False) -> None:
+        """Reads a request and checks what it asks; ``chunked``: storages follow."""
+        raise NotImplementedError
+
+    def reply_message(self) -> bytes:
+        """The answer in one message; asked once, since it takes the outputs along."""
+        raise NotImplementedError
+
+    def expect(self, name: str) -> Receiving:
+        """Takes the storages that follow in chunks; ``name`` is the call's, for errors."""
+        raise NotImplementedError
+
+    @property
+    def runs_as_bytes_come(self) -> bool:
+        """Whether ``run`` begins before the storages have come; it waits for ``end_of_bytes``."""
+        return False
+
+    def end_of_bytes(self) -> None:
+        """All storages have come."""
+        if self._admission is not None:
+            self._admission.must_go_on()
 
     def admit(self, end: Callable[[], object] | None = None) -> None:
         """Makes room for the call.

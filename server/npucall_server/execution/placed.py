@@ -114,8 +114,9 @@ class Placed:
 
     def fail(self, error: BaseException) -> None:
         """It will not fill its handles, unless it has."""
+        reason = error if isinstance(error, Exception) else CancelledError("call: it was ended")
         for filling in self._fillings.values():
-            filling.fail(error)
+            filling.fail(reason)
 
     def end(self) -> None:
         """Nothing of it is used any more; a second time does nothing."""

@@ -26,8 +26,9 @@ class ProgramExecution(Execution):
     asked: Program
     _placed: Placed
 
-    def prepare(self, message: bytes) -> None:
+    def prepare(self, message: bytes, *, chunked: bool = False) -> None:
         """Reads an ``ExecuteProgramRequest``, and checks all of its steps."""
+        del chunked  # the frame of a program cannot say so
         decoded = self._decode(message, planned=False)
         self._placed = Placed(self._common.places, self.caller, self.asked, message)
         self.record.check_ns += perf_counter_ns() - decoded

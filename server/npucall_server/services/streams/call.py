@@ -9,13 +9,14 @@ from npucall.errors import DeadlineError, StalledError
 from npucall.exchange import Sending, State
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
+from npucall_server.execution.call import CallExecution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.exchange import Chunk, Receiving
     from npucall_server.callers import StreamCaller
-    from npucall_server.execution.call import Answer, CallExecution
+    from npucall_server.execution.life import Execution
     from npucall_server.peers import Peers
 
 
@@ -23,7 +24,11 @@ class StreamCall:
     """A call from its first frame to its last."""
 
     def __init__(
-        self, call_id: int, caller: StreamCaller, execution: CallExecution, state: State
+        self,
+        call_id: int,
+        caller: StreamCaller,
+        execution: Execution,
+        state: State,
     ) -> None:
         self.id = call_id
         self.caller = caller
@@ -85,9 +90,11 @@ class StreamCall:
         self.execution.record.total_ns = time.perf_counter_ns() - self._begun_ns
 
 
-def answered(call_id: int, answer: Answer, chunk_bytes: int) -> tuple[Iterator[bytes], bool]:
+def answered(call_id: int, execution: Execution, chunk_bytes: int) -> tuple[Iterator[bytes], bool]:
     """The frames of an answer, and whether its outputs follow in chunks."""
-    reply, timings, places = answer
+    if not isinstance(execution, CallExecution):
+        return iter([join_reply(call_id, execution.reply_message(), program=True)]), False
+    reply, timings, places = execution.reply()
     sending = Sending([None if isinstance(each, tuple) else each for each in places])
     if not sending.is_chunked():
         return iter([join_reply(call_id, join_response(reply, timings, places))]), False

@@ -227,7 +227,8 @@ class Stream:
     def _opened(self, call_id: int, begin: Begin, size: int) -> StreamCall:
         caller = StreamCaller(self._peer, begin.request_id, begin.timeout_ns / 1e9 or None)
         record = self._handling.record("ExecuteStream", caller, size)
-        execution = self._executions.begin(caller, record)
+        begun = self._executions.begin_program if begin.program else self._executions.begin
+        execution = begun(caller, record)
         return StreamCall(call_id, caller, execution, TRANSITIONS[State.NEW][event_of(begin)])
 
     def _expect(self, call: StreamCall) -> None:
@@ -261,11 +262,10 @@ class Stream:
         """In a thread of the calls."""
         try:
             call.execution.run()
-            answer = call.execution.reply()
+            frames, chunked = answered(call.id, call.execution, self._limits.chunk_bytes)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             self._refuse(call, error)
             return
-        frames, chunked = answered(call.id, answer, self._limits.chunk_bytes)
         if self._advance(call, Event.REPLY_CHUNKED if chunked else Event.REPLY):
             self._answer(call, frames)
 
