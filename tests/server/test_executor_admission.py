@@ -74,7 +74,7 @@ def test_as_many_calls_are_let_in_as_may_wait_and_run_and_not_one_more(
     with pytest.raises(QueueFullError):
         execute(house.executor, prepared(), {}, ScriptedCaller())
     house.let_go.set()
-    assert [call.result(PATIENCE).outputs for call in calls] == [[b"result"]] * len(calls)
+    assert [call.result(PATIENCE).outputs for call in calls] == [[[b"result"]]] * len(calls)
     assert is_at_rest(house.executor)
 
 
@@ -183,7 +183,7 @@ def test_a_draining_executor_refuses_new_calls_and_finishes_the_others(
     assert caught.value.retry_after == 1.0
     house.let_go.set()
     assert house.executor.wait_idle(PATIENCE)
-    assert [call.result(PATIENCE).outputs for call in calls] == [[b"result"]] * 2
+    assert [call.result(PATIENCE).outputs for call in calls] == [[[b"result"]]] * 2
 
 
 def test_waiting_for_the_last_call_gives_up_in_time(houses: list[House]) -> None:
