@@ -48,11 +48,29 @@ class ProgramStep(NamedTuple):
     output_places: Mapping[str, OutputPlace]
 
     @property
+    def is_plain(self) -> bool:
+        """Whether all of it travels with the program."""
+        return not self.output_places and set(map(type, self.storage)) <= {memoryview}
+
+    @property
     def results(self) -> Iterator[tuple[str, StepOutput]]:
         """The storages that earlier steps give, by name."""
         for name, place in zip(self.call.stored, self.storage, strict=True):
             if isinstance(place, StepOutput):
                 yield name, place
+
+    @property
+    def stays_in_program(self) -> bool:
+        """Whether nothing of it is in a region, a handle or a digest."""
+        stored = not any(isinstance(p, RegionPart | HandlePart | Digest) for p in self.storage)
+        return stored and all(isinstance(p, Discard) for p in self.output_places.values())
+
+    @property
+    def discarded(self) -> frozenset[str]:
+        """Outputs that are not answered, nor kept."""
+        return frozenset(
+            name for name, place in self.output_places.items() if isinstance(place, Discard)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +86,18 @@ class Program:
     @cached_property
     def last_uses(self) -> Mapping[StepOutput, int]:
         """The last step that takes an output of an earlier one."""
-        return {
-            result: number for number, step in enumerate(self.steps) for _, result in step.results
-        }
+        return {result: number for number, step in self._placed for _, result in step.results}
+
+    @cached_property
+    def _placed(self) -> list[tuple[int, ProgramStep]]:
+        """The steps of which something is elsewhere, with their numbers."""
+        steps = enumerate(self.steps)
+        return [(number, step) for number, step in steps if not step.is_plain]
+
+    @property
+    def stays_in_program(self) -> bool:
+        """Whether nothing of it is in a region, a handle or a digest."""
+        return all(step.stays_in_program for _, step in self._placed)
 
     @cached_property
     def largest(self) -> tuple[str, int]:
@@ -91,22 +118,23 @@ class Program:
     @cached_property
     def sent_bytes(self) -> int:
         """Bytes of the storages that come with it, in its message or in chunks, and of digests."""
-        return sum(
+        elsewhere = sum(
             size
-            for step in self.steps
+            for _, step in self._placed
             for place, size in zip(step.storage, step.call.stored_bytes, strict=True)
-            if not isinstance(place, RegionPart | HandlePart | StepOutput)
+            if isinstance(place, RegionPart | HandlePart | StepOutput)
         )
+        return sum(step.call.sent_bytes for step in self.steps) - elsewhere
 
     @cached_property
     def replied_bytes(self) -> int:
         """Bytes of the outputs that go with the reply."""
-        return sum(
-            spec.storage_bytes
-            for step in self.steps
-            for name, spec in step.call.outputs.items()
-            if name not in step.output_places
+        elsewhere = sum(
+            step.call.outputs[name].storage_bytes
+            for _, step in self._placed
+            for name in step.output_places
         )
+        return sum(step.call.replied_bytes for step in self.steps) - elsewhere
 
     @cached_property
     def bytes_in_flight(self) -> int:
@@ -116,18 +144,15 @@ class Program:
         """
         held, peak, last = 0, 0, self.last_uses
         ending: dict[int, int] = {}
-        for number, step in enumerate(self.steps):
-            for name, spec in step.call.outputs.items():
-                place = step.output_places.get(name)
-                if place is None:
-                    held += spec.storage_bytes
-                elif isinstance(place, Discard):
-                    held += spec.storage_bytes
-                    end = last.get(StepOutput(number, name), number)
-                    ending[end] = ending.get(end, 0) + spec.storage_bytes
+        for number, step in self._placed:
+            for name in step.discarded:
+                size = step.call.outputs[name].storage_bytes
+                end = last.get(StepOutput(number, name), number)
+                ending[end] = ending.get(end, 0) + size
+                held += size
             peak = max(peak, held)
             held -= ending.pop(number, 0)
-        return self.sent_bytes + peak
+        return self.sent_bytes + self.replied_bytes + peak
 
 
 def prepare_program(
@@ -145,9 +170,15 @@ def prepare_program(
         raise MessageError(f"program: expected 1 to {MAX_PROGRAM_STEPS} steps, found {len(calls)}")
     steps: list[ProgramStep] = []
     for number, (call, storage, output_places) in enumerate(calls):
-        with at_step(number):
-            step = _step(prepared(call), storage, output_places, planned=planned)
-            _check(step, steps, planned=planned)
+        try:
+            step = ProgramStep(prepared(call), storage, output_places)
+            if planned or not step.is_plain:
+                step = _checked(step, steps, planned=planned)
+            else:
+                step.call.check_sizes(tuple(map(len, storage)))  # type: ignore[arg-type]  # plain
+        except NpucallError as error:
+            error.details.setdefault("step", str(number))
+            raise
         steps.append(step)
     return Program(steps)
 
@@ -171,24 +202,15 @@ def sizes(
     ] + [0] * (len(storage) - len(call.stored_bytes))
 
 
-def _step(
-    call: Prepared,
-    storage: Sequence[Place],
-    output_places: Mapping[str, OutputPlace],
-    *,
-    planned: bool,
-) -> ProgramStep:
-    if planned and not storage:
-        storage = [None] * len(call.stored)
-    if not planned and any(place is None for place in storage):
-        raise MessageError("storage: expected a place, found none; a program has no chunks")
-    return ProgramStep(call, storage, output_places)
-
-
-def _check(step: ProgramStep, earlier: Sequence[ProgramStep], *, planned: bool) -> None:
+def _checked(step: ProgramStep, earlier: Sequence[ProgramStep], *, planned: bool) -> ProgramStep:
+    """The step, of which only results are looked at where it is planned."""
     call, storage = step.call, step.storage
-    if planned:  # only results are looked at
+    if planned:
+        storage = storage or [None] * len(call.stored)
         storage = [place if isinstance(place, StepOutput) else None for place in storage]
+        step = step._replace(storage=storage)
+    elif None in storage:
+        raise MessageError("storage: expected a place, found none; a program has no chunks")
     call.check_sizes(sizes(call, storage, earlier))
     check_output_places(call, step.output_places)
     for name, _ in step.results:
@@ -199,6 +221,7 @@ def _check(step: ProgramStep, earlier: Sequence[ProgramStep], *, planned: bool) 
                 "output, and take it in a second program",
                 parameter=name,
             )
+    return step
 
 
 def _size(place: Place, earlier: Sequence[ProgramStep], expected: int) -> int:

@@ -192,13 +192,9 @@ class Server:
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         kept = KeptMemory(settings.memory_limit)
-<<<<<<< HEAD
         self._sessions = self._keep_sessions(identity.instance, kept)
         self._digests = Digests(settings.digest_cache_bytes, executor.memory)
         places = Places(regions, self._sessions, self._digests)
-=======
-        places = Places(regions, None, None)  # type: ignore[arg-type]  # SRV wires them
->>>>>>> main
         executions = Executions(executor, identity, places, kept, self._gate)
         self._streams = StreamService(executions, settings, budget)
         spans = traces(device.name)

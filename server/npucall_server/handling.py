@@ -50,10 +50,10 @@ class Method(Protocol):
 
 
 class StreamMethod(Protocol):
-    """A method of streams: frames in, frames out."""
+    """A method of streams: messages of frames in, and out."""
 
     def __call__(
-        self, frames: Iterator[bytes], caller: UnaryCaller, handling: Handling, /
+        self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling, /
     ) -> Iterator[bytes]:
         """What it raises ends the stream. Records and errors of its calls are ``handling``'s."""
 
@@ -125,12 +125,12 @@ class Handling:
         return grpc.stream_unary_rpc_method_handler(on(threads, handle) if threads else handle)
 
     def _stream(self, name: str, method: StreamMethod) -> RpcMethodHandler:
-        def handle(frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
             caller = UnaryCaller(context)
             try:
                 self._identify(caller, context)
-                yield from method(frames, caller, self)
+                yield from method(messages, caller, self)
             except Exception as error:  # noqa: BLE001  # as above
                 record = self.record(name, caller, 0)
                 failure = self.failure(error, record)

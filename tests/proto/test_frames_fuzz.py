@@ -128,7 +128,7 @@ def of_the_class(message: bytes) -> Verdict:
     except DecodeError:
         return None
     kind = read.WhichOneof("frame")
-    if kind is None:
+    if kind is None or read.more:
         return None
     if kind == "begin":
         begin = read.begin
@@ -168,7 +168,7 @@ def class_of_response(message: bytes) -> Verdict:
     except DecodeError:
         return None
     kind = read.WhichOneof("frame")
-    if kind is None:
+    if kind is None or read.more:
         return None
     if kind == "reply":
         response = response_of_class(read.reply)

@@ -93,6 +93,11 @@ class Prepared:
         return tuple(specs[name].storage_bytes for name in self.stored)
 
     @cached_property
+    def sent_bytes(self) -> int:
+        """Bytes of the storages that travel with the call."""
+        return sum(self.stored_bytes)
+
+    @cached_property
     def replied_bytes(self) -> int:
         """Bytes of the storages that go with the reply."""
         return sum(spec.storage_bytes for spec in self.outputs.values())
@@ -100,7 +105,7 @@ class Prepared:
     @cached_property
     def bytes_in_flight(self) -> int:
         """Bytes of the storages that come with the call and go with its reply."""
-        return sum(self.stored_bytes) + self.replied_bytes
+        return self.sent_bytes + self.replied_bytes
 
     @cached_property
     def working_bytes(self) -> int:

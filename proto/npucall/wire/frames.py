@@ -1,4 +1,4 @@
-"""Frames of ``ExecuteStream`` <-> bytes.
+"""Frames of ``ExecuteStream`` <-> bytes, each for itself; see ``stream_messages`` for several.
 
 Frames as npucall and the generated classes write them, their fields once and in the order of their
 numbers, are read by hand, so that a chunk's data is a view of what was received. Every other
@@ -7,7 +7,7 @@ spelling of the same message is read by the protobuf class, which copies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -39,6 +39,8 @@ from npucall.wire.protobuf import (
 if TYPE_CHECKING:
     from npucall.exchange import RequestFrame, ResponseFrame
     from npucall.tensors import Buffer
+
+Parsed = TypeVar("Parsed", pb.ExecuteStreamRequest, pb.ExecuteStreamResponse)
 
 # Tags of the fields, `number << 3 | wire type`.
 _CALL_ID = b"\x08"
@@ -107,7 +109,7 @@ def join_credential(credential: Credential) -> bytes:
 
 
 def split_request_frame(message: bytes) -> tuple[int, RequestFrame]:
-    """The call's id and the frame in an ``ExecuteStreamRequest``.
+    """The call's id and the frame in an ``ExecuteStreamRequest`` that has no ``more``.
 
     Raises MessageError where the protobuf class would refuse the message, where no frame is set,
     and for a chunk that is too long.
@@ -189,7 +191,8 @@ def _checked(chunk: Chunk) -> Chunk:
     return chunk
 
 
-def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
+def read_request(message: bytes) -> pb.ExecuteStreamRequest:
+    """What the class reads. Raises MessageError for what is none, or over the limits."""
     try:
         program = _is_program(message)
         fields = _PROGRAM_FIELDS if program else MAX_NESTED_FIELDS
@@ -199,7 +202,17 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
             f"frame: expected a serialised ExecuteStreamRequest, found {fault}"
         ) from fault
     check_overhead("frame", len(message) - data, _most_besides_data(program=program))
-    parsed = _parsed(pb.ExecuteStreamRequest, message)
+    return _parsed(pb.ExecuteStreamRequest, message)
+
+
+def read_response(message: bytes) -> pb.ExecuteStreamResponse:
+    """What the class reads. Raises MessageError for what is none."""
+    return _parsed(pb.ExecuteStreamResponse, message)
+
+
+def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
+    parsed = read_request(message)
+    _check_alone(parsed)
     kind = parsed.WhichOneof("frame")
     if kind == "begin":
         begin = parsed.begin
@@ -223,7 +236,8 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
 
 
 def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
-    parsed = _parsed(pb.ExecuteStreamResponse, message)
+    parsed = read_response(message)
+    _check_alone(parsed)
     kind = parsed.WhichOneof("frame")
     if kind == "reply":
         return parsed.call_id, ReplyFrame(parsed.reply.SerializeToString())
@@ -234,6 +248,11 @@ def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
     if kind is None:
         raise MessageError("frame: expected reply, chunk, end or error, found none of them")
     return parsed.call_id, End() if kind == "end" else Error(parsed.error)
+
+
+def _check_alone(parsed: pb.ExecuteStreamRequest | pb.ExecuteStreamResponse) -> None:
+    if parsed.more:
+        raise MessageError("more: expected it in no frame but the first of a message, found it")
 
 
 def _most_besides_data(*, program: bool) -> int:
@@ -253,7 +272,7 @@ def _chunk_of_class(chunk: pb.Chunk) -> Chunk:
     return _checked(Chunk(chunk.storage, chunk.offset, memoryview(chunk.data)))
 
 
-def _parsed(kind: Any, message: bytes) -> Any:
+def _parsed(kind: type[Parsed], message: bytes) -> Parsed:
     try:
         return kind.FromString(message)
     except DecodeError as error:

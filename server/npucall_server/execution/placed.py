@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
+from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import (
     CancelledError,
     MessageError,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
     _Found: TypeAlias = "Buffer | Reading | StepOutput | None"
     """What a place stands for; None: it follows in chunks."""
+
+
+_NOTHING: frozenset[str] = frozenset()
 
 
 class Places(NamedTuple):
@@ -285,9 +289,17 @@ class Placed:
         return bytes(found) if is_copied else found
 
 
-def planned_steps(program: Program) -> list[Step]:
-    """The steps for a device that only looks at them."""
-    return [Step(step.call, dict(step.results)) for step in program.steps]
+def own_steps(program: Program) -> list[Step]:
+    """The steps of a program that has its bytes itself; of one that is planned, without them."""
+    return [
+        Step(
+            step.call,
+            dict(zip(step.call.stored, step.storage, strict=True)),  # type: ignore[arg-type]
+            NO_TARGETS,
+            step.discarded if step.output_places else _NOTHING,
+        )
+        for step in program.steps
+    ]
 
 
 def is_addressed_with(call: Prepared, name: str) -> bool:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall.errors import TooLargeError
 from npucall.limits import MAX_ANSWER_BYTES
 from npucall.programs import prepare_program
 from npucall.wire.programs import join_program_response, split_program
 from npucall_server.execution.life import Execution
-from npucall_server.execution.placed import Placed, planned_steps
+from npucall_server.execution.placed import Placed, own_steps
 
 if TYPE_CHECKING:
-    from npucall.programs import Program
+    from collections.abc import Sequence
+
+    from npucall.places import Place
+    from npucall.programs import Program, ProgramStep
     from npucall_server.executor import Admission, Completed
 
 PROGRAM = "program"
@@ -24,13 +27,13 @@ class ProgramExecution(Execution):
     """One program: ``prepare``, ``admit``, ``run``, ``reply_message``, in this order."""
 
     asked: Program
-    _placed: Placed
 
     def prepare(self, message: bytes, *, chunked: bool = False) -> None:
         """Reads an ``ExecuteProgramRequest``, and checks all of its steps."""
         del chunked  # the frame of a program cannot say so
         decoded = self._decode(message, planned=False)
-        self._placed = Placed(self._common.places, self.caller, self.asked, message)
+        if not self.asked.stays_in_program:
+            self._placed = Placed(self._common.places, self.caller, self.asked, message)
         self.record.check_ns += perf_counter_ns() - decoded
         self._check_answer()
 
@@ -49,17 +52,14 @@ class ProgramExecution(Execution):
         finally:
             record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
         replies = [self._common.encoded_reply(step.call) for step in self.asked.steps]
-        peak = executor.device.program_bytes(planned_steps(self.asked))
+        peak = executor.device.program_bytes(own_steps(self.asked))
         return list(zip(replies, workspaces, strict=True)), self._take_timings(), peak
 
     def reply_message(self) -> bytes:
         """The answer as one ``ExecuteProgramResponse``; asked once."""
         start = perf_counter_ns()
         steps = [
-            (
-                self._common.encoded_reply(step.call),
-                self._placed.replied(number, self._outputs_of(number, step.call)),
-            )
+            (self._common.encoded_reply(step.call), self._replied(number, step))
             for number, step in enumerate(self.asked.steps)
         ]
         self.record.encode_ns = perf_counter_ns() - start
@@ -67,13 +67,19 @@ class ProgramExecution(Execution):
         self.forget_storages()
         return join_program_response(steps, timings)
 
+    def _replied(self, number: int, step: ProgramStep) -> Sequence[Place]:
+        outputs: Any = self._outputs_of(number, step.call)  # what is resident has a place
+        return outputs if self._placed is None else self._placed.replied(number, outputs)
+
     def _compute(self, admission: Admission) -> Completed:
-        steps = self._placed.steps({})
+        placed = self._placed
+        steps = placed.steps({}) if placed is not None else own_steps(self.asked)
         return self._common.executor.run_program(steps, self.caller, admission)
 
     @property
     def _room(self) -> int:
-        size = self._common.executor.admitted_bytes(self.asked) + self._placed.copied_bytes
+        size = self._common.executor.admitted_bytes(self.asked)
+        size += self._placed.copied_bytes if self._placed is not None else 0
         return max(size, 2 * self.asked.replied_bytes)
 
     def _decode(self, message: bytes, *, planned: bool) -> int:

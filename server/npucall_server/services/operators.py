@@ -6,7 +6,7 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from npucall.limits import MAX_NAME_BYTES, MAX_PROGRAM_STEPS, MAX_RANK
+from npucall.limits import FRAMES_PER_MESSAGE, MAX_NAME_BYTES, MAX_PROGRAM_STEPS, MAX_RANK
 from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
@@ -144,6 +144,7 @@ class OperatorService:
                 stream_window=settings.stream_window if budget.max_streams else 0,
                 chunk_bytes=budget.chunk_bytes,
                 computation_limit=settings.computation_limit,
+                frames_per_message=FRAMES_PER_MESSAGE if budget.max_streams else 0,
                 program_steps=MAX_PROGRAM_STEPS,
                 chunks_beside_places=True,
             ),

@@ -42,24 +42,24 @@ class StreamService:
         return {"ExecuteStream": self.execute_stream}
 
     def execute_stream(
-        self, frames: Iterator[bytes], caller: UnaryCaller, handling: Handling
+        self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling
     ) -> Iterator[bytes]:
         """One stream, from its opening to its end."""
         if self._draining:
             raise going_down()
         quota = self._executions.executor.quotas.open_stream(caller.identity.tenant)
         try:
-            yield from self._with_a_place(frames, caller, handling)
+            yield from self._with_a_place(messages, caller, handling)
         finally:
             quota.give_back()
 
     def _with_a_place(
-        self, frames: Iterator[bytes], caller: UnaryCaller, handling: Handling
+        self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling
     ) -> Iterator[bytes]:
         place = self.places.take(caller, 1, caller.cancel)
         try:
             stream = Stream(
-                frames, caller, self._executions, handling, self._threads, self._limits, place
+                messages, caller, self._executions, handling, self._threads, self._limits, place
             )
             yield from self._answers(stream)
         finally:

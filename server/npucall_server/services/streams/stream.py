@@ -1,10 +1,9 @@
-"""One stream: a thread reads its frames, another one sends its answers."""
+"""One stream: a thread reads its messages, another one sends its answers."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,15 +27,17 @@ from npucall.exchange import (
 )
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
+from npucall.wire.stream_messages import request_frames
 from npucall_server.callers import StreamCaller
 from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
-from npucall_server.services.streams.ids import Ids
+from npucall_server.services.streams.calls import Calls
+from npucall_server.services.streams.packing import Packing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.exchange import CallFrame
+    from npucall.exchange import RequestFrame
     from npucall_server.callers import UnaryCaller
     from npucall_server.execution.executions import Executions
     from npucall_server.handling import Handling
@@ -70,7 +71,7 @@ class Stream:
 
     def __init__(  # noqa: PLR0913  # all that a stream uses
         self,
-        frames: Iterator[bytes],
+        messages: Iterator[bytes],
         peer: UnaryCaller,
         executions: Executions,
         handling: Handling,
@@ -78,19 +79,13 @@ class Stream:
         limits: StreamLimits,
         place: Entry,
     ) -> None:
-        self._frames = frames
+        self._messages = messages
         self._peer = peer
         self._executions = executions
         self._handling = handling
         self._threads = threads
-        self._limits = limits
-        self._place = place
-        """Told since when no call is open."""
-        place.idle_since = time.monotonic()
-        self._changed = threading.Condition()
-        self._ids = Ids()
-        self._open: dict[int, StreamCall] = {}
-        self._answers: deque[StreamCall] = deque()
+        self._chunk_bytes = limits.chunk_bytes
+        self._calls = Calls(limits.window, place)
         self._failure: Exception | None = None
         """What ends the stream once all that is decided has been answered."""
         self._unknown: Exception | None = None
@@ -98,10 +93,9 @@ class Stream:
         self._unknown_since = 0.0
         self._reading = True
         self._draining = False
-        self._closed = False
 
     def answers(self) -> Iterator[bytes]:
-        """The frames of the answers, in the order in which calls finish.
+        """Messages of the answers, in the order in which calls finish.
 
         Raises what ends the stream.
         """
@@ -110,23 +104,26 @@ class Stream:
         peers = self._handling.peers
         if not self._peer.add_callback(self.close):
             self.close()
-        while (call := self._next()) is not None:
-            try:
-                for frame in call.frames:
-                    call.execution.record.response_bytes += len(frame)
-                    wait = peers.begin(self._peer, "a frame to be read")
-                    yield frame
-                    peers.end(wait)
-                    if self._unknown is not None:
-                        raise self._unknown
-            finally:
+        packing = Packing.for_caller(self._peer, self._calls.next_answer)
+        try:
+            while packing.has_more() or packing.add(self._next()):
+                message = packing.message()
+                wait = peers.begin(self._peer, "a message to be read")
+                yield message
+                peers.end(wait)
+                for call in packing.sent():
+                    self._settle(call)
+                if self._unknown is not None:
+                    raise self._unknown
+        finally:
+            for call in packing.unsent():
                 self._settle(call)
 
     def drain(self) -> None:
         """Ends as soon as no call is left."""
-        with self._changed:
+        with self._calls.changed:
             self._draining = True
-            self._changed.notify_all()
+            self._calls.changed.notify()
 
     def look(self) -> None:
         """Ends the stream where its caller is known no more: at once, whatever is under way."""
@@ -137,20 +134,15 @@ class Stream:
         try:
             self._handling.guard.check(self._peer.identity)
         except UnauthenticatedError as error:
-            with self._changed:
+            with self._calls.changed:
                 self._unknown, self._unknown_since = error, time.monotonic()
-                self._changed.notify_all()
+                self._calls.changed.notify()
 
     def close(self) -> None:
         """The stream has ended: its calls are cancelled, nothing is sent any more."""
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            unsent = list(self._answers)
-            self._answers.clear()
-            self._changed.notify_all()
-            calls = list(self._open.values())
+        if (left := self._calls.close()) is None:
+            return
+        calls, unsent = left
         for call in calls:
             call.caller.cancel()
         for call in unsent:
@@ -162,20 +154,17 @@ class Stream:
     def _read(self) -> None:
         """The thread that reads."""
         try:
-            for message in self._frames:
-                call_id, frame = split_request_frame(message)
-                if isinstance(frame, Credential):
-                    self._renew(frame)
-                else:
-                    self._take(call_id, frame, len(message))
+            for message in self._messages:
+                for frame in request_frames(message):
+                    self._take(*split_request_frame(frame), len(frame))
             self._check_nothing_missing()
         except grpc.RpcError:
             pass  # cancelled, or the connection broke: gRPC's callback closes
         except Exception as error:  # noqa: BLE001  # ends the stream, told by the other thread
             self._failure = error
-        with self._changed:
+        with self._calls.changed:
             self._reading = False
-            self._changed.notify_all()
+            self._calls.changed.notify()
         self._end_receiving()
 
     def _renew(self, credential: Credential) -> None:
@@ -183,14 +172,14 @@ class Stream:
         peer = self._peer
         peer.identity = self._handling.guard.renew(peer.identity, credential.authorization)
 
-    def _take(self, call_id: int, frame: CallFrame, size: int) -> None:
+    def _take(self, call_id: int, frame: RequestFrame, size: int) -> None:
         if isinstance(frame, Begin):
-            self._ids.add(call_id)
             self._begin(call_id, frame, size)
             return
-        call, event = self._open.get(call_id), event_of(frame)
-        used = State.ENDED if call_id in self._ids else State.NEW
-        state = used if call is None else call.state
+        if isinstance(frame, Credential):
+            self._renew(frame)
+            return
+        (call, state), event = self._calls.found(call_id), event_of(frame)
         if after(state, event) is None:
             raise MessageError(f"call_id: expected one that begin opened, found {call_id}")
         if call is None or event in PASSED_OVER[state]:
@@ -205,14 +194,10 @@ class Stream:
             self._complete(call)
 
     def _begin(self, call_id: int, begin: Begin, size: int) -> None:
-        with self._changed:
-            window = self._limits.window
-            self._changed.wait_for(lambda: self._closed or len(self._open) < window)
-            if self._closed:
-                return
-            call = self._opened(call_id, begin, size)
-            self._open[call_id] = call
-            self._place.idle_since = None
+        if not self._calls.wait_for_room(call_id):
+            return
+        call = self._opened(call_id, begin, size)
+        self._calls.add(call)
         try:
             call.execution.prepare(begin.request, chunked=begin.chunked)
             call.execution.admit(partial(self._give_way, call) if begin.chunked else None)
@@ -233,28 +218,16 @@ class Stream:
 
     def _expect(self, call: StreamCall) -> None:
         receiving = call.execution.expect(f"call {call.id}")
-        with self._changed:
+        with self._calls.changed:
             call.receiving = receiving
-            self._changed.notify_all()  # its deadline may be the next one
+            self._calls.changed.notify()  # its deadline may be the next one
 
     def _complete(self, call: StreamCall) -> None:
-        if not self._advance(call, Event.END, State.RECEIVING):
+        if not self._calls.advance(call, Event.END, State.RECEIVING):
             return
         call.execution.end_of_bytes()
         if not call.execution.runs_as_bytes_come:
             self._threads.submit(self._run, call)
-
-    def _advance(self, call: StreamCall, event: Event, since: State | None = None) -> bool:
-        """Takes a step of the table, unless the call is past it: of several who try, one does.
-
-        ``since``: the only state from which it is wanted.
-        """
-        with self._changed:
-            state = after(call.state, event)
-            if state is None or since not in (None, call.state):
-                return False
-            call.state = state
-            return True
 
     # --- Answers ----------------------------------------------------------------------------------
 
@@ -262,16 +235,16 @@ class Stream:
         """In a thread of the calls."""
         try:
             call.execution.run()
-            frames, chunked = answered(call.id, call.execution, self._limits.chunk_bytes)
+            frames, chunked = answered(call.id, call.execution, self._chunk_bytes)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             self._refuse(call, error)
             return
-        if self._advance(call, Event.REPLY_CHUNKED if chunked else Event.REPLY):
+        if self._calls.advance(call, Event.REPLY_CHUNKED if chunked else Event.REPLY):
             self._answer(call, frames)
 
     def _refuse(self, call: StreamCall, error: Exception, since: State | None = None) -> None:
         """Answers a call with an error, unless it is answered already."""
-        if self._advance(call, Event.ERROR, since):
+        if self._calls.advance(call, Event.ERROR, since):
             status = to_status(self._handling.failure(error, call.execution.record))
             self._answer(call, iter([join_error(call.id, status.SerializeToString())]))
 
@@ -280,57 +253,46 @@ class Stream:
         call.forget_storages()
         call.execution.may_end_by(self._peer.cancel)
         call.frames = frames
-        with self._changed:
-            if not self._closed:
-                self._answers.append(call)
-                self._changed.notify_all()
-                return
-        self._settle(call)
+        if not self._calls.answer(call):
+            self._settle(call)
 
     def _next(self) -> StreamCall | None:
         """The next call to answer; None where the stream ends."""
+        calls = self._calls
         while True:
-            with self._changed:
-                if self._unknown is not None and not self._closed:
+            with calls.changed:
+                if self._unknown is not None and not calls.closed:
                     raise self._unknown
-                if self._answers:
-                    return self._answers.popleft()
-                if self._closed:
+                if calls.answered:
+                    return calls.answered.popleft()
+                if calls.closed:
                     return None
                 if self._failure is not None:
                     raise self._failure
-                if not self._open and not self._reading:
+                if not calls and not self._reading:
                     return None
-                if not self._open and self._draining:
+                if not calls and self._draining:
                     raise going_down()
                 late, seconds = self._late()
-                if not late and not self._changed.wait(seconds) and not self._open:
+                if not late and not calls.changed.wait(seconds) and not calls:
                     return None  # it has been idle for long
             for call in late:
                 self._refuse(call, call.lateness(self._handling.peers), State.RECEIVING)
 
     def _settle(self, call: StreamCall) -> None:
-        with self._changed:
-            if self._open.pop(call.id, None) is None:
-                return
-            if not self._open:
-                self._place.idle_since = time.monotonic()
-            self._changed.notify_all()
-        call.settle()
-        self._handling.log(call.execution.record)
+        if self._calls.settle(call):
+            call.settle()
+            self._handling.log(call.execution.record)
 
     # --- What does not come -----------------------------------------------------------------------
 
     def _late(self) -> tuple[list[StreamCall], float | None]:
         """Calls whose bytes did not come in time; seconds until the next one, or until the end."""
         peers = self._handling.peers
-        if not self._open:
+        if not self._calls:
             return [], peers.timeout
-        left = {
-            call: call.seconds_left(peers)
-            for call in self._open.values()
-            if call.state is State.RECEIVING and call.receiving is not None
-        }
+        receiving = [call for call in self._calls.receiving() if call.receiving is not None]
+        left = {call: call.seconds_left(peers) for call in receiving}
         late = [call for call, seconds in left.items() if seconds <= 0]
         return late, min(left.values(), default=None)
 
@@ -339,18 +301,17 @@ class Stream:
         self._refuse(call, call.execution.gave_way(), State.RECEIVING)
 
     def _check_nothing_missing(self) -> None:
-        with self._changed:
-            missing = [call.id for call in self._open.values() if call.state is State.RECEIVING]
-            if not missing or self._changed.wait_for(lambda: self._closed, _BREAK_SECONDS):
-                return
-        raise MessageError(f"stream: expected all bytes of its calls, found none of {missing}")
+        with self._calls.changed:
+            missing = [call.id for call in self._calls.receiving()]
+        if missing and not self._calls.wait_until_closed(_BREAK_SECONDS):
+            raise MessageError(f"stream: expected all bytes of its calls, found none of {missing}")
 
     def _end_receiving(self) -> None:
         """Settles calls whose bytes will not come, once nobody reads any more."""
-        with self._changed:
-            if self._reading or not self._closed:
+        with self._calls.changed:
+            if self._reading or not self._calls.closed:
                 return
-            calls = list(self._open.values())
+            calls = self._calls.receiving()
         for call in calls:
             error = CancelledError("call: cancelled, or its stream broke")
             self._refuse(call, error, State.RECEIVING)
