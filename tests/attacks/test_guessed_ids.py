@@ -49,7 +49,7 @@ LENGTH = len(DATA)
 
 
 def guesses(real: str) -> Iterator[str]:
-    """Ids with one character changed, each at each place; then others that are made as real ones."""
+    """Ids with one character changed, each at each place; then others made as real ones are."""
     head, _, secret = real.rpartition("-")
     for at in range(len(secret)):
         for digit in HEX.replace(secret[at], ""):
