@@ -1,10 +1,11 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
-from npucall.v1 import access_service_pb2, operator_service_pb2
+from npucall.v1 import access_service_pb2, operator_service_pb2, session_service_pb2
 
 _SERVICES = (
     operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"],
     access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
+    session_service_pb2.DESCRIPTOR.services_by_name["SessionService"],
 )
 _PATHS = {
     method.name: f"/{service.full_name}/{method.name}"

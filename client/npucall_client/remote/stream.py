@@ -19,7 +19,7 @@ from npucall.exchange import Credential
 from npucall.wire.frames import join_cancel, join_credential, split_response_frame
 from npucall.wire.messages import Response
 from npucall_client.remote.retry import Attempts
-from npucall_client.remote.transfer import Incoming, outgoing, place_nothing_in_chunks
+from npucall_client.remote.transfer import Incoming, outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +109,6 @@ class CallStream:
         Raises DeadlineError if it has none in time, CancelledError once this is closed.
         """
         self._connection.place(call)
-        place_nothing_in_chunks(call, self._chunk_bytes)
         sent = SentCall(call, timeout, request_id, done)
         with self._lock:
             self._start_threads()
