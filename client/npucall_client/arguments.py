@@ -6,6 +6,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from npucall.declare.attributes import attribute_value
@@ -14,23 +15,29 @@ from npucall.declare.parameters import Attribute, Input, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import InternalError
 from npucall.limits import CACHED_CALLS
-from npucall.places import RegionPart
+from npucall.places import HandlePart, Keep, RegionPart, StepOutput
 from npucall.tensors import TensorSpec
 from npucall.wire import calls, replies
 from npucall_client import arrays
+from npucall_client.held import Empty, Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import numpy as np
 
     from npucall.declare.call import Argument
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
     from npucall.dtypes import AnyArray
-    from npucall.places import Place
-    from npucall.tensors import Buffer, Shape
+    from npucall.places import Discard, Place
+    from npucall.tensors import Buffer
     from npucall.wire.replies import Reply
+    from npucall_client.held import Home, Tensor
+
+    Given: TypeAlias = "Buffer | HandlePart | StepOutput"
+    """A storage as a call has it: bytes of this process, or where the server has them."""
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Placement(NamedTuple):
@@ -48,7 +55,7 @@ class BoundCall:
 
     operator: str
     call: bytes = b""
-    storage: dict[str, Buffer] = field(default_factory=dict)
+    storage: dict[str, Given] = field(default_factory=dict)
     """By argument, in the order in which it travels; tensors of a list one by one."""
     targets: dict[str, AnyArray] = field(default_factory=dict)
     """The caller's own arrays, by output; those of a list one by one."""
@@ -61,6 +68,24 @@ class BoundCall:
     send_unread: bool = False
     progress: Callable[[int, int, int], object] | None = None
     """Is told bytes sent, bytes received, and bytes known to travel in all."""
+    home: Home | None = None
+    """The session whose handles it names."""
+    within: object = None
+    """The program that it is a step of."""
+    held: list[Held] = field(default_factory=list)
+    """What has to stay on the server until the call has ended."""
+    kept: dict[str, Keep | Discard] = field(default_factory=dict)
+    """Outputs that are not answered, by name."""
+
+    @property
+    def session(self) -> str:
+        """What the server is told of the session; empty where the call needs none."""
+        return "" if self.home is None else self.home.id
+
+    @property
+    def data(self) -> dict[str, Buffer]:
+        """The storages that are bytes of this process."""
+        return {name: data for name, data in self.storage.items() if not isinstance(data, tuple)}
 
 
 def bind(  # noqa: PLR0913  # all that makes a call
@@ -72,6 +97,8 @@ def bind(  # noqa: PLR0913  # all that makes a call
     *,
     keep_layout: bool,
     send_unread: bool = False,
+    home: Home | None = None,
+    within: object = None,
 ) -> BoundCall:
     """The call that calls an operator with these arguments.
 
@@ -79,10 +106,13 @@ def bind(  # noqa: PLR0913  # all that makes a call
     ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
     without reference it decides what is an output, whatever the listing guessed; those that the
     listing takes for inputs, or for read and written, are sent as they are.
+    ``home``: the session that all has to be in which a session holds, ``within`` its program.
     Raises TypeError where a Python call would, and the errors of the contract for what cannot
     travel.
     """
-    bound = BoundCall(operator.name, keep_layout=keep_layout, send_unread=send_unread)
+    bound = BoundCall(
+        operator.name, keep_layout=keep_layout, send_unread=send_unread, home=home, within=within
+    )
     roles = _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator
     items: list[_Item] = []
@@ -105,40 +135,77 @@ def bind(  # noqa: PLR0913  # all that makes a call
     return bound
 
 
-def unpack(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str, Any]:
+def unpack(
+    bound: BoundCall, reply: Reply, places: Sequence[Place], kept: Mapping[str, Any] = _NOTHING
+) -> dict[str, Any]:
     """The outputs of an answer by name, each in memory of its own or in the caller's array.
 
-    A list of tensors is a list of arrays.
+    ``kept`` has what stands for those that stay on the server. A list of tensors is a list.
     """
-    found = tuple(place.length if isinstance(place, RegionPart) else len(place) for place in places)
-    if found != reply.stored_bytes:
+    outputs = {
+        name: kept.get(name)
+        if place is None or isinstance(place, HandlePart)
+        else receive(bound, name, reply.outputs[name], place)
+        for name, place in placed(bound, reply, places).items()
+    }
+    return in_lists(bound, outputs)
+
+
+def placed(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str, Place]:
+    """Where the outputs of an answer are, by name.
+
+    Raises InternalError for other lengths than the reply says, and where what was to be kept or
+    discarded was not, or something else was.
+    """
+    found = tuple(map(_length, places, reply.stored_bytes))
+    if found != reply.stored_bytes or len(places) != len(found):
         raise InternalError(
             f"response: expected storages of {list(reply.stored_bytes)} bytes, found {list(found)}"
         )
+    by_name = dict(zip(reply.stored, places, strict=True))
+    for name, place in by_name.items():
+        if place is None or isinstance(place, HandlePart) or name in bound.kept:
+            _check_kept(bound, name, place)
+    return by_name
+
+
+def in_lists(bound: BoundCall, by_name: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs by name, those of a list of tensors as a list."""
+    if not bound.lists:
+        return dict(by_name)
     outputs: dict[str, Any] = {}
-    for name, place in zip(reply.stored, places, strict=True):
-        array = _receive(bound, name, reply.outputs[name], place)
-        if bound.lists and (listed := name.partition("[")[0]) in bound.lists:
-            outputs.setdefault(listed, []).append(array)
+    for name, value in by_name.items():
+        if (listed := name.partition("[")[0]) in bound.lists:
+            outputs.setdefault(listed, []).append(value)
         else:
-            outputs[name] = array
+            outputs[name] = value
     for name in bound.lists:
         outputs.setdefault(name, [])  # one without tensors is not in the reply
     return outputs
 
 
-def memory_of(bound: BoundCall, name: str) -> Buffer:
-    """The bytes of the caller's own array for an output that was given a place."""
-    sent = bound.storage.get(name)
-    return arrays.memory(bound.targets[name]) if sent is None else sent
+def _length(place: Place, expected: int) -> int:
+    """Bytes of a storage of an answer; one that was discarded has those that it would have had."""
+    if isinstance(place, RegionPart | HandlePart):
+        return place.length
+    return expected if place is None else len(place)
 
 
-def _receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyArray:
+def _check_kept(bound: BoundCall, name: str, place: Place) -> None:
+    asked = bound.kept.get(name)
+    handle = asked.handle if isinstance(asked, Keep) else None
+    found = place.id if isinstance(place, HandlePart) else place
+    if asked is None or found != handle:
+        raise InternalError(f"response: expected {name} as {asked or 'bytes'}, found {place!r}")
+
+
+def receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyArray:
     """An output, of which the server may have written the memory itself."""
-    if isinstance(place, RegionPart):
+    if isinstance(place, tuple):
         if bound.placement is None or bound.placement.outputs.get(name) != place:
             raise InternalError(f"response: expected the bytes of {name}, found {place}")
         return bound.targets[name]
+    assert place is not None  # noqa: S101  # it was looked at
     target = bound.targets.get(name)
     if target is None:
         return arrays.receive(spec, place)
@@ -157,13 +224,10 @@ decode_reply = lru_cache(CACHED_CALLS)(replies.decode_reply)
 """The reply in its bytes; kept, since the same call gets the same bytes."""
 
 
-_Item: TypeAlias = "tuple[str, Any, str, tuple[_Tensor, ...], bool, bool]"
+_Item: TypeAlias = "tuple[str, Any, str, tuple[Tensor, ...], bool, bool]"
 """An argument as a part of a key: name; value of an attribute, and its spelling, without which True
 and 1, or 0.0 and -0.0, would be one key; tensors; whether they are a list, whether they are sent.
 A plain tuple, since a named one takes as long as all the rest."""
-
-_Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
-"""Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""
 
 
 def _roles(
@@ -187,14 +251,37 @@ def _inputs(bound: BoundCall, parameter: Input | Output, value: Any) -> _Item:
     """Arrays that are sent."""
     name = parameter.name
     if isinstance(parameter, Input) and not (parameter.read or bound.send_unread):
-        array = arrays.as_array(name, value)
-        return name, None, "", ((array.dtype, array.shape, None, None),), False, False
+        if isinstance(value, Held):
+            dtype, shape = value.tensor[:2]
+        else:
+            array = arrays.as_array(name, value)
+            dtype, shape = array.dtype, array.shape
+        return name, None, "", ((dtype, shape, None, None),), False, False
     if not parameter.many:
-        sent = _send(bound, name, arrays.as_array(name, value))
-        return name, None, "", (sent,), False, True
-    members = [(place, arrays.as_array(place, member)) for place, member in _members(name, value)]
-    tensors = tuple(_send(bound, place, array) for place, array in members)
+        return name, None, "", (_input(bound, name, value),), False, True
+    tensors = tuple(_input(bound, place, member) for place, member in _members(name, value))
     return name, None, "", tensors, True, True
+
+
+def _input(bound: BoundCall, name: str, value: Any) -> Tensor:
+    if isinstance(value, Held):
+        return _hold(bound, name, value)
+    return _send(bound, name, arrays.as_array(name, value))
+
+
+def _hold(bound: BoundCall, name: str, held: Held) -> Tensor:
+    """Names what a session holds."""
+    if bound.home is None:
+        bound.home = held.home
+    elif bound.home is not held.home:
+        raise ValueError(
+            f"{name}: expected a tensor of the same session as the others, found {held!r} of "
+            "another one; fetch() brings it here"
+        )
+    place = bound.storage[name] = held.place(bound.within)
+    if not isinstance(place, StepOutput):
+        bound.held.append(held)
+    return held.tensor
 
 
 def _outputs(
@@ -213,7 +300,11 @@ def _outputs(
     return name, None, "", tuple(targets), True, stored
 
 
-def _target(bound: BoundCall, name: str, value: Any, stored: bool) -> _Tensor:  # noqa: FBT001
+def _target(bound: BoundCall, name: str, value: Any, stored: bool) -> Tensor:  # noqa: FBT001
+    if isinstance(value, Held) and stored:  # it is read; what is written is another one
+        return _hold(bound, name, value)
+    if isinstance(value, Empty) and name not in bound.updated:
+        return arrays.checked_dtype(name, value.dtype), tuple(value.shape), None, None
     target = bound.targets[name] = arrays.as_target(name, value)
     return _send(bound, name, target) if stored else (target.dtype, target.shape, None, None)
 
@@ -228,7 +319,7 @@ def _members(name: str, value: Any) -> list[tuple[str, Any]]:
     return [(element(name, index), member) for index, member in enumerate(value)]
 
 
-def _send(bound: BoundCall, name: str, array: AnyArray) -> _Tensor:
+def _send(bound: BoundCall, name: str, array: AnyArray) -> Tensor:
     sent = arrays.send(name, array, keep_layout=bound.keep_layout)
     bound.storage[name] = sent.storage
     return sent[:4]

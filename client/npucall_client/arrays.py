@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
@@ -54,11 +55,16 @@ def as_array(name: str, value: Any) -> AnyArray:
         )
     if array.dtype in BY_NUMPY:
         return array
-    native = array.dtype.newbyteorder("=")
-    if native in BY_NUMPY:
-        return array.astype(native)
-    known = ", ".join(str(dtype) for dtype in BY_NUMPY)
-    raise DTypeError(f"{name}: expected a dtype among {known}, found {array.dtype}", parameter=name)
+    return array.astype(checked_dtype(name, array.dtype.newbyteorder("=")))
+
+
+def checked_dtype(name: str, value: Any) -> np.dtype[Any]:
+    """The dtype of NumPy; whatever ``numpy.dtype`` takes. Raises DTypeError where none travels."""
+    dtype = np.dtype(value)
+    if dtype not in BY_NUMPY:
+        known = ", ".join(str(dtype) for dtype in BY_NUMPY)
+        raise DTypeError(f"{name}: expected a dtype among {known}, found {dtype}", parameter=name)
+    return dtype
 
 
 def as_target(name: str, value: Any) -> AnyArray:
@@ -144,6 +150,21 @@ def address(array: AnyArray) -> int:
     """Where an array's first element is in memory; in half the time that ``ctypes`` takes."""
     start: int = array.__array_interface__["data"][0]
     return start
+
+
+def is_torch(value: Any) -> bool:
+    """Whether it is a tensor of torch."""
+    return hasattr(value, "detach")
+
+
+def to_torch(array: AnyArray) -> Any:
+    """A torch tensor of the same memory. Raises ImportError where torch is not installed."""
+    torch: Any = import_module("torch")
+    for name, (dtype, integers) in _TORCH_ONLY.items():
+        if array.dtype == dtype:
+            bits = torch.from_numpy(array.view(integers))
+            return bits.view(getattr(torch, name.removeprefix("torch.")))
+    return torch.from_numpy(array)
 
 
 def _same_memory(array: AnyArray, value: Any) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall.wire.replies import ServerIdentity, Timings
     from npucall_client.arguments import BoundCall
+    from npucall_client.held import Home
     from npucall_client.settings import ClientSettings
 
 Progress: TypeAlias = "Callable[[int, int, int], object]"
@@ -120,15 +121,22 @@ class Binding:
         """Takes an operator as the server lists it."""
         self._declared[info.name] = declare(info)
 
-    def bind(
+    def declared(self, name: str) -> Operator[Any, Any]:
+        """An operator that only the server knows, and that was declared before."""
+        return self._declared[name]
+
+    def bind(  # noqa: PLR0913  # all that makes a call
         self,
         operator: Operator[Any, Any] | str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         options: Options,
+        home: Home | None = None,
+        within: object = None,
     ) -> BoundCall:
         """The call of an operator; one that is not declared here must have been declared before.
 
+        ``home``: the session that all belongs to that a session holds; ``within``: its program.
         Variants take the same arguments, since they share a C prototype: any will do to bind.
         """
         if isinstance(operator, Operator):
@@ -147,6 +155,8 @@ class Binding:
             options.outputs,
             keep_layout=options.keep_layout,
             send_unread=self._settings.send_unread,
+            home=home,
+            within=within,
         )
         call.progress = options.progress
         return call

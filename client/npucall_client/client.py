@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from os import PathLike, fspath
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
@@ -13,6 +12,9 @@ from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.reservations import Renewal, checked_seconds
+from npucall_client.sessions.connection import Connection, Shared
+from npucall_client.sessions.home import Home
+from npucall_client.sessions.session import Session
 from npucall_client.settings import LOCAL, ClientSettings
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from npucall_client.calling import Options, Plan, Progress, Result
     from npucall_client.pipeline import Calls
     from npucall_client.reservations import Granted
+    from npucall_client.sessions.transport import SessionTransport
     from npucall_client.shared.memory import SharedMemory
 
 _KEPT = 2**30
@@ -163,6 +166,10 @@ class Transport(Protocol):
     def under(self, key: str) -> Transport:
         """The same, for calls under a reservation."""
 
+    @property
+    def sessions(self) -> SessionTransport:
+        """What keeps the handles of sessions."""
+
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Lists the operators."""
 
@@ -190,12 +197,13 @@ class Client:
         transport: Transport,
         settings: ClientSettings,
         binding: Binding | None = None,
-        closed: threading.Event | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self._transport = transport
         self._settings = settings
         self._binding = binding or Binding(settings)
-        self._closed = closed or threading.Event()
+        self._shared = shared or Shared()
+        self._calls = Connection(self._open, self._binding, self._shared)
 
     def __enter__(self) -> Self:
         return self
@@ -209,8 +217,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection. Calls under way, and whatever comes, raise CancelledError."""
-        self._closed.set()
+        """Closes the connection. Calls under way, and whatever comes, raise CancelledError.
+
+        Its sessions are closed before.
+        """
+        self._shared.close()
         self._transport.close()
 
     @overload
@@ -243,7 +254,7 @@ class Client:
         ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
         """
         call, options = self._call(operator, args, kwargs)
-        response = self._open().execute(call, options.timeout, options.request_id)
+        response = self._calls.send(call, options)
         return value_of(call, response)
 
     @overload
@@ -263,7 +274,7 @@ class Client:
         """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
         start = perf_counter_ns()
         call, options = self._call(operator, args, kwargs)
-        response = self._open().execute(call, options.timeout, options.request_id)
+        response = self._calls.send(call, options)
         return result_of(call, response, start)
 
     @overload
@@ -290,6 +301,30 @@ class Client:
         ``with client.pipeline() as p: futures = [p.submit(operator, ...) for ...]``
         """
         return Pipeline(self._open().calls(), self._call, result_of)
+
+    def session(
+        self, *, lease: float | None = None, budget: int | None = None, refill: bool = False
+    ) -> Session:
+        """Arrays that stay on the server, to be computed with many times.
+
+        ``with client.session() as s: x = s.put(array)``, then ``s.run`` and ``s.program``; results
+        stay there too, and their ``numpy()`` downloads. With ``local:`` they stay in this process.
+
+        lease: seconds after which the server releases everything once nothing is heard of this
+            process; the server's ``session_lease`` bounds it, and is what holds if not given.
+        budget: bytes that the session may hold; the server's ``session_memory`` bounds it.
+        refill: where the server was started again, or the lease has ended, open the session anew
+            and send again what was ``put``; the arrays are kept for that. Results of calls cannot
+            be filled again: using them raises HandleLostError. False: all uses raise it.
+
+        Raises HandleMemoryError where the server holds no handles, QueueFullError and QuotaError
+        where there are too many sessions.
+        """
+        transport, timeout = self._open().sessions, self._binding.options.timeout
+        wanted = lease or 0.0, budget or 0
+        home = Home(transport, self._settings.target, *wanted, timeout, refill=refill)
+        self._shared.add(home)
+        return Session(home, self._calls)
 
     def shared(self, nbytes: int) -> SharedMemory:
         """Memory that a server on this host sees too, so that what lies in it does not travel.
@@ -328,7 +363,7 @@ class Client:
         transport, timeout = self._open(), self._binding.options.timeout
         granted = transport.reserve(seconds, wait, timeout)
         renewal = Renewal(transport, granted)
-        return Reserved(transport, self._settings, self._binding, self._closed, renewal)
+        return Reserved(transport, self._settings, self._binding, self._shared, renewal)
 
     def release_reservation(self) -> None:
         """Ends the reservation of whoever has one. Raises PermissionDeniedError unless an admin."""
@@ -366,7 +401,7 @@ class Client:
             keep_layout=keep_layout,
             progress=progress,
         )
-        return Client(self._transport, self._settings, binding, self._closed)
+        return Client(self._transport, self._settings, binding, self._shared)
 
     def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
@@ -396,14 +431,11 @@ class Client:
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[BoundCall, Options]:
         """What travels, and the options it travels with."""
-        options = self._binding.options_of(operator, kwargs)
-        if not self._binding.knows(operator):
-            self._binding.declare(self._open().operator(operator, "", options.timeout))
-        return self._binding.bind(operator, args, kwargs, options), options
+        return self._calls.bind(operator, args, kwargs)
 
     def _open(self) -> Transport:
         """The transport. Raises CancelledError once the client is closed."""
-        if self._closed.is_set():
+        if self._shared.closed:
             raise closed()
         return self._transport
 
@@ -416,10 +448,10 @@ class Reserved(Client):
         transport: Transport,
         settings: ClientSettings,
         binding: Binding,
-        closed: threading.Event,
+        shared: Shared,
         renewal: Renewal,
     ) -> None:
-        super().__init__(transport.under(renewal.key), settings, binding, closed)
+        super().__init__(transport.under(renewal.key), settings, binding, shared)
         self._renewal = renewal
 
     @property

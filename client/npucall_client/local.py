@@ -6,12 +6,12 @@ import math
 import secrets
 import time
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from npucall.compute import evaluate
 from npucall.declare.prepare import once_a_call
 from npucall.errors import NpucallError, OutOfMemoryError
-from npucall.limits import MAX_RANK
+from npucall.limits import MAX_PROGRAM_STEPS, MAX_RANK
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
 from npucall.v1 import access_service_pb2 as access_pb
@@ -26,14 +26,16 @@ from npucall.wire.replies import (
     encode_reply,
     encode_timings,
 )
+from npucall_client.local_sessions import LocalSessions
 from npucall_client.pipeline import OneByOne
 from npucall_client.reservations import Granted
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
+    from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall_client.arguments import BoundCall
     from npucall_client.shared.memory import SharedMemory
@@ -49,13 +51,21 @@ class LocalTransport:
         self._variant = CATALOGUE.default_variant(self._product, DEFAULT_VARIANT)
         self._calls = PreparedCalls(CATALOGUE, self._product, self._variant)
         self._reply = once_a_call(lambda call: encode_reply(call, self._identity))
+        self._sessions = LocalSessions(self)
+
+    @property
+    def sessions(self) -> LocalSessions:
+        """Sessions of this process."""
+        return self._sessions
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """Computes in the calling thread. There is no deadline: nothing else could end it."""
         del timeout, request_id
+        if call.home is not None:
+            return self._sessions.execute(call)
         start = time.perf_counter_ns()
-        prepared = self._prepared(call)
-        storages = prepared.storages(list(call.storage.values()))
+        prepared = self.prepared(call.call)
+        storages = prepared.storages(list(call.data.values()))
         checked = time.perf_counter_ns()
         outputs = _run(prepared, storages)
         timings = Timings(check_ns=checked - start, run_ns=time.perf_counter_ns() - checked)
@@ -66,10 +76,9 @@ class LocalTransport:
         """Checks a call; there is no workspace."""
         del timeout, request_id
         start = time.perf_counter_ns()
-        prepared = self._prepared(call)
-        spent = time.perf_counter_ns() - start
-        reply = pb.Reply.FromString(self._reply(prepared))
-        return pb.PlanResponse(reply=reply, timings=pb.Timings(check_ns=spent))
+        answer = self.plan_of(self.prepared(call.call))
+        answer.timings.check_ns = time.perf_counter_ns() - start
+        return answer
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Every declared operator."""
@@ -89,7 +98,7 @@ class LocalTransport:
             product=self._product.soc,
             default_variant=self._variant,
             version=version("npucall"),
-            limits=pb.Limits(max_rank=MAX_RANK),
+            limits=pb.Limits(max_rank=MAX_RANK, program_steps=MAX_PROGRAM_STEPS),
             uptime_seconds=time.monotonic() - self._started,
         )
 
@@ -121,7 +130,7 @@ class LocalTransport:
     def release(self, key: str, timeout: float) -> None:
         """Nothing to end."""
 
-    def under(self, key: str) -> LocalTransport:
+    def under(self, key: str) -> Self:
         """The same."""
         del key
         return self
@@ -133,12 +142,26 @@ class LocalTransport:
         """Calls of a pipeline, computed when they are sent."""
         return OneByOne(self.execute)
 
-    def _prepared(self, call: BoundCall) -> Prepared:
+    def prepared(self, call: bytes) -> Prepared:
+        """A call that has passed its checks."""
         try:
-            return self._calls.of(call.call)
+            return self._calls.of(call)
         except NpucallError as error:
             error.details.setdefault("soc", self._identity.soc)
             raise
+
+    def compute(self, call: Prepared, storages: Sequence[Buffer]) -> list[Buffer]:
+        """The storages of the outputs of a call."""
+        return _run(call, call.storages(storages))
+
+    def response(self, call: Prepared, storages: Sequence[Place]) -> Response:
+        """The answer to a call, without timings."""
+        answered: list[Any] = [memoryview(e) if isinstance(e, bytearray) else e for e in storages]
+        return Response(self._reply(call), encode_timings(Timings()), answered)
+
+    def plan_of(self, call: Prepared) -> pb.PlanResponse:
+        """What a call would give; there is no workspace."""
+        return pb.PlanResponse(reply=pb.Reply.FromString(self._reply(call)))
 
 
 def _run(prepared: Prepared, storages: Mapping[str, Buffer]) -> list[Buffer]:

@@ -22,7 +22,7 @@ from npucall.errors import (
 from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response, join_request, split_response
-from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION, TRACEPARENT
+from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION, SESSION, TRACEPARENT
 from npucall_client import tracing
 from npucall_client.calling import closed
 from npucall_client.pipeline import OneByOne
@@ -33,7 +33,9 @@ from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
 from npucall_client.remote.server_limits import ServerLimits
 from npucall_client.remote.service import MANY_FRAMES
+from npucall_client.remote.sessions import RemoteSessions
 from npucall_client.remote.stream import CallStream
+from npucall_client.remote.streams import StreamsOfSessions
 from npucall_client.remote.transfer import (
     message_of,
     place_nothing_in_chunks,
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from npucall_client.arguments import BoundCall
+    from npucall_client.held import Home
+    from npucall_client.pipeline import Calls
+    from npucall_client.remote.large_call import StreamOpener
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
 
@@ -71,6 +76,7 @@ class ChannelTransport:
         self._closed = threading.Event()
         self._memories = SharedMemories()
         self._key = ""
+        self._home: Home | None = None
         self._spans = tracing.spans()
         seconds = settings.connect_timeout
         try:
@@ -88,6 +94,8 @@ class ChannelTransport:
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
+        if call.home is not self._home:
+            return self.at(call.home).execute(call, timeout, request_id)
         with self._span("Execute", call):
             return self._executed(call, timeout, request_id)
 
@@ -116,7 +124,7 @@ class ChannelTransport:
         self._limits.check_message(call, len(message))
         end = time.monotonic() + timeout
         try:
-            return split_response(self._send("Execute", message, timeout, request_id))
+            return split_response(self.send("Execute", message, timeout, request_id))
         except TooLargeError as error:  # only the server can know how long its answer is
             if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
                 raise
@@ -126,33 +134,33 @@ class ChannelTransport:
         """Phase one of a call."""
         message = join_request(call.call, ())
         with self._span("Plan", call):
-            return pb.PlanResponse.FromString(self._send("Plan", message, timeout, request_id))
+            return pb.PlanResponse.FromString(self.send("Plan", message, timeout, request_id))
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """What the server lists."""
-        data = self._send("ListOperators", b"", timeout)
+        data = self.send("ListOperators", b"", timeout)
         return list(pb.ListOperatorsResponse.FromString(data).operators)
 
     def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """One operator of the server."""
         request = pb.GetOperatorRequest(operator=name, variant=variant).SerializeToString()
-        data = self._send("GetOperator", request, timeout)
+        data = self.send("GetOperator", request, timeout)
         return pb.GetOperatorResponse.FromString(data).operator
 
     def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """What the server is."""
-        data = self._send("GetServerInfo", b"", timeout)
+        data = self.send("GetServerInfo", b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
 
     def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
         """Who used the server how long."""
         request = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
-        data = self._send("GetUsage", request, timeout)
+        data = self.send("GetUsage", request, timeout)
         return access.GetUsageResponse.FromString(data)
 
     def activity(self, timeout: float) -> access.GetActivityResponse:
         """Who uses the server now."""
-        data = self._send("GetActivity", b"", timeout)
+        data = self.send("GetActivity", b"", timeout)
         return access.GetActivityResponse.FromString(data)
 
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
@@ -182,6 +190,17 @@ class ChannelTransport:
         other._key = key  # noqa: SLF001  # of its own kind
         return other
 
+    def at(self, home: Home | None) -> ChannelTransport:
+        """The same connection, for calls of a session."""
+        other = copy.copy(self)
+        other._home = home  # noqa: SLF001  # of its own kind
+        return other
+
+    @property
+    def sessions(self) -> RemoteSessions:
+        """Sessions on the server."""
+        return RemoteSessions(self._target, self._limits, self, self.at)
+
     def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
         """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
         ends = time.monotonic() + wait
@@ -199,14 +218,14 @@ class ChannelTransport:
     def renew(self, key: str, timeout: float) -> Granted:
         """Has a reservation go on."""
         request = access.RenewReservationRequest(key=key).SerializeToString()
-        data = self._send("RenewReservation", request, timeout)
+        data = self.send("RenewReservation", request, timeout)
         answer = access.RenewReservationResponse.FromString(data)
         return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
 
     def release(self, key: str, timeout: float) -> None:
         """Ends a reservation; without a key whatever there is."""
         request = access.ReleaseReservationRequest(key=key).SerializeToString()
-        self._send("ReleaseReservation", request, timeout)
+        self.send("ReleaseReservation", request, timeout)
 
     def _check_same_server(
         self, before: pb.GetServerInfoResponse, error: NpucallError, seconds: float
@@ -222,8 +241,10 @@ class ChannelTransport:
             ) from error
 
     def place(self, call: BoundCall) -> None:
-        """Has what lies in shared memory stay there."""
+        """Has what lies in shared memory stay there, where the server can take it so."""
         self._memories.place(call)
+        if not self._limits.chunks_beside_places:
+            place_nothing_in_chunks(call, self._limits.chunk_bytes)
 
     def withdraw(self, call: BoundCall) -> bool:
         """Has everything travel, where the server does not know the memory; else False."""
@@ -236,13 +257,18 @@ class ChannelTransport:
         self._connections.close()
 
     def open_stream(
-        self, messages: Iterator[bytes], timeout: float | None, authorization: str
+        self,
+        messages: Iterator[bytes],
+        timeout: float | None,
+        authorization: str,
+        method: str = "ExecuteStream",
+        request_id: str = "",
     ) -> Any:
-        """Opens an ``ExecuteStream``: gRPC's call, which iterates over the messages that come."""
-        metadata = (*(self._metadata(authorization) or ()), MANY_FRAMES)
+        """Opens a method of streams: gRPC's call, which iterates over the messages that come."""
+        metadata = (*(self._metadata(authorization, request_id) or ()), MANY_FRAMES)
         channels = self._connections.take()
         try:
-            stream = channels.stream("ExecuteStream")(
+            stream = channels.stream(method)(
                 messages, timeout=timeout, metadata=metadata, wait_for_ready=True
             )
         except BaseException:
@@ -264,30 +290,50 @@ class ChannelTransport:
         """Whether there is another authorization than that which the server refused."""
         return isinstance(error, UnauthenticatedError) and self._credential.another(error, sent)
 
-    def calls(self) -> CallStream | OneByOne:
+    def calls(self) -> Calls:
         """Calls of a pipeline; one after the other where the server has no streams."""
         self.check_open()
-        if not self._limits.stream_window:
+        window, chunk_bytes = self._limits.stream_window, self._limits.chunk_bytes
+        if not window:
             return OneByOne(self.execute)
-        limits = self._limits
-        return CallStream(self, limits.stream_window, limits.chunk_bytes, limits.frames_per_message)
+        frames = self._limits.frames_per_message
+        return StreamsOfSessions(
+            lambda home: CallStream(self.at(home), window, chunk_bytes, frames)
+        )
 
     def _execute_in_chunks(self, call: BoundCall, timeout: float, request_id: str) -> Response:
-        """One call on a stream of its own, begun anew where the stream breaks."""
-        place_nothing_in_chunks(call, self._limits.chunk_bytes)
+        """One call on a stream of its own."""
+        chunk_bytes = self._limits.chunk_bytes
+        if not self._limits.chunks_beside_places:
+            place_nothing_in_chunks(call, chunk_bytes)
         self._limits.check_room(call)
 
-        def send(seconds: float, authorization: str) -> Response:
-            def open_stream(messages: Iterator[bytes], timeout: float) -> Any:
-                return self.open_stream(messages, timeout, authorization)
+        def attempt(open_stream: StreamOpener, seconds: float) -> Response:
+            return LargeCall(call, request_id, chunk_bytes).run(open_stream, seconds)
 
-            large = LargeCall(call, request_id, self._limits.chunk_bytes)
+        return self.on_stream("ExecuteStream", attempt, timeout)
+
+    def on_stream(
+        self,
+        method: str,
+        exchange: Callable[[StreamOpener, float], T],
+        timeout: float,
+        request_id: str = "",
+    ) -> T:
+        """What an exchange over a stream of its own gives; begun anew where it breaks."""
+
+        def send(seconds: float, authorization: str) -> T:
+            def open_stream(messages: Iterator[bytes], timeout: float) -> Any:
+                return self.open_stream(messages, timeout, authorization, method, request_id)
+
             with self.errors(timeout):
-                return large.run(open_stream, seconds)
+                return exchange(open_stream, seconds)
 
         return repeated(self._authorized(send), timeout, self.pause)
 
-    def _send(self, method: str, request: bytes, timeout: float, request_id: str = "") -> bytes:
+    def send(self, method: str, request: bytes, timeout: float, request_id: str = "") -> bytes:
+        """A method of one request and one response, repeated as calls are."""
+
         def send(seconds: float, authorization: str) -> bytes:
             metadata = self._metadata(authorization, request_id)
             return self._call(method, request, seconds, timeout, metadata)
@@ -303,6 +349,7 @@ class ChannelTransport:
         """
         pairs = (
             (AUTHORIZATION, authorization), (REQUEST_ID, request_id), (RESERVATION, self._key),
+            (SESSION, self._home.id if self._home is not None else ""),
             (TRACEPARENT, self._spans.traceparent() if self._spans is not None else ""),
         )  # fmt: skip
         return tuple(pair for pair in pairs if pair[1]) or None

@@ -11,6 +11,7 @@ import grpc
 from npucall.errors import InternalError, NpucallError
 from npucall.wire.frames import join_cancel, split_response_frame
 from npucall.wire.stream_messages import response_frames
+from npucall_client.remote.progress import Telling
 from npucall_client.remote.transfer import Incoming, outgoing, size_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class LargeCall:
         self._call = call
         self._request_id = request_id
         self._chunk_bytes = chunk_bytes
-        self._progress = _Progress(call)
+        self._progress = Telling(call.progress, size_of(call))
         self._answered = False
 
     def run(self, stream: StreamOpener, timeout: float) -> Response:
@@ -76,36 +77,3 @@ class LargeCall:
                     list(messages)
                 return response
         raise InternalError("stream: expected an answer, found its end")
-
-
-class _Progress:
-    """Tells the caller how far the call is; what the caller's function raises ends the call."""
-
-    def __init__(self, call: BoundCall) -> None:
-        self._tell = call.progress
-        self._request_bytes = size_of(call)
-        self._sent = self._received = self._reply_bytes = 0
-        self.broken: Exception | None = None
-
-    def sent(self, size: int) -> None:
-        """In gRPC's thread, where nothing may be raised. Frames are little more than their data."""
-        self._sent = min(self._sent + size, self._request_bytes)
-        try:
-            self._report()
-        except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
-            self.broken = error
-
-    def received(self, received: int, of: int) -> None:
-        """In the caller's thread."""
-        self._received, self._reply_bytes = received, of
-        self.check()
-        self._report()
-
-    def check(self) -> None:
-        """Raises what the caller's function raised in gRPC's thread."""
-        if self.broken is not None:
-            raise self.broken
-
-    def _report(self) -> None:
-        if self._tell is not None:
-            self._tell(self._sent, self._received, self._request_bytes + self._reply_bytes)

@@ -9,6 +9,8 @@ from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAG
 from npucall_client.remote.transfer import is_chunked, size_of, travelling
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.arguments import BoundCall
 
@@ -30,6 +32,13 @@ class ServerLimits:
         wish = limits.chunk_bytes or CHUNK_BYTES
         self.chunk_bytes: int = min(wish, MAX_CHUNK_BYTES, max(1, self._message - FRAME_BYTES))
         """What the server wishes, as far as its messages and the contract allow it."""
+        self.chunks_beside_places: bool = limits.chunks_beside_places
+        """Whether a call whose storages follow in chunks may have others in places."""
+        self.has_sessions: bool = limits.handle_memory > 0 and limits.session_lease_seconds > 0
+        self.program_steps: int = limits.program_steps
+        """Most steps of a program; 0: the server has no programs."""
+        self.remembers: bool = limits.digest_cache_bytes > 0
+        """Whether the server keeps bytes by their digests."""
 
     def travels_in_chunks(self, call: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
@@ -43,7 +52,7 @@ class ServerLimits:
             return True
         if call.placement is None or is_chunked(call, self.chunk_bytes):
             return False
-        return self._is_too_long(call, sum(map(len, call.storage.values())))
+        return self._is_too_long(call, sum(map(len, call.data.values())))
 
     def check_message(self, call: BoundCall, size: int) -> None:
         """Raises TooLargeError for a message of so many bytes that the server would refuse."""
@@ -59,6 +68,12 @@ class ServerLimits:
         size = size_of(call)
         if self._memory and size > self._memory:
             raise _too_large(call, size, self._memory, "memory_limit")
+
+    def check_program(self, steps: Sequence[BoundCall], size: int) -> None:
+        """Raises TooLargeError for a program of so many bytes that the server would refuse."""
+        if size > self._message:
+            largest = max(steps, key=size_of)
+            raise _too_large(largest, size, self._message, "max_message_bytes")
 
     def _is_too_long(self, call: BoundCall, size: int) -> bool:
         """Whether a call of so many bytes of storage has no room in a message."""

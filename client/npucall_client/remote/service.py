@@ -1,6 +1,8 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
+from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.v1 import access_service_pb2, operator_service_pb2, session_service_pb2
+from npucall.wire import status
 
 _SERVICES = (
     operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"],

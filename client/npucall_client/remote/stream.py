@@ -16,7 +16,7 @@ from npucall.errors import (
 )
 from npucall.wire.frames import split_response_frame
 from npucall.wire.stream_messages import response_frames
-from npucall_client.remote.transfer import Incoming, place_nothing_in_chunks
+from npucall_client.remote.transfer import Incoming
 from npucall_client.remote.writing import Authorized, OpenStream, SentCall, Writer
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ class CallStream:
         Raises DeadlineError if it has none in time, CancelledError once this is closed.
         """
         self._connection.place(call)
-        place_nothing_in_chunks(call, self._chunk_bytes)
         sent = SentCall(call, timeout, request_id, done)
         with self._lock:
             self._start_threads()

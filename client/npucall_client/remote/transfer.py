@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.buffers import fresh
-from npucall.errors import InternalError, MessageError
+from npucall.errors import InternalError, MessageError, TooLargeError
 from npucall.exchange import (
     Begin,
     End,
@@ -21,16 +21,19 @@ from npucall.exchange import (
     into,
 )
 from npucall.limits import FRAME_BYTES, INLINE_BYTES
+from npucall.places import Discard, HandlePart, Keep, RegionPart, StepOutput
 from npucall.wire.frames import join_begin, join_chunk, join_end
 from npucall.wire.messages import Response, join_request, split_response
+from npucall.wire.programs import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client import arrays
-from npucall_client.arguments import decode_reply, memory_of
+from npucall_client.arguments import decode_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npucall.exchange import ResponseFrame
+    from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer, TensorSpec
     from npucall_client.arguments import BoundCall
 
@@ -41,11 +44,11 @@ def size_of(call: BoundCall) -> int:
 
 
 def travelling(call: BoundCall) -> Mapping[str, Buffer]:
-    """The storages of a call that travel, by name: those that do not lie in shared memory."""
+    """The storages of a call that travel, by name: no handles, nothing in shared memory."""
     placement = call.placement
     if placement is None:
-        return call.storage
-    return {name: data for name, data in call.storage.items() if name not in placement.storage}
+        return call.data
+    return {name: data for name, data in call.data.items() if name not in placement.storage}
 
 
 def is_chunked(call: BoundCall, chunk_bytes: int) -> bool:
@@ -56,30 +59,71 @@ def is_chunked(call: BoundCall, chunk_bytes: int) -> bool:
 
 
 def place_nothing_in_chunks(call: BoundCall, chunk_bytes: int) -> None:
-    """Has all of a call travel whose storages follow in chunks: there no place can be named."""
-    if is_chunked(call, chunk_bytes):
-        call.placement = None
+    """Has all of a call travel whose storages follow in chunks, for an older server.
+
+    Raises TooLargeError where they cannot, since the server has them.
+    """
+    if not is_chunked(call, chunk_bytes):
+        return
+    call.placement = None
+    if call.kept or len(call.data) < len(call.storage):
+        raise TooLargeError(
+            f"{call.operator}: expected at most {INLINE_BYTES} bytes of arrays beside handles, as "
+            f"this server takes them, found {size_of(call)}; put() them into the session first"
+        )
+
+
+def storages_of(call: BoundCall) -> list[Place]:
+    """The storages of a call, and what stands for those that do not travel."""
+    if call.placement is None:
+        return list(call.storage.values())
+    return [call.placement.storage.get(name, data) for name, data in call.storage.items()]
+
+
+def output_places_of(call: BoundCall) -> Mapping[str, OutputPlace]:
+    """Where outputs go that are not answered."""
+    return {**call.placement.outputs, **call.kept} if call.placement is not None else call.kept
+
+
+def step_of(call: BoundCall) -> StepRequest:
+    """A call as a step of a program."""
+    return StepRequest(call.call, storages_of(call), output_places_of(call))
+
+
+def planned_step_of(call: BoundCall) -> StepRequest:
+    """The same without data, to be planned."""
+    results = [each if isinstance(each, StepOutput) else None for each in storages_of(call)]
+    return StepRequest(call.call, results, {})
 
 
 def message_of(call: BoundCall) -> bytes:
     """A call in one message."""
-    if call.placement is None:
-        return join_request(call.call, list(call.storage.values()))
-    storage = [call.placement.storage.get(name, data) for name, data in call.storage.items()]
-    return join_request(call.call, storage, call.placement.outputs)
+    return join_request(call.call, storages_of(call), output_places_of(call))
 
 
 def outgoing(
     call_id: int, call: BoundCall, request_id: str, chunk_bytes: int, timeout_ns: int = 0
 ) -> Iterator[bytes]:
-    """The frames that send a call; a call in chunks has no placement."""
-    chunked = is_chunked(call, chunk_bytes)
-    message = join_request(call.call, ()) if chunked else message_of(call)
-    yield join_begin(call_id, Begin(message, chunked, timeout_ns, request_id))
-    if chunked:
-        for chunk in Sending(list(call.storage.values())).chunks(chunk_bytes):
-            yield join_chunk(call_id, chunk)
-        yield join_end(call_id)
+    """The frames that send a call."""
+    if not is_chunked(call, chunk_bytes):
+        message = message_of(call)
+        begin = Begin(message, chunked=False, timeout_ns=timeout_ns, request_id=request_id)
+        yield join_begin(call_id, begin)
+        return
+    places = storages_of(call)
+    data = [None if isinstance(place, tuple) else place for place in places]
+    request = join_request(call.call, _beside_chunks(places), output_places_of(call))
+    begin = Begin(request, chunked=True, timeout_ns=timeout_ns, request_id=request_id)
+    yield join_begin(call_id, begin)
+    for chunk in Sending(data).chunks(chunk_bytes):
+        yield join_chunk(call_id, chunk)
+    yield join_end(call_id)
+
+
+def _beside_chunks(places: Sequence[Place]) -> Sequence[Place]:
+    """What a call says of its storages that follow in chunks: nothing, if that is all of them."""
+    beside = [place if isinstance(place, tuple) else None for place in places]
+    return beside if any(beside) else ()
 
 
 class Incoming:
@@ -92,7 +136,7 @@ class Incoming:
         self._received = received
         self._state = State.COMPLETE
         self._response: Response
-        self._outputs: list[memoryview] = []
+        self._outputs: list[memoryview | RegionPart | HandlePart | None] = []
         self._receiving = Receiving("the answer", (), into(()))
 
     def take(self, frame: ResponseFrame) -> Response | None:
@@ -135,20 +179,21 @@ class Incoming:
             return response._replace(storage=storage)
         self._advance(Event.REPLY_CHUNKED)
         self._response = response
-        self._outputs = [self._memory(name, spec) for name, spec in specs]
-        sizes = [0 if self._has_place(name) else spec.storage_bytes for name, spec in specs]
-        self._receiving = Receiving("the answer", sizes, into(self._outputs))
+        self._outputs = [self._place_of(name, spec) for name, spec in specs]
+        memories = [place if isinstance(place, memoryview) else b"" for place in self._outputs]
+        self._receiving = Receiving("the answer", list(map(len, memories)), into(memories))
         return None
 
-    def _has_place(self, name: str) -> bool:
-        """Whether an output is written in shared memory, so that no chunk of it comes."""
-        placement = self._call.placement
-        return placement is not None and name in placement.outputs
+    def _place_of(self, name: str, spec: TensorSpec) -> memoryview | RegionPart | HandlePart | None:
+        """Where an output is: on the server, or where it is received.
 
-    def _memory(self, name: str, spec: TensorSpec) -> memoryview:
-        """Where an output is received: in the caller's own array where that can be."""
-        if self._has_place(name):
-            return memoryview(memory_of(self._call, name))
+        That is in the caller's own array where that can be.
+        """
+        place = output_places_of(self._call).get(name)
+        if isinstance(place, Keep):
+            return HandlePart(place.handle, 0, spec.storage_bytes)
+        if place is not None:
+            return None if isinstance(place, Discard) else place
         target = self._call.targets.get(name)
         # A target that is an input too must stay as it is: a broken stream is begun once more.
         if target is not None and arrays.is_dense(target, spec) and self._is_apart(target):
@@ -156,5 +201,5 @@ class Incoming:
         return memoryview(fresh(spec.storage_bytes))
 
     def _is_apart(self, target: Any) -> bool:
-        sent = self._call.storage.values()
+        sent = self._call.data.values()
         return not any(np.may_share_memory(target, np.frombuffer(data, np.uint8)) for data in sent)

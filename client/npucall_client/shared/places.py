@@ -41,7 +41,7 @@ def place(call: BoundCall, regions: Sequence[Region]) -> Placement | None:
     none of them: a call that is repeated after the server broke off would read what it had written.
     """
     storage = {}
-    for name, data in call.storage.items():
+    for name, data in call.data.items():
         address = arrays.address(np.frombuffer(data, np.uint8))
         if len(data) and (part := _find(regions, address, len(data))):
             storage[name] = part

@@ -1,0 +1,61 @@
+"""Tensors whose bytes are not here: a server holds them, or will. What a call takes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+
+    from npucall.places import HandlePart, StepOutput
+    from npucall.tensors import Buffer, Shape
+
+T = TypeVar("T")
+
+Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
+"""Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""
+
+
+class Home(Protocol):
+    """The session that holds the bytes."""
+
+    @property
+    def id(self) -> str:
+        """By which its server knows it; another one once it was opened anew."""
+
+    def attempt(self, send: Callable[[float], T], timeout: float, held: Sequence[Held] = ()) -> T:
+        """What a call gives that names its handles; ``send`` gets the seconds left."""
+
+    def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
+        """Checks that it is open, opened anew where it was lost. Raises what ended it."""
+
+
+class Held:
+    """A tensor that a session holds."""
+
+    __slots__ = ()
+
+    home: Home
+    tensor: Tensor
+    from_torch: bool
+    """Whether it, or what it was computed from, came as a tensor of torch."""
+
+    def place(self, within: object) -> Buffer | HandlePart | StepOutput:
+        """Where its bytes are for a call; ``within``: the program that the call is a step of.
+
+        Raises HandleEmptyError, HandleReleasedError and HandleLostError.
+        """
+        raise NotImplementedError
+
+
+class Empty(NamedTuple):
+    """An output of this shape and dtype, in new memory.
+
+    For ``outputs`` of operators that only a C header declares, and to choose an output's dtype.
+    """
+
+    shape: Shape
+    dtype: Any
+    """Whatever ``numpy.dtype`` takes."""

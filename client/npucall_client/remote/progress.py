@@ -1,0 +1,44 @@
+"""Tells a caller how much of what it sends and gets has travelled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Telling:
+    """Of one attempt; what the caller's function raises ends the call.
+
+    ``tell``: hears bytes sent, bytes received, and bytes known to travel in all.
+    """
+
+    def __init__(self, tell: Callable[[int, int, int], object] | None, request_bytes: int) -> None:
+        self._tell = tell
+        self._request_bytes = request_bytes
+        self._sent = self._received = self._reply_bytes = 0
+        self.broken: Exception | None = None
+
+    def sent(self, size: int) -> None:
+        """In gRPC's thread, where nothing may be raised. Frames are little more than their data."""
+        self._sent = min(self._sent + size, self._request_bytes)
+        try:
+            self._report()
+        except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
+            self.broken = error
+
+    def received(self, received: int, of: int) -> None:
+        """In the caller's thread."""
+        self._received, self._reply_bytes = received, of
+        self.check()
+        self._report()
+
+    def check(self) -> None:
+        """Raises what the caller's function raised in gRPC's thread."""
+        if self.broken is not None:
+            raise self.broken
+
+    def _report(self) -> None:
+        if self._tell is not None:
+            self._tell(self._sent, self._received, self._request_bytes + self._reply_bytes)

@@ -1,0 +1,60 @@
+"""A stream for each session that the calls of a pipeline name: it says which when it is opened."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.errors import CancelledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import BoundCall
+    from npucall_client.held import Home
+    from npucall_client.remote.stream import CallStream
+    from npucall_client.remote.writing import SentCall
+
+
+class _Sent(NamedTuple):
+    stream: CallStream
+    call: SentCall
+
+
+class StreamsOfSessions:
+    """Calls of a pipeline. ``opened``: makes the stream of a session, or of calls without one."""
+
+    def __init__(self, opened: Callable[[Home | None], CallStream]) -> None:
+        self._opened = opened
+        self._streams: dict[Home | None, CallStream] = {}
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def send(
+        self,
+        call: BoundCall,
+        timeout: float,
+        request_id: str,
+        done: Callable[[Response | Exception], object],
+    ) -> _Sent:
+        """Sends a call on the stream of its session. Raises CancelledError once this is closed."""
+        with self._lock:
+            if self._closed:
+                raise CancelledError("pipeline: expected it open, found it closed")
+            stream = self._streams.get(call.home)
+            if stream is None:
+                stream = self._streams[call.home] = self._opened(call.home)
+        return _Sent(stream, stream.send(call, timeout, request_id, done))
+
+    def cancel(self, call: _Sent) -> None:
+        """Ends a call; the server hears of it."""
+        call.stream.cancel(call.call)
+
+    def close(self) -> None:
+        """Waits until every call has ended."""
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams.values())
+        for stream in streams:
+            stream.close()

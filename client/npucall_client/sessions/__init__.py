@@ -1,0 +1,1 @@
+"""``client.session()``: what is sent once stays on the server, and is computed with many times."""

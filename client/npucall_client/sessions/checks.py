@@ -1,0 +1,79 @@
+"""What a call will give, found out before it is sent: by the checks that its server makes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.prepare import once_a_call
+from npucall.errors import NpucallError
+from npucall.operators import CATALOGUE
+from npucall.products import product_of
+from npucall.wire.calls import PreparedCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.arguments import BoundCall
+    from npucall_client.held import Tensor
+
+
+class Result(NamedTuple):
+    """An output that a call will give."""
+
+    tensor: Tensor
+    nbytes: int
+    """Of its storage."""
+
+
+class Checks:
+    """The rules of a server's product, in this process.
+
+    ``declared``: answers an operator that only the server knows.
+    """
+
+    def __init__(
+        self, info: pb.GetServerInfoResponse, declared: Callable[[str], Operator[Any, Any]]
+    ) -> None:
+        self._soc = info.server.soc
+        self._product = product_of(info.product)
+        self._variant = info.default_variant
+        self._calls = PreparedCalls(CATALOGUE, self._product, self._variant)
+        self._others: dict[str, PreparedCalls] = {}
+        self._declared = declared
+
+    def results_of(self, call: BoundCall) -> Mapping[str, Result]:
+        """The outputs by name. Raises what the server would, before it runs the call."""
+        try:
+            return _results_of(self._of(call.operator).of(call.call))
+        except NpucallError as error:
+            error.details.setdefault("soc", self._soc)
+            raise
+
+    def _of(self, operator: str) -> PreparedCalls:
+        if CATALOGUE.of_name(operator):
+            return self._calls
+        if operator not in self._others:
+            only = Catalogue([self._declared(operator)])
+            self._others[operator] = PreparedCalls(only, self._product, self._variant)
+        return self._others[operator]
+
+
+@once_a_call
+def _results_of(call: Prepared) -> Mapping[str, Result]:
+    return {
+        name: Result(
+            (
+                spec.dtype.numpy,
+                spec.shape,
+                None if spec.row_major else spec.strides,
+                None if spec.row_major else spec.storage_shape,
+            ),
+            prod(spec.storage_shape) * spec.dtype.itemsize,
+        )
+        for name, spec in call.outputs.items()
+    }

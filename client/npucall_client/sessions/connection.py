@@ -1,0 +1,120 @@
+"""A client's connection as calls, pipelines and sessions use it: arguments in, answers out."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from npucall_client.sessions.checks import Checks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import BoundCall
+    from npucall_client.calling import Binding, Options
+    from npucall_client.client import Transport
+    from npucall_client.sessions.home import Home
+    from npucall_client.sessions.transport import SessionTransport
+
+
+class Shared:
+    """What the clients of one connection share: their sessions, and the rules of the server."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._homes: weakref.WeakSet[Home] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._checks: Checks | None = None
+
+    def add(self, home: Home) -> None:
+        """A session was opened."""
+        with self._lock:
+            self._homes.add(home)
+
+    def __contains__(self, home: object) -> bool:
+        return home in self._homes
+
+    def checks(self, made: Callable[[], Checks]) -> Checks:
+        """The rules of the server, asked for once."""
+        if self._checks is None:
+            self._checks = made()
+        return self._checks
+
+    def close(self) -> None:
+        """Ends all sessions, and the connection."""
+        with self._lock:
+            homes = [] if self.closed else list(self._homes)
+            self.closed = True
+        for home in homes:
+            home.close()
+
+
+class Connection:
+    """``transport``: answers where calls are computed, and raises once the client is closed."""
+
+    def __init__(
+        self, transport: Callable[[], Transport], binding: Binding, shared: Shared
+    ) -> None:
+        self._transport = transport
+        self._binding = binding
+        self._shared = shared
+
+    @property
+    def options(self) -> Options:
+        """What goes with a call besides its arguments."""
+        return self._binding.options
+
+    @property
+    def sessions(self) -> SessionTransport:
+        """What keeps the handles."""
+        return self._transport().sessions
+
+    @property
+    def checks(self) -> Checks:
+        """The rules of the server, in this process."""
+        return self._shared.checks(self._checks)
+
+    def having(self, **options: Any) -> Connection:
+        """The same with other options, None standing for not given."""
+        return Connection(self._transport, self._binding.having(**options), self._shared)
+
+    def bind(
+        self,
+        operator: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        home: Home | None = None,
+        within: object = None,
+    ) -> tuple[BoundCall, Options]:
+        """What travels, and the options that it travels with.
+
+        ``home``: the session that all belongs to that a session holds; ``within``: its program.
+        """
+        binding = self._binding
+        options = binding.options_of(operator, kwargs)
+        if not binding.knows(operator):
+            binding.declare(self._transport().operator(operator, "", options.timeout))
+        call = binding.bind(operator, args, kwargs, options, home, within)
+        if call.home is not None and call.home not in self._shared:
+            raise ValueError(
+                f"remote: expected one of this connection, found one of {call.home!r}; fetch() "
+                "brings it here"
+            )
+        return call, options
+
+    def send(self, call: BoundCall, options: Options) -> Response:
+        """One call."""
+        name = options.request_id
+        if call.home is None:
+            return self._transport().execute(call, options.timeout, name)
+        return call.home.attempt(
+            lambda seconds: self._transport().execute(call, seconds, name),
+            options.timeout,
+            call.held,
+        )
+
+    def _checks(self) -> Checks:
+        info = self._transport().server_info(self.options.timeout)
+        return Checks(info, self._binding.declared)

@@ -1,0 +1,286 @@
+"""Where the handles of a session are: its id, its lease, what ended it, and how it goes on."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+import weakref
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from npucall.buffers import fresh
+from npucall.errors import (
+    CancelledError,
+    HandleLostError,
+    HandleMemoryError,
+    MissingError,
+    NpucallError,
+    SessionExpiredError,
+    SessionUnknownError,
+    WrongServerError,
+)
+from npucall_client.sessions.refill import Proofs
+from npucall_client.sessions.release import Collected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall.places import HandlePart
+    from npucall_client.calling import Progress
+    from npucall_client.held import Held
+    from npucall_client.sessions.transport import SessionTransport, Upload
+
+T = TypeVar("T")
+
+_ASKED_FROM = 16 << 10
+"""Bytes of a constant from which its digest alone is sent first."""
+_RENEWALS_A_LEASE = 3
+_CLOSE_SECONDS = 2.0
+_LONGEST_PAUSE = 3600.0
+_GONE = (HandleLostError, SessionExpiredError, SessionUnknownError)
+"""The session has ended, and another one can be opened."""
+
+
+class Home:
+    """A session on its server. Safe to use from several threads.
+
+    ``refill``: open it anew where it was lost, and fill what can be proved.
+    """
+
+    def __init__(  # noqa: PLR0913  # all that makes a session
+        self,
+        transport: SessionTransport,
+        host: str,
+        lease: float,
+        budget: int,
+        timeout: float,
+        *,
+        refill: bool,
+    ) -> None:
+        self.host = host
+        self._transport = transport
+        self._wanted = lease, budget
+        self._timeout = timeout
+        self._proofs = Proofs() if refill else None
+        self._collected = Collected()
+        self._process = os.getpid()
+        self._closed = False
+        self._lost: NpucallError | None = None
+        self._opening = threading.RLock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.filling = 0
+        """Counts up where the session is opened anew: handles of before are lost, or proved."""
+        self._open(timeout)
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def lease(self) -> float:
+        """Seconds after the last call until it ends, where the client dies."""
+        return self._lease
+
+    @property
+    def budget(self) -> int:
+        """Bytes that its handles may hold."""
+        return self._budget
+
+    def attempt(self, send: Callable[[float], T], timeout: float, held: Sequence[Held] = ()) -> T:
+        """What a call gives that names handles of the session; ``send`` gets the seconds left.
+
+        Once more where room could be made by releasing what was collected, and where the session
+        was opened anew. ``held``: what the call names.
+        """
+        ends = time.monotonic() + timeout
+        known = self.ready(timeout, held)
+        try:
+            return send(timeout)
+        except HandleMemoryError:
+            if not self.flush(ends - time.monotonic()):
+                raise
+        except (*_GONE, WrongServerError) as error:
+            self._end(error, known)
+            if not self._can_refill(error):
+                raise
+        self.ready(max(0.0, ends - time.monotonic()), held)
+        return send(max(0.0, ends - time.monotonic()))
+
+    def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
+        """Checks that it is open, opens it anew where it was lost. Answers ``filling``.
+
+        Raises what ended it, CancelledError once it is closed, and HandleLostError where one of
+        ``held`` could not be filled again.
+        """
+        self._check()
+        if self._lost is not None:
+            self._refill(timeout)
+        if self.filling > 1:
+            for each in held:
+                each.place(None)
+        if self._collected.is_much():
+            self._wake.set()
+        return self.filling
+
+    def _check(self) -> None:
+        if self._closed:
+            raise CancelledError(
+                "session: expected it open, found it closed; client.session() opens another one"
+            )
+        if self._process != os.getpid():
+            raise CancelledError(
+                "session: expected the process that opened it, found one that was forked from it; "
+                "open a session of its own, over a connection of its own"
+            )
+        lost = self._lost
+        if lost is not None and not self._can_refill(lost):
+            raise _again(lost) from lost
+
+    def upload(
+        self, upload: Upload, timeout: float, request_id: str, progress: Progress | None
+    ) -> None:
+        """Fills a handle; of a constant that is long, by its digest if that will do."""
+
+        def send(seconds: float) -> None:
+            ends = time.monotonic() + seconds
+            long = len(upload.data) >= _ASKED_FROM and self._transport.remembers
+            if upload.digest and long:
+                with suppress(MissingError):
+                    named = replace(upload, by_digest=True)
+                    return self._transport.upload(self, named, seconds, request_id, None)
+            left = max(0.0, ends - time.monotonic())
+            return self._transport.upload(self, upload, left, request_id, progress)
+
+        self.attempt(send, timeout)
+        if self._proofs is not None:
+            self._proofs.keep(upload)
+
+    def download(
+        self, held: Held, part: HandlePart, timeout: float | None, progress: Progress | None
+    ) -> memoryview:
+        """The bytes of a handle."""
+        memory = memoryview(fresh(part.length))
+        self.attempt(
+            lambda seconds: self._transport.download(self, part, memory, seconds, "", progress),
+            self._timeout if timeout is None else timeout,
+            [held],
+        )
+        return memory
+
+    def collect(self, handle: bytes, nbytes: int) -> None:
+        """Nobody can name the handle any more: it is released with the next batch. Never waits."""
+        self._collected.add(handle, nbytes)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Releases what was collected; False where there was nothing."""
+        handles = self._collected.take()
+        if handles:
+            self._release(handles, self._timeout if timeout is None else max(0.0, timeout))
+        return bool(handles)
+
+    def _release(self, handles: Sequence[bytes], timeout: float) -> None:
+        """Releases handles; of a session that has ended there are none."""
+        if self._proofs is not None:
+            self._proofs.forget(handles)
+        if self._closed or self._lost is not None or self._process != os.getpid():
+            return
+        try:
+            self._transport.release(self, handles, timeout)
+        except (*_GONE, WrongServerError) as error:
+            self._end(error, self.filling)
+
+    def close(self) -> None:
+        """Ends the session. Where the server does not answer, it ends with its lease."""
+        with self._opening:
+            if self._closed:
+                return
+            self._closed = True
+        self._wake.set()
+        if self._process != os.getpid():
+            return
+        if self._lost is None:
+            with suppress(NpucallError):
+                self._transport.close(self, _CLOSE_SECONDS)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_CLOSE_SECONDS)
+
+    def renew(self) -> bool:
+        """Renews the lease, and releases what was collected. False once there is nothing to renew.
+
+        Goes on while the server does not answer: it may be starting again.
+        """
+        if self._closed:
+            return False
+        if self._lost is not None:
+            return self._proofs is not None
+        known, seconds = self.filling, max(1.0, self._pause())
+        try:
+            if not self.flush(seconds):
+                self._transport.renew(self, seconds)
+        except (*_GONE, WrongServerError) as error:
+            self._end(error, known)
+            return self._can_refill(error)
+        except CancelledError:
+            return False  # the client was closed
+        except NpucallError:
+            pass
+        return True
+
+    def _end(self, error: NpucallError, known: int) -> None:
+        """The session that was opened as the so-manieth is no more."""
+        with self._opening:
+            if self.filling == known and self._lost is None:
+                self._lost = error
+
+    def _can_refill(self, error: NpucallError) -> bool:
+        return self._proofs is not None and isinstance(error, _GONE)
+
+    def _refill(self, timeout: float) -> None:
+        ends = time.monotonic() + timeout
+        with self._opening:
+            if self._lost is None or self._proofs is None:
+                return
+            self._collected.take()
+            self._open(timeout)
+            for upload in self._proofs.valid():
+                self._transport.upload(self, upload, max(0.0, ends - time.monotonic()), "", None)
+            self._lost = None
+
+    def proves(self, handle: bytes) -> bool:
+        """Whether a handle was filled again when the session was opened anew."""
+        return self._proofs is not None and handle in self._proofs
+
+    def _open(self, timeout: float) -> None:
+        granted = self._transport.open(*self._wanted, timeout)
+        self._id, self._lease, self._budget = granted
+        self.filling += 1
+        if self._thread is None and self._lease < math.inf:
+            arguments = weakref.ref(self), self._wake
+            self._thread = threading.Thread(
+                target=_keep_renewing, args=arguments, name="npucall-session", daemon=True
+            )
+            self._thread.start()
+
+    def _pause(self) -> float:
+        return min(self._lease / _RENEWALS_A_LEASE, _LONGEST_PAUSE)
+
+
+def _keep_renewing(home_of: weakref.ref[Home], wake: threading.Event) -> None:
+    """The thread. It does not keep the session: where nobody has it any more, its lease ends it."""
+    pause = 0.0
+    while (home := home_of()) is not None and (not pause or home.renew()):
+        pause = home._pause()  # noqa: SLF001  # of the same module
+        del home
+        wake.wait(pause)
+        wake.clear()
+
+
+def _again(error: NpucallError) -> NpucallError:
+    """The same error for who uses the session later."""
+    again = type(error)(str(error))
+    again.details = dict(error.details)
+    return again

@@ -1,0 +1,200 @@
+"""``Remote``: a tensor that lies on the server, as its client has it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from npucall.dtypes import BY_NUMPY
+from npucall.errors import HandleEmptyError, HandleLostError, HandleReleasedError
+from npucall.places import HandlePart
+from npucall.tensors import TensorSpec
+from npucall_client import arrays
+from npucall_client.held import Held
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npucall.dtypes import AnyArray
+    from npucall.errors import NpucallError
+    from npucall.places import StepOutput
+    from npucall.tensors import Buffer, Shape
+    from npucall_client.calling import Progress
+    from npucall_client.held import Tensor
+    from npucall_client.sessions.home import Home
+
+
+_STATES = {HandleReleasedError: "released", HandleEmptyError: "empty"}
+
+
+class Remote(Held):
+    """A tensor on the server. Made by a session; give it wherever an array may stand in a call.
+
+    ``numpy``, ``torch`` and ``fetch`` download it; nothing else does, so NumPy's own functions
+    refuse it. When nobody has it any more the server releases it, with others.
+    """
+
+    __slots__ = (
+        "__weakref__", "_fault", "_filling", "_handle", "_here", "_made", "_nbytes", "_program",
+        "_step", "from_torch", "home", "tensor",
+    )  # fmt: skip
+
+    home: Home
+
+    def __init__(  # noqa: PLR0913  # all that makes one
+        self,
+        home: Home,
+        handle: bytes,
+        tensor: Tensor,
+        nbytes: int,
+        *,
+        from_torch: bool,
+        program: object = None,
+        step: StepOutput | None = None,
+    ) -> None:
+        self.home = home
+        self.tensor = tensor
+        self.from_torch = from_torch
+        """Whether tensors of torch came in where it was made."""
+        self._handle = handle
+        """Empty where it has no bytes on the server, and owns none."""
+        self._nbytes = nbytes
+        self._program = program
+        self._step = step
+        """What it is as long as its program has not run."""
+        self._here: Buffer | None = None
+        self._fault: NpucallError | None = None
+        self._filling = home.filling
+        self._made = time.monotonic()
+
+    def __del__(self) -> None:
+        if self._handle:
+            self.home.collect(self._handle, self._nbytes)
+
+    def __repr__(self) -> str:
+        state = f"{time.monotonic() - self._made:.0f} s old"
+        if self._fault is not None:
+            state = _STATES[type(self._fault)]
+        if self._step is not None:
+            state = "waits for its program"
+        return f"<Remote {self.dtype} {self.shape} on {self.home.host}, {state}>"
+
+    @property
+    def shape(self) -> Shape:
+        """Its extents."""
+        return self.tensor[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its dtype, as NumPy has it."""
+        return self.tensor[0]
+
+    @property
+    def handle(self) -> bytes:
+        """By which the server knows it."""
+        return self._handle
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds on the server."""
+        return self._nbytes
+
+    def numpy(self, *, progress: Progress | None = None, timeout: float | None = None) -> AnyArray:
+        """Downloads it, as a NumPy array of its own memory.
+
+        progress: called with bytes sent, bytes received, and bytes in all. timeout: in seconds, the
+        client's if not given.
+
+        Raises HandleEmptyError, HandleReleasedError, HandleLostError and SessionExpiredError;
+        DeadlineError.
+        """
+        dtype, shape, strides, storage_shape = self.tensor
+        spec = TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape)  # type: ignore[arg-type]
+        place = self.place(None)
+        if isinstance(place, HandlePart):
+            return arrays.receive(spec, self.home.download(self, place, timeout, progress))
+        return arrays.receive(spec, memoryview(place)).copy()  # type: ignore[arg-type]  # no step
+
+    def torch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
+        """Downloads it, as a torch tensor. Raises ImportError without torch; see ``numpy``."""
+        return arrays.to_torch(self.numpy(progress=progress, timeout=timeout))
+
+    def fetch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
+        """Downloads it: as a torch tensor where tensors of torch came in, else as an array."""
+        read = self.torch if self.from_torch else self.numpy
+        return read(progress=progress, timeout=timeout)
+
+    def release(self) -> None:
+        """Gives its memory back now, not when it is collected. It cannot be used any more.
+
+        Calls that read it already go on. Nothing happens where it was released before.
+        """
+        self.drop()
+        self.home.flush()
+
+    def drop(self) -> None:
+        """Has its memory be given back with the next batch."""
+        if self._step is not None:
+            raise self._not_run()
+        if self._fault is None:
+            self._fault = HandleReleasedError(f"remote: expected one in use, found {self!r}")
+        handle, self._handle, self._here = self._handle, b"", None
+        if handle:
+            self.home.collect(handle, self._nbytes)
+
+    def place(self, within: object) -> Buffer | HandlePart | StepOutput:
+        """Where its bytes are for a call; see ``Held.place``."""
+        if self._step is not None:
+            if self._program is within:
+                return self._step
+            raise self._not_run()
+        if self._fault is not None:
+            raise type(self._fault)(str(self._fault))
+        if self._here is not None:
+            return self._here
+        if self._filling != self.home.filling and not self.home.proves(self._handle):
+            raise HandleLostError(
+                f"remote: expected bytes that the client has, found {self!r}, which was lost with "
+                "the session before this one; run the call again that gave it",
+                handles=self._handle.hex(),
+            )
+        return HandlePart(self._handle, 0, self._nbytes)
+
+    def filled(self, here: Buffer | None = None) -> None:
+        """Its program has run. ``here``: its bytes, where they came back."""
+        self._program = self._step = None
+        self._here = here
+        self._made = time.monotonic()
+        self._filling = self.home.filling
+
+    def never_filled(self, why: str) -> None:
+        """Its program did not run, or failed."""
+        self._fault = HandleEmptyError(
+            f"remote: expected one that holds bytes, found {self!r}: {why}"
+        )
+        self._program = self._step = None
+
+    def keep_as(self, handle: bytes) -> None:
+        """Its program keeps it under this handle."""
+        self._handle = handle
+
+    def __array__(self, dtype: Any = None, copy: Any = None, /) -> AnyArray:
+        """Raises TypeError: an array is made by ``numpy``, which says that it downloads."""
+        raise TypeError(f"{self!r}: expected an array, found a Remote; its numpy() downloads it")
+
+    def _not_run(self) -> HandleEmptyError:
+        return HandleEmptyError(
+            f"remote: expected one whose program has run, found {self!r}; leave its block first"
+        )
+
+    if TYPE_CHECKING:  # what operators ask of arrays: a call takes it, nothing else computes it
+
+        def __neg__(self) -> Any: ...
+        def __add__(self, other: Any, /) -> Any: ...
+        def __sub__(self, other: Any, /) -> Any: ...
+        def __mul__(self, other: Any, /) -> Any: ...
+        def __truediv__(self, other: Any, /) -> Any: ...
+        def __lt__(self, other: Any, /) -> Any: ...
+        def __le__(self, other: Any, /) -> Any: ...
+        def __gt__(self, other: Any, /) -> Any: ...
+        def __ge__(self, other: Any, /) -> Any: ...

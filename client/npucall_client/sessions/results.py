@@ -1,0 +1,66 @@
+"""The results of a call as its client has them before the call has run."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from npucall.limits import HANDLE_BYTES
+from npucall.places import StepOutput
+from npucall_client.arrays import is_torch
+from npucall_client.held import Held
+from npucall_client.sessions.remote import Remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from npucall_client.arguments import BoundCall
+    from npucall_client.sessions.checks import Checks
+    from npucall_client.sessions.home import Home
+    from npucall_client.sessions.program import Program
+
+
+def results_of(
+    home: Home, call: BoundCall, checks: Checks, *, from_torch: bool
+) -> dict[str, Remote]:
+    """A Remote for each output that the caller gave no array for, by name.
+
+    Raises what the server would, before it runs the call.
+    """
+    return {
+        name: Remote(home, new_handle(), tensor, nbytes, from_torch=from_torch)
+        for name, (tensor, nbytes) in checks.results_of(call).items()
+        if name not in call.targets
+    }
+
+
+def results_of_step(  # noqa: PLR0913  # what stands for a result, and whose it is
+    program: Program, number: int, home: Home, call: BoundCall, checks: Checks, *, from_torch: bool
+) -> dict[str, Remote]:
+    """The same of a step of a program. They get handles when it is sent."""
+    return {
+        name: Remote(
+            home,
+            b"",
+            tensor,
+            nbytes,
+            from_torch=from_torch,
+            program=program,
+            step=StepOutput(number, name),
+        )
+        for name, (tensor, nbytes) in checks.results_of(call).items()
+        if name not in call.targets
+    }
+
+
+def new_handle() -> bytes:
+    """An id that nobody can guess."""
+    return secrets.token_bytes(HANDLE_BYTES)
+
+
+def came_from_torch(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether tensors of torch are among the arguments of a call."""
+    return any(
+        value.from_torch if isinstance(value, Held) else is_torch(value)
+        for value in (*args, *kwargs.values())
+    )

@@ -1,0 +1,182 @@
+"""``Session``: what is put here once is computed with many times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
+
+from npucall.dtypes import BY_NUMPY
+from npucall.places import Keep
+from npucall_client import arguments, arrays
+from npucall_client.sessions.program import Program
+from npucall_client.sessions.remote import Remote
+from npucall_client.sessions.results import came_from_torch, new_handle, results_of
+from npucall_client.sessions.transport import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from npucall.declare import Operator
+    from npucall.dtypes import AnyArray, Array
+    from npucall_client.calling import Progress
+    from npucall_client.sessions.connection import Connection
+    from npucall_client.sessions.home import Home
+
+P = ParamSpec("P")
+
+
+class Session:
+    """Arrays that stay on the server. A context manager; made by ``client.session``.
+
+    ``put`` sends an array once, ``run`` computes and keeps the results there, ``program`` does so
+    with many calls in one round trip; each answers a ``Remote``. Arrays may be given wherever a
+    Remote may: they travel with the call. Safe to use from several threads.
+
+    It is kept alive in the background as long as this object lives. Where the server is started
+    again, or the lease ends, later uses raise HandleLostError or SessionExpiredError, unless the
+    session was opened with ``refill=True``.
+    """
+
+    def __init__(self, home: Home, connection: Connection) -> None:
+        self._home = home
+        self._connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Session on {self._home.host}, lease {self.lease:g} s, {self.budget} bytes>"
+
+    @property
+    def lease(self) -> float:
+        """Seconds after the last sign of life until the server releases everything."""
+        return self._home.lease
+
+    @property
+    def budget(self) -> int:
+        """Bytes that its tensors may hold together."""
+        return self._home.budget
+
+    def put(
+        self,
+        array: Array,
+        *,
+        constant: bool = False,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Remote:
+        """Sends an array, or a CPU tensor of torch, which stays on the server.
+
+        constant: the server may have the same bytes from an upload before, of anybody of your
+            tenant; then only their SHA-256 travels. It remembers them if not.
+        progress: called with bytes sent, 0, and bytes in all; from any thread. What it raises ends
+            the upload.
+        timeout: in seconds, the client's if not given.
+
+        The array must not change until this returns; with ``refill=True`` it is kept, and is
+        filled in again as long as it has not changed. Raises HandleMemoryError where the server
+        has no room.
+        """
+        source = arrays.as_array("array", array)
+        sent = arrays.send("array", source, keep_layout=False)
+        nbytes = len(sent.storage)
+        digest = sha256(sent.storage).digest() if constant and nbytes else b""
+        wire = BY_NUMPY[sent.dtype].wire
+        upload = Upload(new_handle(), sent.storage, digest, wire)
+        name = self._connection.options.request_id
+        self._home.upload(upload, self._timeout(timeout), name, progress)
+        from_torch = arrays.is_torch(array)
+        return Remote(self._home, upload.handle, sent[:4], nbytes, from_torch=from_torch)
+
+    @overload
+    def run(
+        self, operator: Operator[P, AnyArray], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Remote: ...
+    @overload
+    def run(
+        self,
+        operator: Operator[P, tuple[AnyArray, AnyArray]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> tuple[Remote, Remote]: ...
+    @overload
+    def run(
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Any: ...
+    def run(self, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Runs an operator as ``client.run`` does, and keeps the result on the server: a Remote.
+
+        A named tuple of them where the operator has several. An output that ``outputs`` gives an
+        array for is written there, and does not stay on the server; one that is to stay, of an
+        operator that only a C header declares, is given by ``npucall_client.Empty(shape, dtype)``.
+        """
+        call, options = self._connection.bind(operator, args, kwargs, self._home)
+        remotes = results_of(
+            self._home,
+            call,
+            self._connection.checks,
+            from_torch=came_from_torch(args, kwargs),
+        )
+        call.kept = {name: Keep(remote.handle) for name, remote in remotes.items()}
+        response = self._connection.send(call, options)
+        reply = arguments.decode_reply(response.reply)
+        outputs = arguments.unpack(call, reply, response.storage, remotes)
+        return arguments.value_of(call.operator, outputs)
+
+    def program(self, *, timeout: float | None = None) -> Program:
+        """Many calls in one round trip: ``with session.program() as p: a = p.run(...)``.
+
+        timeout: seconds for all of them, the client's if not given.
+        """
+        return Program(self._home, self._connection, self._timeout(timeout))
+
+    def release(self, remotes: Remote | Iterable[Remote]) -> None:
+        """Gives the memory of these back now, not when they are collected; in one call."""
+        several = [remotes] if isinstance(remotes, Remote) else list(remotes)
+        for remote in several:
+            remote.drop()
+        self._home.flush()
+
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        keep_layout: bool | None = None,
+    ) -> Session:
+        """The same session with options of ``client.options``."""
+        connection = self._connection.having(
+            timeout=timeout,
+            variant=variant,
+            outputs=outputs,
+            request_id=request_id,
+            keep_layout=keep_layout,
+        )
+        return Session(self._home, connection)
+
+    def close(self) -> None:
+        """Ends the session: the server releases all of it."""
+        self._home.close()
+
+    def _timeout(self, given: float | None) -> float:
+        return self._connection.options.timeout if given is None else given
