@@ -15,7 +15,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers test test-all test-oldest test-long coverage bench bench-full bench-cann abi audit pin proto proto-check docs docs-check clean
+	containers test test-all test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -130,6 +130,9 @@ bench: .venv/.dev  ## two minutes: the goals, as ratios to a yardstick; writes b
 
 bench-full: .venv/.dev  ## a quarter of an hour: every size, way, number of callers, dtype
 	$(BIN)/python benchmarks/run.py --full
+
+bench-far: .venv/.dev  ## measures calls over a slow link between two network namespaces (Linux, root, a C compiler)
+	$(BIN)/python benchmarks/far_link.py
 
 bench-cann: .venv/.dev  ## measures the NPU's side on the simulator; writes build/bench-cann.json
 	$(BIN)/python benchmarks/cann.py

@@ -15,7 +15,14 @@ AS_IT_COMES, KEPT, NOT_SENT = "as it comes", "kept memory", "self not sent"
 UNARY, CHUNKED, PIPELINE = "unary", "chunked", "pipeline"
 COPIED, IN_PLACE, IN_PROCESS = "shared memory copied", "shared memory in place", "in process"
 GRPC_ALONE, COPIES_ALONE = "gRPC alone", "copies alone"
+STEP, TEACHER, RESIDENT = "KL step", "teacher resident", "all resident"
+PROGRAM_CALLS = 100
+PROGRAM = f"program of {PROGRAM_CALLS}"
+CALLS = {PROGRAM: PROGRAM_CALLS}
+"""Of a way that makes several at a time."""
 ALL_WAYS = (AS_IT_COMES, KEPT, NOT_SENT, UNARY, CHUNKED, PIPELINE, COPIED, IN_PLACE)
+
+RESIDENTS = (STEP, TEACHER, RESIDENT)
 
 TENSORS = 4
 """Of a call: three inputs, one output. All are counted, though some way may not send them."""
@@ -106,10 +113,24 @@ def series_of(case: Case, quantity: Quantity, way: str) -> Series:
     )  # fmt: skip
 
 
-def beside_in_process(case: Case) -> Series:
-    """The series of the time in place beside that of the operator in a process that has it."""
-    series = series_of(case, TIME, IN_PLACE)
-    return replace(series, name=f"{series.name} / {IN_PROCESS}", quantity=f"time / {IN_PROCESS}")
+class Beside(NamedTuple):
+    """A way beside another one than the yardstick."""
+
+    quantity: Quantity
+    way: str
+    other: str
+
+    def series(self, case: Case) -> Series:
+        """Of such a ratio."""
+        series, other = series_of(case, self.quantity, self.way), self.other
+        quantity = f"{self.quantity.name} / {other}"
+        return replace(series, name=f"{series.name} / {other}", quantity=quantity)
+
+
+def besides(case: Case) -> list[Beside]:
+    """Those of a case."""
+    all_of_them = Beside(TIME, IN_PLACE, IN_PROCESS), Beside(RATE, TEACHER, STEP)
+    return [each for each in all_of_them if {each.way, each.other} <= set(case.ways)]
 
 
 def service_series(case: Case) -> Iterator[Series]:
@@ -118,16 +139,16 @@ def service_series(case: Case) -> Iterator[Series]:
         for way in (*case.ways, "yardstick"):
             if way != IN_PROCESS:
                 yield series_of(case, quantity, way)
-    if IN_PROCESS in case.ways:
-        yield beside_in_process(case)
+    for beside in besides(case):
+        yield beside.series(case)
 
 
 def quick_cases() -> list[Case]:
     """For the goals, in about a minute and a half."""
-    large = (AS_IT_COMES, KEPT, NOT_SENT, COPIED, COPIES_ALONE, IN_PLACE, IN_PROCESS)
+    large = (AS_IT_COMES, KEPT, NOT_SENT, COPIED, COPIES_ALONE, IN_PLACE, IN_PROCESS, *RESIDENTS)
     return [
-        Case(KIB, 1, (AS_IT_COMES, PIPELINE, GRPC_ALONE), rounds=9),
-        Case(KIB, 8, (AS_IT_COMES,), rounds=9, seconds=0.4),
+        Case(KIB, 1, (AS_IT_COMES, PIPELINE, PROGRAM, GRPC_ALONE), rounds=9),
+        Case(KIB, 8, (AS_IT_COMES, PROGRAM), rounds=9, seconds=0.4),
         Case(KIB, 32, (AS_IT_COMES,), rounds=9, seconds=0.4),
         Case(64 * KIB, 1, (AS_IT_COMES, GRPC_ALONE), rounds=7),
         Case(MIB, 1, (AS_IT_COMES,), rounds=7),
@@ -138,6 +159,11 @@ def quick_cases() -> list[Case]:
     ]
 
 
+def ways_at(size: int) -> tuple[str, ...]:
+    """All of them; programs for calls that are small."""
+    return (*ALL_WAYS, PROGRAM) if size < 64 * KIB else ALL_WAYS
+
+
 def full_cases() -> list[Case]:
     """Every way at every size and number of callers; three dtypes at 16 MiB.
 
@@ -146,12 +172,12 @@ def full_cases() -> list[Case]:
     """
     sizes = (KIB, 64 * KIB, MIB, 16 * MIB)
     every = [
-        Case(size, callers, ALL_WAYS, rounds=5 if size == 16 * MIB else 9)
+        Case(size, callers, ways_at(size), rounds=5 if size == 16 * MIB else 9)
         for size in sizes
         for callers in (4, 8, 32)
     ]
-    every += [Case(size, 1, (*ALL_WAYS, GRPC_ALONE), rounds=9) for size in sizes[:-1]]
-    every += [Case(16 * MIB, 1, (*ALL_WAYS, COPIES_ALONE, IN_PROCESS), rounds=9)]
+    every += [Case(size, 1, (*ways_at(size), GRPC_ALONE), rounds=9) for size in sizes[:-1]]
+    every += [Case(16 * MIB, 1, (*ALL_WAYS, COPIES_ALONE, IN_PROCESS, *RESIDENTS), rounds=9)]
     dtypes = (AS_IT_COMES, KEPT)
     every += [Case(16 * MIB, 1, dtypes, dtype) for dtype in ("float16", "bfloat16")]
     return [*every, Case(256 * MIB, 1, ALL_WAYS)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from cases import PROGRAM, RESIDENT, STEP, TEACHER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -30,6 +32,8 @@ GOALS = (
     Goal("1 KiB, 1 caller, p50, pipeline", LOWER, None, 0.9, "ms"),
     Goal("1 KiB, 8 callers, calls a second", HIGHER, 0.9, 1.2, "1/s"),
     Goal("1 KiB, 32 callers, calls a second", HIGHER, 0.8, 1.2, "1/s"),
+    Goal(f"1 KiB, 1 caller, calls a second, {PROGRAM}", HIGHER, 10.0, 20.0, "1/s"),
+    Goal(f"1 KiB, 8 callers, calls a second, {PROGRAM}", HIGHER, 15.0, 30.0, "1/s"),
     Goal("64 KiB, 1 caller, throughput", HIGHER, 1.2, 1.8, "GB/s"),
     Goal("1 MiB, 1 caller, throughput", HIGHER, 1.5, 2.0, "GB/s"),
     Goal("1 MiB, 4 callers, throughput", HIGHER, 1.5, 2.0, "GB/s"),
@@ -45,6 +49,8 @@ GOALS = (
     Goal("16 MiB, 1 caller, throughput, shared memory copied", HIGHER, 30.0, 38.0, "GB/s"),
     Goal("16 MiB, 1 caller, throughput, shared memory in place", HIGHER, 100.0, 130.0, "GB/s"),
     Goal("16 MiB, 1 caller, time, shared memory in place / in process", LOWER, None, 1.5, "ms"),
+    Goal(f"16 MiB, 1 caller, calls a second, {TEACHER} / {STEP}", HIGHER, 2.0, 3.0, "1/s"),
+    Goal(f"16 MiB, 1 caller, throughput, {RESIDENT}", HIGHER, 50.0, 100.0, "GB/s"),
     Goal("1 KiB, 1 caller beside calls of 1024 MiB, p99 / alone", LOWER, 3.0, None, "ms"),
     Goal("in process, float32, 64 MiB, 1 thread / NumPy", HIGHER, 1.5, None, "ms"),
     Goal("in process, float32, 64 MiB, 1 thread / torch", HIGHER, None, 1.0, "ms"),
@@ -56,6 +62,20 @@ GOALS = (
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / NumPy", HIGHER, 10.0, None, "ms"),
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / torch", HIGHER, None, 0.5, "ms"),
 )
+FAR_GOALS = (
+    Goal("far link, 1 KiB, round trips", LOWER, 1.3, None, "s"),
+    Goal("far link, 16 MiB, time / bytes at the wire's rate", LOWER, 1.1, 0.75, "s"),
+    Goal("far link, 20 operators on resident data, a program, round trips", LOWER, 2.5, None, "s"),
+    # 64 KiB of 64 MiB.
+    Goal(
+        "far link, 64 MiB constant, second run, bytes on the wire / bytes",
+        LOWER,
+        1 / 1024,
+        None,
+        "bytes",
+    ),
+)
+"""Of ``make bench-far``."""
 
 
 class Row(NamedTuple):
@@ -106,10 +126,10 @@ class Row(NamedTuple):
         }
 
 
-def rows_of(figures: Iterable[Figure]) -> list[Row]:
+def rows_of(figures: Iterable[Figure], goals: Sequence[Goal] = GOALS) -> list[Row]:
     """Figures with a goal, in the order of the goals; then the others."""
     by_name = {figure.series.name: figure for figure in figures}
-    with_goal = [Row(by_name.pop(goal.name), goal) for goal in GOALS if goal.name in by_name]
+    with_goal = [Row(by_name.pop(goal.name), goal) for goal in goals if goal.name in by_name]
     return with_goal + [Row(figure, None) for figure in by_name.values()]
 
 

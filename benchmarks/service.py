@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from cases import IN_PLACE, IN_PROCESS, TIME, Case, Sample, beside_in_process, quantities, series_of
+from cases import CALLS, IN_PROCESS, Case, Sample, besides, quantities, series_of
 from figures import Figure, compared
 from process import cpu_seconds
 from workers import Worker, available, running_servers
@@ -14,6 +14,7 @@ from workers import Worker, available, running_servers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cases import Beside
     from workers import Servers
 
 Samples = Mapping[str, "Sequence[Sample]"]
@@ -40,8 +41,8 @@ class Bench:
                     yield compared(series, ours, theirs)
                 elif way != IN_PROCESS:
                     yield Figure(series)
-        if IN_PROCESS in case.ways:
-            yield _beside_in_process(case, samples)
+        for beside in besides(case):
+            yield _compared(case, beside, samples)
 
     def _samples(self, case: Case, ways: Sequence[str]) -> Samples:
         workers = {way: self._worker(way) for way in ways}
@@ -63,8 +64,10 @@ class Bench:
             worker.ask("once")
         before = cpu_seconds(pid)
         answer = worker.ask("measure", calls)
+        at_once = CALLS.get(way, 1)
         return Sample(
-            calls * case.callers, answer["seconds"], answer["latencies"], answer["cpu_seconds"],
+            calls * case.callers * at_once, answer["seconds"],
+            [seconds / at_once for seconds in answer["latencies"]], answer["cpu_seconds"],
             cpu_seconds(pid) - before,
         )  # fmt: skip
 
@@ -97,11 +100,12 @@ def in_turn(ways: Sequence[str], index: int) -> Sequence[str]:
     return ways[::-1] if index % 2 else ways
 
 
-def _beside_in_process(case: Case, samples: Samples) -> Figure:
-    series = beside_in_process(case)
-    if IN_PLACE not in samples:
+def _compared(case: Case, beside: Beside, samples: Samples) -> Figure:
+    series = beside.series(case)
+    if beside.way not in samples or beside.other not in samples:
         return Figure(series)
     ours, theirs = (
-        [TIME.of(case, sample) for sample in samples[way]] for way in (IN_PLACE, IN_PROCESS)
+        [beside.quantity.of(case, sample) for sample in samples[way]]
+        for way in (beside.way, beside.other)
     )
     return compared(series, ours, theirs)

@@ -11,7 +11,8 @@ import grpc
 import ml_dtypes
 import numpy as np
 from cases import COPIES_ALONE, GRPC_ALONE
-from yardstick import ECHO, UNLIMITED, YardstickClient
+from resident import EXPECTED, RESIDENT_WAYS
+from yardstick import ECHO, UNLIMITED, WINDOWS, YardstickClient
 
 import npucall_client
 from npucall.compute.helpers import Helpers
@@ -38,6 +39,16 @@ _SLACK = 1 << 20
 _TIMEOUT = 600.0
 
 
+def expected(way: str, arrays: Arrays) -> np.ndarray[Any, Any]:
+    """What a call of a way has to give."""
+    grad_output, _, target = arrays
+    if way in FLOORS:
+        return grad_output
+    if way in EXPECTED:
+        return EXPECTED[way](arrays)
+    return -(target * grad_output) * np.float32(1 / target.size)
+
+
 def tensors(size: int, dtype: str) -> Arrays:
     """Three tensors of that many bytes each, always the same."""
     random = np.random.default_rng(1)
@@ -46,8 +57,10 @@ def tensors(size: int, dtype: str) -> Arrays:
 
 
 @contextmanager
-def _yardstick(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
-    with YardstickClient(target) as client:
+def _yardstick(
+    target: str, arrays: Arrays, callers: int, *, windows: str = "defaults"
+) -> Iterator[Runs]:
+    with YardstickClient(target, windows) as client:
         yield [partial(client.run, *arrays)] * callers
 
 
@@ -147,6 +160,8 @@ WAYS: dict[str, Way] = {
     "in process": _in_process,
     GRPC_ALONE: _grpc_alone,
     COPIES_ALONE: _copies_alone,
+    **RESIDENT_WAYS,
+    **{f"yardstick, {name}": partial(_yardstick, windows=name) for name in WINDOWS},
 }
 """The first three with the three inputs sent, as the yardstick does; so do those below, but for
 ``self not sent``, which is what a client does by default: ``self`` is never read."""

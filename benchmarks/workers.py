@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from cases import GRPC_ALONE
+from cases import GRPC_ALONE, PROGRAM, RESIDENT, TEACHER
 from ways import WAYS
 from yardstick import running_yardstick
 
@@ -19,11 +19,12 @@ from npucall_client.testing import running_server
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
 _WORKER = Path(__file__).with_name("worker.py")
 _SHARED = ("shared memory copied", "shared memory in place")
+_IN_SESSIONS = (PROGRAM, TEACHER, RESIDENT)
 
 
 class Server(NamedTuple):
@@ -45,10 +46,13 @@ class Servers(NamedTuple):
 
 
 class Worker:
-    """A process with a client of its own. Its methods are those of ``worker.Commands``."""
+    """A process with a client of its own. Its methods are those of ``worker.Commands``.
 
-    def __init__(self, way: str, target: str) -> None:
-        command = [sys.executable, str(_WORKER), way, target]
+    ``inside``: what its command begins with.
+    """
+
+    def __init__(self, way: str, target: str, inside: Sequence[str] = ()) -> None:
+        command = [*inside, sys.executable, str(_WORKER), way, target]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -97,4 +101,6 @@ def available(way: str) -> bool:
     """Whether this way can be taken here."""
     if way not in WAYS:
         raise ValueError(f"expected one of {', '.join(WAYS)}, found {way}")
+    if way in _IN_SESSIONS:
+        return hasattr(Client, "session")
     return way not in _SHARED or shares_memory()

@@ -2,8 +2,8 @@
 
 Sync grpcio, ``ThreadPoolExecutor(10)``, an ordinary protobuf class
 ``message Tensor { repeated int64 shape = 1; string dtype = 2; bytes data = 3; }``, the operator
-computed with NumPy in the handler; no checks, no limits, no log. Run as a program it serves, and
-prints its address.
+computed with NumPy in the handler; no checks, no limits, no log. Run as a program,
+``yardstick.py HOST [WINDOWS]``, it serves, and prints its address.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ _METHOD = "/yardstick.Yardstick/KlDivBackward"
 ECHO = "/yardstick.Yardstick/Echo"
 """Answers the first third of a request's bytes, whatever they are: gRPC and nothing else."""
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+WINDOWS: dict[str, list[tuple[str, int]]] = {
+    "defaults": [],
+    "no BDP probe": [("grpc.http2.bdp_probe", 0)],
+    "lookahead of 8 MiB": [("grpc.http2.lookahead_bytes", 8 << 20)],
+    "both": [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 8 << 20)],
+}
+"""gRPC's options of HTTP/2's windows, which are measured over a far link."""
 _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
@@ -72,8 +79,8 @@ def kl_div_backward(request: Any, _: grpc.ServicerContext) -> Any:
 class YardstickClient:
     """Arrays in, an array out."""
 
-    def __init__(self, target: str) -> None:
-        self._channel = grpc.insecure_channel(target, options=UNLIMITED)
+    def __init__(self, target: str, windows: str = "defaults") -> None:
+        self._channel = grpc.insecure_channel(target, options=UNLIMITED + WINDOWS[windows])
         self._call = self._channel.unary_unary(
             _METHOD, request_serializer=Request.SerializeToString,
             response_deserializer=Tensor.FromString,
@@ -96,9 +103,14 @@ class YardstickClient:
 
 
 @contextmanager
-def running_yardstick() -> Iterator[tuple[str, int]]:
-    """A yardstick server in a process of its own: its address, its process id."""
-    command = [sys.executable, __file__]
+def running_yardstick(
+    *inside: str, host: str = "127.0.0.1", windows: str = "defaults"
+) -> Iterator[tuple[str, int]]:
+    """A yardstick server in a process of its own: its address, its process id.
+
+    ``inside``: what its command begins with.
+    """
+    command = [*inside, sys.executable, __file__, host, windows]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             if process.stdout is None:
@@ -108,9 +120,9 @@ def running_yardstick() -> Iterator[tuple[str, int]]:
             process.kill()
 
 
-def main() -> None:
+def main(host: str, windows: str = "defaults") -> None:
     """Serves until it is killed."""
-    server = grpc.server(ThreadPoolExecutor(10), options=UNLIMITED)
+    server = grpc.server(ThreadPoolExecutor(10), options=UNLIMITED + WINDOWS[windows])
     handler = grpc.unary_unary_rpc_method_handler(
         kl_div_backward, request_deserializer=Request.FromString,
         response_serializer=Tensor.SerializeToString,
@@ -119,11 +131,11 @@ def main() -> None:
     service, method = _METHOD[1:].split("/")
     methods = {method: handler, ECHO.rpartition("/")[2]: echo}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"{host}:0")
     server.start()
-    print(f"127.0.0.1:{port}", flush=True)
+    print(f"{host}:{port}", flush=True)
     server.wait_for_termination()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from tests.end_to_end import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     Start = Callable[..., AbstractContextManager["Attacked"]]
@@ -108,9 +108,16 @@ class Attacked:
 
 @contextmanager
 def attacked(
-    folder: Path, *flags: str, limit: int = 256 * MIB, descriptors: int | None = None
+    folder: Path,
+    *flags: str,
+    limit: int = 256 * MIB,
+    descriptors: int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Attacked]:
-    """Starts a server, with so many descriptors at most, and kills it at the end."""
+    """Starts a server, with so many descriptors at most, and kills it at the end.
+
+    ``environment``: all of its variables; if not given, this process's.
+    """
     given = shlex.split(os.environ.get("ATTACKED_SERVER", ""))
     command = given or [sys.executable, "-m", "npucall_server"]
     if descriptors is not None:
@@ -118,7 +125,7 @@ def attacked(
     ready, log = folder / "ready", folder / "log"
     options = [f"--memory-limit={limit}", "--listen=127.0.0.1:0", f"--ready-file={ready}"]
     with log.open("wb") as output:
-        process = subprocess.Popen([*command, *options, *flags], stderr=output)
+        process = subprocess.Popen([*command, *options, *flags], stderr=output, env=environment)
     try:
         _wait_for(ready, process, log)
         now = wire.resident_bytes(process.pid)

@@ -12,7 +12,17 @@ import numpy as np
 import process
 import pytest
 from beside import BesideCase
-from cases import ALL_WAYS, COPIED, COPIES_ALONE, GRPC_ALONE, IN_PLACE, IN_PROCESS, Case
+from cases import (
+    ALL_WAYS,
+    COPIED,
+    COPIES_ALONE,
+    GRPC_ALONE,
+    IN_PLACE,
+    IN_PROCESS,
+    PROGRAM,
+    RESIDENTS,
+    Case,
+)
 from figures import KIB, MIB
 from goals import rows_of
 from memory import MemoryCase
@@ -24,7 +34,7 @@ from workers import shares_memory
 if TYPE_CHECKING:
     from figures import Figure
 
-WAYS = (*ALL_WAYS, GRPC_ALONE, COPIES_ALONE, IN_PROCESS)
+WAYS = (*ALL_WAYS, PROGRAM, *RESIDENTS, GRPC_ALONE, COPIES_ALONE, IN_PROCESS)
 TINY = Plan(
     cases=(
         Case(KIB, 2, WAYS, rounds=2, seconds=0.01),
