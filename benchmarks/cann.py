@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cann_device import use_simulator
-from cann_host import host_time
+from cann_host import host_time, program_time
 from cann_lanes import lanes_in_turn
 from cann_picture import picture_of
 from cann_service import compare
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 KIB, MIB = 1 << 10, 1 << 20
 PARTS = ("host", "lanes", "server")
 OURS_MUST = 150
+STEPS_OF_A_PROGRAM, A_STEP_MUST = 100, 25
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,17 @@ def _host(console: Console, rounds: int, calls: int) -> list[Figure]:
     table = Table("device.run, us", "whole", "ours", "in C", "C empty", box=None)
     for name, host in ("1 KiB", small), ("16 MiB, staged", staged), ("16 MiB, direct", direct):
         table.add_row(name, *(f"{value:.0f}" for value in host[:4]))
+    program = program_time(KIB, STEPS_OF_A_PROGRAM, rounds, max(calls // 20, 1))
+    name = f"1 KiB, a step of {STEPS_OF_A_PROGRAM}"
+    table.add_row(name, *(f"{value:.1f}" for value in program))
     console.print(table, _functions(small))
     console.print(_steps("1 KiB, us", {"": without_wrappers(small.steps, small.ours)}, 1))
     console.print(_steps("16 MiB, ms", {"staged": staged.steps, "direct": direct.steps}, 1e-3))
     return [
         Figure("1 KiB, host, ours", small.ours, "us", OURS_MUST, "lower"),
         Figure("1 KiB, host, ours, C empty", small.empty, "us", None, "lower"),
+        Figure("1 KiB, a step of a program, host, ours", program.ours, "us", A_STEP_MUST, "lower"),
+        Figure("1 KiB, a step of a program, C empty", program.empty, "us", None, "lower"),
         Figure("16 MiB, staged, host, ours", staged.ours, "us", None, "lower"),
         Figure("16 MiB, direct, host, ours", direct.ours, "us", None, "lower"),
     ]

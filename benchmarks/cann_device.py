@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.places import StepOutput
 from npucall.wire import messages
 from npucall.wire.calls import PreparedCalls
 from npucall_client import arguments
 from npucall_server.access.identity import anybody
 from npucall_server.devices import open_device
+from npucall_server.devices.base import Step
 from npucall_server.settings import ServerSettings
 from npucall_server.turn import Turn
 from npucall_server.turns import Turns
@@ -26,11 +28,11 @@ from tests.simulator.build import build
 from tests.simulator.control import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Device, Ran
+    from npucall_server.devices.base import Device, Ran, RanProgram
 
 _DEVICES = 4
 
@@ -81,6 +83,23 @@ class Npu:
         """Runs it in a turn; waits until there is one."""
         turn = Turn(self._turns, _PatientCaller(), call_timeout=60.0)
         return self.device.run(case.call, case.storages, turn)
+
+    def chain(self, case: Case, steps: int) -> list[Step]:
+        """A program: each step takes what the one before gave as its first input."""
+        name, output = case.call.stored[0], next(iter(case.call.outputs))
+        made = []
+        for number in range(steps):
+            storages: dict[str, Buffer | StepOutput] = {**case.storages}
+            if number:
+                storages[name] = StepOutput(number - 1, output)
+            discarded = {output} if number < steps - 1 else set()
+            made.append(Step(case.call, storages, discarded=frozenset(discarded)))
+        return made
+
+    def run_program(self, steps: Sequence[Step]) -> RanProgram:
+        """Runs a program as ``run`` does a call."""
+        turn = Turn(self._turns, _PatientCaller(), call_timeout=60.0)
+        return self.device.run_program(steps, turn)
 
 
 @contextmanager

@@ -58,6 +58,45 @@ def host_time(size: int, rounds: int, calls: int, **settings: object) -> HostTim
         return _median([_round(boundary, run, calls) for _ in range(rounds)])
 
 
+class ProgramTime(NamedTuple):
+    """Microseconds of a step of a program: medians of a round's programs; then of rounds."""
+
+    whole: float
+    ours: float
+    in_c: float
+    empty: float
+
+
+def program_time(size: int, steps: int, rounds: int, programs: int) -> ProgramTime:
+    """Measures a chain of KlDivBackward, each of whose steps takes what the one before gave."""
+    boundary = Boundary()
+    with ExitStack() as stack:
+        with boundary.watches():
+            npu = stack.enter_context(opened())
+            chain = npu.chain(npu.kl_div_backward(size), steps)
+            npu.run_program(chain)
+        stack.callback(boundary.leave)
+
+        def run() -> object:
+            return npu.run_program(chain)
+
+        for _ in range(min(_WARM_UP, programs)):
+            run()
+        found = [_program_round(boundary, run, programs) for _ in range(rounds)]
+    return ProgramTime(*(median(values) / steps for values in zip(*found, strict=True)))
+
+
+def _program_round(boundary: Boundary, run: Callable[[], object], programs: int) -> ProgramTime:
+    boundary.leave()
+    whole = [_spent(boundary, run)[0] for _ in range(programs)]
+    boundary.empty()
+    empty = [_spent(boundary, run)[0] for _ in range(programs)]
+    boundary.time()
+    timed = [_spent(boundary, run) for _ in range(programs)]
+    ours, in_c = median(all_ - c for all_, c in timed), median(c for _, c in timed)
+    return ProgramTime(median(whole), ours, in_c, median(empty))
+
+
 def _round(boundary: Boundary, run: Callable[[], object], calls: int) -> HostTime:
     boundary.leave()
     whole = [_spent(boundary, run)[0] for _ in range(calls)]

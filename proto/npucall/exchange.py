@@ -15,7 +15,7 @@ from npucall.errors import MessageError
 from npucall.limits import INLINE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from npucall.tensors import Buffer
 
@@ -217,10 +217,17 @@ class Receiving:
         self._sink(chunk)
         self._ends[index] = end
 
-    def end(self) -> None:
-        """Nothing more comes. Raises MessageError where bytes are missing."""
+    def come(self, index: int) -> int:
+        """Bytes of one of them that have come."""
+        return self._ends[index]
+
+    def end(self, without: Collection[int] = ()) -> None:
+        """Nothing more comes. Raises MessageError where bytes are missing.
+
+        ``without``: those of which nothing has to come.
+        """
         for index, (size, come) in enumerate(zip(self._sizes, self._ends, strict=True)):
-            if come != size:
+            if come != size and (come or index not in without):
                 raise MessageError(
                     f"end: expected {size} bytes of storage {index} of {self._what}, found {come}"
                 )

@@ -32,6 +32,8 @@ from npucall_server.reservations import Rules as ReservationRules
 from npucall_server.services.access import AccessService
 from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
+from npucall_server.services.sessions.kept import Kept
+from npucall_server.services.sessions.service import SessionService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.sessions.digests import Digests
 from npucall_server.sessions.ids import Ids, place_of
@@ -203,7 +205,16 @@ class Server:
         services = grpc_server.Services(handling, budget, self._is_well)
         account = AccountService(self.usage, executor, self._streams.places, self._gate)
         calls = OperatorService(executions, settings, budget, identity)
-        handlers = services.handlers(calls, self._streams, AccessService(self._gate, account))
+        kept_bytes = Kept(
+            self._sessions, self._digests, executor, self._gate, self._streams.places,
+            budget.chunk_bytes,
+        )  # fmt: skip
+        handlers = services.handlers(
+            calls,
+            self._streams,
+            AccessService(self._gate, account),
+            SessionService(kept_bytes, identity),
+        )
         self._grpc.add_generic_rpc_handlers(handlers)
         if settings.has_reflection:
             services.add_reflection(self._grpc)

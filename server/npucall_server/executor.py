@@ -171,8 +171,7 @@ class Executor:
         DrainingError, DeviceLostError.
         """
         self.check_size(call)
-        if self._refusal is not None:
-            raise self._refusal()
+        self.check_open()
         size = self.admitted_bytes(call) if size is None else size
         quota = self.quotas.admit(caller.identity.tenant, size)
         try:
@@ -253,6 +252,11 @@ class Executor:
         """
         self.check_size(call)
         return self.device.plan(call, turn)
+
+    def check_open(self) -> None:
+        """Raises DrainingError or DeviceLostError where new calls are refused."""
+        if self._refusal is not None:
+            raise self._refusal()
 
     def peers(self) -> set[str]:
         """Those with a call, or with an answer that they have not read."""

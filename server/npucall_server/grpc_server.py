@@ -16,6 +16,7 @@ from npucall_server.ledger import Ledger
 from npucall_server.services import access, operators
 from npucall_server.services.health import NAME as HEALTH
 from npucall_server.services.health import Health
+from npucall_server.services.sessions import service as sessions
 from npucall_server.threads import Threads
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from npucall_server.handling import Handling
     from npucall_server.services.access import AccessService
     from npucall_server.services.operators import OperatorService
+    from npucall_server.services.sessions.service import SessionService
     from npucall_server.services.streams.service import StreamService
     from npucall_server.settings import ServerSettings
 
@@ -90,7 +92,7 @@ class Services:
             LISTING_MESSAGES + _STANDING + _SPARE_THREADS, "npucall-standing"
         )
         self.health = Health(
-            [operators.NAME, access.NAME],
+            [operators.NAME, access.NAME, sessions.NAME],
             is_well,
             handling.peers,
             self._listing_room,
@@ -98,7 +100,11 @@ class Services:
         )
 
     def handlers(
-        self, calls: OperatorService, streams: StreamService, accesses: AccessService
+        self,
+        calls: OperatorService,
+        streams: StreamService,
+        accesses: AccessService,
+        kept: SessionService,
     ) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
         """Of npucall's services and of health."""
         unary, standing = self._handling.unary, self._standing_threads
@@ -112,7 +118,15 @@ class Services:
             **unary(accesses.waits(), self._listing_room, self._waiting_threads),
             **unary(accesses.listings(), self._listing_room, self._listing_threads),
         }
-        services = {operators.NAME: methods, access.NAME: access_methods}
+        session_methods = {
+            **unary(kept.listings(), self._listing_room, self._listing_threads),
+            **self._handling.exchanges(kept.exchanges()),
+        }
+        services = {
+            operators.NAME: methods,
+            access.NAME: access_methods,
+            sessions.NAME: session_methods,
+        }
         handlers = map(grpc.method_handlers_generic_handler, services, services.values())
         return *handlers, health_handlers(self.health, self._listing_threads, standing)
 
@@ -123,7 +137,7 @@ class Services:
 
     def add_reflection(self, server: grpc.Server) -> None:
         """Has the server describe its services to clients such as grpcurl."""
-        names = (operators.NAME, access.NAME, HEALTH, reflection.SERVICE_NAME)
+        names = (operators.NAME, access.NAME, sessions.NAME, HEALTH, reflection.SERVICE_NAME)
         servicer: Any = reflection.ReflectionServicer(names)
         answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
         guard = self._handling.guard

@@ -58,6 +58,15 @@ class StreamMethod(Protocol):
         """What it raises ends the stream. Records and errors of its calls are ``handling``'s."""
 
 
+class Exchange(Protocol):
+    """A method whose bytes travel in chunks, one way: messages in, messages out."""
+
+    def __call__(
+        self, messages: Iterator[bytes], record: Record, caller: UnaryCaller, handling: Handling, /
+    ) -> Iterator[bytes]:
+        """Raises NpucallError; anything else that it raises is a bug."""
+
+
 class Handling:
     """Turns methods into gRPC handlers, whose peers have to make progress.
 
@@ -95,6 +104,10 @@ class Handling:
     def streams(self, methods: Mapping[str, StreamMethod]) -> dict[str, RpcMethodHandler]:
         """Handlers of methods of streams."""
         return {key: self._stream(key, method) for key, method in methods.items()}
+
+    def exchanges(self, methods: Mapping[str, Exchange]) -> dict[str, RpcMethodHandler]:
+        """Handlers of methods whose bytes travel in chunks."""
+        return {key: self._exchange(key, method) for key, method in methods.items()}
 
     def _unary(
         self, name: str, method: Method, room: Ledger, threads: ThreadPoolExecutor | None
@@ -137,6 +150,26 @@ class Handling:
                 record.total_ns = time.perf_counter_ns() - start
                 self.log(record)
                 _abort(failure, context)
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    def _exchange(self, name: str, method: Exchange) -> RpcMethodHandler:
+        def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+            start = time.perf_counter_ns()
+            caller = UnaryCaller(context)
+            record = self.record(name, caller, 0)
+            try:
+                self._identify(caller, context)
+                record.tenant, record.caller = caller.identity.tenant, caller.identity.name
+                yield from method(messages, record, caller, self)
+            except (grpc.RpcError, GeneratorExit):
+                record.reason, record.message = "CANCELLED", f"{name}: its caller went away"
+                raise
+            except Exception as error:  # noqa: BLE001  # as above
+                _abort(self.failure(error, record), context)
+            finally:
+                record.total_ns = time.perf_counter_ns() - start
+                self.log(record)
 
         return grpc.stream_stream_rpc_method_handler(handle)
 

@@ -319,7 +319,7 @@ def test_a_call_whose_answer_was_too_long_names_no_memory_if_it_travels_in_chunk
         yield stream_script.answer(call_id, chunk=chunk)
         yield stream_script.answer(call_id, end=pb.End())
 
-    monkeypatch.setattr(channel.ChannelTransport, "_send", refuse)
+    monkeypatch.setattr(channel.ChannelTransport, "send", refuse)
     script.behaviours = [in_chunks]
     array = np.arange(3 * MIB // 8, dtype=np.float32)
     out = memory.empty(array.shape, np.float32)

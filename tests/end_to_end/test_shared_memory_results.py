@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from npucall_server.shared.places import PlacedCall
 from tests.more import every_third
 from tests.server.scripted import ledger, opened
 

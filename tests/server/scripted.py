@@ -223,11 +223,14 @@ def ledger(limit: int = 1 << 40) -> Ledger:
     return Ledger(limit, lambda: QueueFullError("full"))
 
 
-def is_at_rest(subject: Executor) -> bool:
-    """Whether no call is left, every byte is counted back and every turn is free."""
+def is_at_rest(subject: Executor, kept: int = 0) -> bool:
+    """Whether no call is left, every byte is counted back and every turn is free.
+
+    ``kept``: bytes that are kept for callers.
+    """
     turns = subject.turns
     free = not turns.running and not turns.waiting
-    return free and (subject.calls_in_flight, subject.bytes_in_flight) == (0, 0)
+    return free and (subject.calls_in_flight, subject.bytes_in_flight) == (0, kept)
 
 
 def execute(

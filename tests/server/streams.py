@@ -32,6 +32,8 @@ from npucall_server.peers import Peers
 from npucall_server.services.access import AccessService
 from npucall_server.services.account import AccountService
 from npucall_server.services.operators import NAME, OperatorService
+from npucall_server.services.sessions.kept import Kept
+from npucall_server.services.sessions.service import SessionService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.sessions.digests import Digests
 from npucall_server.sessions.ids import Ids
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
 PLACE = "00112233"
+_READERS = ("npucall-stream", "npucall-upload")
 INPUTS = ("grad_output", "self", "target")
 
 
@@ -103,9 +106,18 @@ class Served:
             lambda: True,
         )
         account = AccountService(self.usage, self.executor, self.streams.places, self.gate)
+        self.kept = Kept(
+            self.sessions, self.digests, self.executor, self.gate, self.streams.places,
+            budget.chunk_bytes,
+        )  # fmt: skip
         self.grpc = grpc_server.server(given, budget, device.lanes)
         self.grpc.add_generic_rpc_handlers(
-            services.handlers(operators, self.streams, AccessService(self.gate, account))
+            services.handlers(
+                operators,
+                self.streams,
+                AccessService(self.gate, account),
+                SessionService(self.kept, IDENTITY),
+            )
         )
         self.target = f"127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
         self.grpc.start()
@@ -114,13 +126,13 @@ class Served:
         return [json.loads(line) for line in self._log.getvalue().splitlines()]
 
     def is_idle(self) -> bool:
-        """No call is left and no byte is counted."""
-        return is_at_rest(self.executor)
+        """No call is left and no byte is counted, but for those kept by digests."""
+        return is_at_rest(self.executor, self.digests.used)
 
     def is_at_rest(self) -> bool:
         """And no stream is open, no thread reads one."""
-        reading = [t for t in threading.enumerate() if t.name == "npucall-stream"]
-        return is_at_rest(self.executor) and not reading and not self.streams._streams
+        reading = [t for t in threading.enumerate() if t.name in _READERS]
+        return self.is_idle() and not reading and not self.streams._streams
 
 
 @contextmanager

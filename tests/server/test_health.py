@@ -47,9 +47,13 @@ class Served:
         self.health.set(serving=True)
         self.grpc = grpc_server.server(settings, budget, 1)
         nothing: Any = type(
-            "", (), {"methods": dict, "listings": dict, "waits": dict, "waiting": []}
+            "",
+            (),
+            {"methods": dict, "listings": dict, "waits": dict, "exchanges": dict, "waiting": []},
         )()
-        self.grpc.add_generic_rpc_handlers(self.services.handlers(nothing, nothing, nothing))
+        self.grpc.add_generic_rpc_handlers(
+            self.services.handlers(nothing, nothing, nothing, nothing)
+        )
         port = self.grpc.add_insecure_port("127.0.0.1:0")
         self.grpc.start()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")

@@ -56,8 +56,10 @@ def send(peer: Peer, chunk: int, call_id: int = 1) -> None:
 
 def the_call(served: Served, call_id: int = 1) -> StreamCall:
     """A call that is open, once it is."""
-    until(lambda: any(call_id in s._open for s in served.streams._streams), "it is open")
-    (call,) = [s._open[call_id] for s in served.streams._streams if call_id in s._open]
+    until(lambda: any(call_id in s._calls._open for s in served.streams._streams), "it is open")
+    (call,) = [
+        s._calls._open[call_id] for s in served.streams._streams if call_id in s._calls._open
+    ]
     until(lambda: call.execution._arrivals is not None, "it is computed piece by piece")
     return call
 
@@ -321,7 +323,7 @@ def test_a_call_of_another_kind_has_memory_of_its_own() -> None:
         peer.begin_chunked(1, elements=1)
         until(lambda: served.executor.calls_in_flight == 1, "it is taken in")
         (open_stream,) = served.streams._streams
-        call = open_stream._open[1]
+        call = open_stream._calls._open[1]
         until(lambda: len(call.execution._storages) == 3, "it has its memory")
         assert call.execution._arrivals is None
         for storage in range(3):

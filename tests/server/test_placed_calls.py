@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from npucall_server.shared.places import PlacedCall
 
 from npucall.compute.helpers import Unlimited
 from npucall.declare.call import Call

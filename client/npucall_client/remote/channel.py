@@ -32,6 +32,7 @@ from npucall_client.remote.failures import Sender, failure, lateness, unreachabl
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.retry import repeated
 from npucall_client.remote.server_limits import ServerLimits
+from npucall_client.remote.service import MANY_FRAMES
 from npucall_client.remote.sessions import RemoteSessions
 from npucall_client.remote.stream import CallStream
 from npucall_client.remote.streams import StreamsOfSessions
@@ -257,18 +258,18 @@ class ChannelTransport:
 
     def open_stream(
         self,
-        frames: Iterator[bytes],
+        messages: Iterator[bytes],
         timeout: float | None,
         authorization: str,
         method: str = "ExecuteStream",
         request_id: str = "",
     ) -> Any:
-        """Opens a method of frames: gRPC's call, which iterates over the frames that come."""
-        metadata = self._metadata(authorization, request_id)
+        """Opens a method of streams: gRPC's call, which iterates over the messages that come."""
+        metadata = (*(self._metadata(authorization, request_id) or ()), MANY_FRAMES)
         channels = self._connections.take()
         try:
             stream = channels.stream(method)(
-                frames, timeout=timeout, metadata=metadata, wait_for_ready=True
+                messages, timeout=timeout, metadata=metadata, wait_for_ready=True
             )
         except BaseException:
             self._connections.give_back(channels)
@@ -295,7 +296,10 @@ class ChannelTransport:
         window, chunk_bytes = self._limits.stream_window, self._limits.chunk_bytes
         if not window:
             return OneByOne(self.execute)
-        return StreamsOfSessions(lambda home: CallStream(self.at(home), window, chunk_bytes))
+        frames = self._limits.frames_per_message
+        return StreamsOfSessions(
+            lambda home: CallStream(self.at(home), window, chunk_bytes, frames)
+        )
 
     def _execute_in_chunks(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own."""
@@ -319,8 +323,8 @@ class ChannelTransport:
         """What an exchange over a stream of its own gives; begun anew where it breaks."""
 
         def send(seconds: float, authorization: str) -> T:
-            def open_stream(frames: Iterator[bytes], timeout: float) -> Any:
-                return self.open_stream(frames, timeout, authorization, method, request_id)
+            def open_stream(messages: Iterator[bytes], timeout: float) -> Any:
+                return self.open_stream(messages, timeout, authorization, method, request_id)
 
             with self.errors(timeout):
                 return exchange(open_stream, seconds)

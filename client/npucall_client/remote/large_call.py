@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 
 from npucall.errors import InternalError, NpucallError
 from npucall.wire.frames import join_cancel, split_response_frame
+from npucall.wire.stream_messages import response_frames
 from npucall_client.remote.progress import Telling
 from npucall_client.remote.transfer import Incoming, outgoing, size_of
 
@@ -24,8 +26,8 @@ _CALL_ID = 1
 class StreamOpener(Protocol):
     """Opens an ``ExecuteStream``."""
 
-    def __call__(self, frames: Iterator[bytes], timeout: float) -> Any:
-        """The call of gRPC, which iterates over the frames that come back."""
+    def __call__(self, messages: Iterator[bytes], timeout: float) -> Any:
+        """The call of gRPC, which iterates over the messages that come back."""
 
 
 class LargeCall:
@@ -68,9 +70,8 @@ class LargeCall:
 
     def _receive(self, messages: Iterator[bytes]) -> Response:
         incoming = Incoming(self._call, self._progress.received)
-        for message in messages:
-            _, frame = split_response_frame(message)
-            response = incoming.take(frame)
+        for frame in chain.from_iterable(map(response_frames, messages)):
+            response = incoming.take(split_response_frame(frame)[1])
             if response is not None:
                 with suppress(grpc.RpcError):  # the answer is whole
                     list(messages)

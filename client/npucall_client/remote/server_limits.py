@@ -27,6 +27,8 @@ class ServerLimits:
         self._message = min(limits.max_message_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
         self.stream_window: int = limits.stream_window
         """Calls of one stream that may be without an answer; 0: the server has no streams."""
+        self.frames_per_message: int = limits.frames_per_message
+        """That it takes in one message of a stream; 0: one."""
         wish = limits.chunk_bytes or CHUNK_BYTES
         self.chunk_bytes: int = min(wish, MAX_CHUNK_BYTES, max(1, self._message - FRAME_BYTES))
         """What the server wishes, as far as its messages and the contract allow it."""

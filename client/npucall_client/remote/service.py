@@ -1,6 +1,8 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
+from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.v1 import access_service_pb2, operator_service_pb2, session_service_pb2
+from npucall.wire import status
 
 _SERVICES = (
     operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"],
@@ -29,6 +31,8 @@ OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),  # any number; else two, then one a minute
 ]
+MANY_FRAMES = (status.FRAMES_PER_MESSAGE, str(FRAMES_PER_MESSAGE))
+"""Metadata of streams: messages of several frames may come."""
 STREAM_OPTIONS = [
     *OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait

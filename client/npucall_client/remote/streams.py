@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.held import Home
-    from npucall_client.remote.stream import CallStream, SentCall
+    from npucall_client.remote.stream import CallStream
+    from npucall_client.remote.writing import SentCall
 
 
 class _Sent(NamedTuple):

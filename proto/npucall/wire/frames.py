@@ -125,6 +125,15 @@ def split_request_frame(message: bytes) -> tuple[int, RequestFrame]:
     return _request_of_class(message)
 
 
+def split_chunk(message: bytes) -> Chunk | None:
+    """The chunk in a frame of any stream; None for what is none, or spelled otherwise."""
+    try:
+        _, field, position = _opened(message)
+        return _chunk(message, position) if field == _CHUNK else None
+    except Malformed:
+        return None
+
+
 def split_response_frame(message: bytes) -> tuple[int, ResponseFrame]:
     """The call's id and the frame in an ``ExecuteStreamResponse``; see ``split_request_frame``."""
     try:
@@ -227,7 +236,7 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
             request, timeout_ns=begun.timeout_ns, request_id=name, program=True
         )
     if kind == "chunk":
-        return parsed.call_id, _chunk_of_class(parsed.chunk)
+        return parsed.call_id, chunk_of_class(parsed.chunk)
     if kind == "credential":
         return parsed.call_id, Credential(parsed.credential.authorization)
     if kind is None:
@@ -244,7 +253,7 @@ def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
     if kind == "program_reply":
         return parsed.call_id, ReplyFrame(parsed.program_reply.SerializeToString(), program=True)
     if kind == "chunk":
-        return parsed.call_id, _chunk_of_class(parsed.chunk)
+        return parsed.call_id, chunk_of_class(parsed.chunk)
     if kind is None:
         raise MessageError("frame: expected reply, chunk, end or error, found none of them")
     return parsed.call_id, End() if kind == "end" else Error(parsed.error)
@@ -268,7 +277,8 @@ def _is_program(message: bytes) -> bool:
     return kinds[-1:] == [_PROGRAM]
 
 
-def _chunk_of_class(chunk: pb.Chunk) -> Chunk:
+def chunk_of_class(chunk: pb.Chunk) -> Chunk:
+    """The chunk that the class has read. Raises MessageError where it is too long."""
     return _checked(Chunk(chunk.storage, chunk.offset, memoryview(chunk.data)))
 
 

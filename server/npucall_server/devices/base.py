@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from npucall.compute import helpers as sharing
 from npucall.compute.evaluate import NO_TARGETS
@@ -112,6 +112,11 @@ Source: TypeAlias = "Buffer | ResidentPart"
 """Where a device finds a storage of a call."""
 Target: TypeAlias = "Buffer | Resident"
 """Where a device writes an output: all of this memory."""
+
+
+def is_resident(target: object) -> TypeGuard[Resident]:
+    """Whether an output's target is the memory of a handle."""
+    return target is not None and not isinstance(target, bytes | bytearray | memoryview)
 
 
 class Step(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from npucall.compute.evaluate import NO_TARGETS
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Ran
 
 T = TypeVar("T")
+L = TypeVar("L", bound="Lane")
 
 
 class Lane(Protocol):
@@ -55,20 +56,20 @@ class Lane(Protocol):
         """Gives everything back."""
 
 
-class LaneThread:
+class LaneThread(Generic[L]):
     """Does one piece of work after the other in a thread that has a lane open.
 
     ``on_broken`` hears, in that thread, when the device will not work again in this process.
     """
 
     def __init__(
-        self, open_lane: Callable[[], Lane], on_broken: Callable[[NpucallError], None]
+        self, open_lane: Callable[[], L], on_broken: Callable[[NpucallError], None]
     ) -> None:
         self._open_lane, self._on_broken = open_lane, on_broken
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._work: SimpleQueue[_Work[L] | None] = SimpleQueue()
         self._outcome: SimpleQueue[Exception | None] = SimpleQueue()
         """Whether the lane opened, then whether it closed."""
-        self._under_way: _Work | None = None
+        self._under_way: _Work[L] | None = None
         self.busy_since: float | None = None
         """``time.monotonic()`` when the work under way began."""
         self._thread = threading.Thread(target=self._serve, name="npucall-lane", daemon=True)
@@ -84,15 +85,15 @@ class LaneThread:
         owner: str = "",
     ) -> Ran:
         """``Lane.run``; the calling thread waits."""
-        return self._do(lambda lane: lane.run(call, storages, check, targets, owner))
+        return self.do(lambda lane: lane.run(call, storages, check, targets, owner))
 
     def plan(self, call: Prepared) -> int:
         """``Lane.plan``; the calling thread waits."""
-        return self._do(lambda lane: lane.plan(call))
+        return self.do(lambda lane: lane.plan(call))
 
     def empty(self) -> None:
         """``Lane.empty``; the calling thread waits."""
-        self._do(lambda lane: lane.empty())
+        self.do(lambda lane: lane.empty())
 
     def give_up(self, error: NpucallError) -> None:
         """Raises this where somebody waits for the work under way, which will never end."""
@@ -106,7 +107,8 @@ class LaneThread:
         self._thread.join()
         self._raise_outcome()
 
-    def _do(self, function: Callable[[Lane], T]) -> T:
+    def do(self, function: Callable[[L], T]) -> T:
+        """Anything with the lane in its thread; the calling thread waits."""
         work = _Work(function)
         self._work.put(work)
         result: T = work.wait()
@@ -127,7 +129,7 @@ class LaneThread:
             pass
         self._close(lane)
 
-    def _serve_one(self, lane: Lane) -> bool:
+    def _serve_one(self, lane: L) -> bool:
         """Whether there was work; what belongs to it is let go of when this returns."""
         work = self._work.get()
         if work is None:
@@ -151,14 +153,14 @@ class LaneThread:
             self._outcome.put(None)
 
 
-class _Work:
+class _Work(Generic[L]):
     """A piece of work on its way through the thread."""
 
-    def __init__(self, function: Callable[[Lane], Any]) -> None:
+    def __init__(self, function: Callable[[L], Any]) -> None:
         self._function = function
         self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
-    def do(self, lane: Lane) -> tuple[Any, BaseException | None]:
+    def do(self, lane: L) -> tuple[Any, BaseException | None]:
         try:
             return self._function(lane), None
         except BaseException as error:  # noqa: BLE001  # raised in the thread that waits

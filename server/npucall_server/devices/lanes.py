@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from queue import Empty, LifoQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import NpucallError, OutOfMemoryError
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from npucall_server.devices.lane_thread import Lane
 
 T = TypeVar("T")
+L = TypeVar("L", bound="Lane")
 
 
-class Lanes:
+class Lanes(Generic[L]):
     """Opens ``count`` lanes, each in a thread of its own. A turn of the executor is one of them.
 
     ``lost`` hears, in any thread, that a lane broke the device, or that one has worked on a call
@@ -32,14 +33,14 @@ class Lanes:
 
     def __init__(
         self,
-        open_lane: Callable[[], Lane],
+        open_lane: Callable[[], L],
         count: int,
         device_timeout: float,
         lost: Callable[[NpucallError], None],
     ) -> None:
-        self._free: LifoQueue[LaneThread] = LifoQueue()  # the one used last knows most
+        self._free: LifoQueue[LaneThread[L]] = LifoQueue()  # the one used last knows most
         with Cleanup() as opening:
-            threads = []
+            threads: list[LaneThread[L]] = []
             for _ in range(count):
                 threads.append(LaneThread(open_lane, lost))
                 opening.callback(threads[-1].close)
@@ -62,11 +63,24 @@ class Lanes:
         """``Lane.run`` on a free lane; the calling thread waits."""
         return self._on_a_lane(lambda lane: lane.run(call, storages, check, targets, owner))
 
+    def do(self, work: Callable[[L], T]) -> T:
+        """Anything on a free lane, which may be asked to do it a second time; this thread waits."""
+        return self._on_a_lane(lambda lane: lane.do(work))
+
+    def empty_idle(self) -> None:
+        """Gives back what lanes keep that have nothing to do."""
+        with suppress(Empty):
+            lane = self._free.get_nowait()
+            try:
+                self._empty_pools(lane)
+            finally:
+                self._free.put(lane)
+
     def close(self) -> None:
         """Closes the lanes, once no call is left."""
         self._open.close()
 
-    def _on_a_lane(self, work: Callable[[LaneThread], T]) -> T:
+    def _on_a_lane(self, work: Callable[[LaneThread[L]], T]) -> T:
         lane = self._free.get()
         try:
             return work(lane)
@@ -76,7 +90,7 @@ class Lanes:
         finally:
             self._free.put(lane)
 
-    def _empty_pools(self, lane: LaneThread) -> None:
+    def _empty_pools(self, lane: LaneThread[L]) -> None:
         """Gives back what this lane and the idle ones keep; those that work keep what they use."""
         idle = []
         with suppress(Empty):

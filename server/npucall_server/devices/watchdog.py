@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall_server.devices.base import BrokenDeviceError
 
@@ -23,7 +23,7 @@ class Watchdog:
 
     def __init__(
         self,
-        lanes: Sequence[LaneThread],
+        lanes: Sequence[LaneThread[Any]],
         device_timeout: float,
         lost: Callable[[NpucallError], None],
     ) -> None:
@@ -58,6 +58,6 @@ class Watchdog:
         )
 
 
-def _busy_seconds(lane: LaneThread) -> float:
+def _busy_seconds(lane: LaneThread[Any]) -> float:
     began = lane.busy_since
     return 0.0 if began is None else time.monotonic() - began

@@ -14,6 +14,7 @@ from npucall.wire.messages import check_overhead
 from npucall.wire.replies import encode_identity
 from npucall_server.services import who
 from npucall_server.services.parsing import parse
+from npucall_server.sessions.sessions import Rules
 
 if TYPE_CHECKING:
     from npucall.declare import Operator
@@ -128,7 +129,7 @@ class OperatorService:
         """What this server is and allows."""
         parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
-        budget = self._budget
+        budget, sessions = self._budget, Rules.of(settings, device)
         facts, path = device.facts(), settings.shared_memory
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
@@ -147,6 +148,9 @@ class OperatorService:
                 frames_per_message=FRAMES_PER_MESSAGE if budget.max_streams else 0,
                 program_steps=MAX_PROGRAM_STEPS,
                 chunks_beside_places=True,
+                handle_memory=0 if sessions.off else sessions.handle_memory,
+                session_lease_seconds=0 if sessions.off else sessions.session_lease,
+                digest_cache_bytes=settings.digest_cache_bytes,
             ),
             calls_in_flight=executor.calls_in_flight,
             bytes_in_flight=executor.bytes_in_flight,

@@ -38,6 +38,8 @@ class Descriptors:
     def __init__(self, base: NnOpBase, call: Prepared, addresses: Mapping[str, int]) -> None:
         self._base = base
         self._owned: list[tuple[Callable[[int], None], int]] = []
+        self._handles: dict[str, int] = {}
+        self._addresses = dict(addresses)
         self.arguments: list[Any] = []
         try:
             for parameter in call.operator.parameters:
@@ -63,6 +65,16 @@ class Descriptors:
         with suppress(NpucallError) if error else nullcontext():
             self.close()
 
+    def move(self, addresses: Mapping[str, int]) -> None:
+        """The tensors lie elsewhere from now on. Not between the phases."""
+        if addresses == self._addresses:
+            return
+        known = self._addresses
+        for name, address in addresses.items():
+            if known[name] != address:
+                self._base.aclSetRawTensorAddr(self._handles[name], address)
+                known[name] = address
+
     def close(self) -> None:
         """Destroys all of them, also if destroying one fails; raises the first failure."""
         first: Exception | None = None
@@ -84,16 +96,19 @@ class Descriptors:
     ) -> int | None:
         specs, name = {**call.inputs, **call.outputs}, parameter.name
         if not parameter.many:
-            return self._tensor(specs[name], addresses.get(name)) if name in specs else None
+            return self._tensor(name, specs, addresses) if name in specs else None
         members = call.lists.get(name)
         if members is None:
             return None
-        handles = [self._tensor(specs[member], addresses.get(member)) for member in members]
+        handles = [self._tensor(member, specs, addresses) for member in members]
         return self._list(self._base.aclCreateTensorList, self._base.aclDestroyTensorList, handles)
 
-    def _tensor(self, spec: TensorSpec, address: int | None) -> int:
-        base, rank = self._base, len(spec.shape)
-        handle = base.aclCreateTensor(
+    def _tensor(
+        self, name: str, specs: Mapping[str, TensorSpec], addresses: Mapping[str, int]
+    ) -> int:
+        base, spec, address = self._base, specs[name], addresses.get(name)
+        rank = len(spec.shape)
+        self._handles[name] = handle = base.aclCreateTensor(
             _int64s(spec.shape), rank, spec.dtype.acl, _int64s(_strides(spec)), spec.offset,
             spec.format, _int64s(spec.storage_shape), len(spec.storage_shape), address,
         )  # fmt: skip
@@ -154,13 +169,16 @@ def _by_value(value: Any) -> Any:
 class KeptDescriptors:
     """Descriptors by call, so that the same call makes none; those used longest ago go first.
 
+    Where its tensors lie elsewhere than the last time, they are told so: that costs a call for each
+    that has moved, and no more are kept however many handles a call is run with.
+
     An operator without reference may change what it is given (the shape of an output that depends
     on data), so its descriptors serve once.
     """
 
     def __init__(self, base: NnOpBase, limit: int) -> None:
         self._base, self._limit = base, limit
-        self._kept: OrderedDict[Prepared, tuple[Mapping[str, int], Descriptors]] = OrderedDict()
+        self._kept: OrderedDict[Prepared, Descriptors] = OrderedDict()
 
     @contextmanager
     def of(self, call: Prepared, addresses: Mapping[str, int]) -> Iterator[list[Any]]:
@@ -169,22 +187,34 @@ class KeptDescriptors:
             with Descriptors(self._base, call, addresses) as once:
                 yield once.arguments
             return
-        known_addresses, descriptors = self._kept.pop(call, (None, None))
-        if descriptors is not None and known_addresses != addresses:  # the memory has moved
-            descriptors.close()
-            descriptors = None
+        yield self.arguments(call, addresses)
+        self.trim()
+
+    def arguments(self, call: Prepared, addresses: Mapping[str, int]) -> list[Any]:
+        """Likewise for an operator with reference, until the next call of it or ``trim``."""
+        descriptors = self._kept.pop(call, None)
         if descriptors is None:
             descriptors = Descriptors(self._base, call, addresses)
-        self._kept[call] = addresses, descriptors
-        yield descriptors.arguments
+        else:
+            try:
+                descriptors.move(addresses)
+            except BaseException:
+                with suppress(NpucallError):
+                    descriptors.close()
+                raise
+        self._kept[call] = descriptors
+        return descriptors.arguments
+
+    def trim(self) -> None:
+        """Keeps no more than allowed."""
         while len(self._kept) > self._limit:
-            self._kept.popitem(last=False)[1][1].close()
+            self._kept.popitem(last=False)[1].close()
 
     def close(self) -> None:
         """Destroys all of them; raises the first failure when all have been tried."""
         with Cleanup() as every:
             while self._kept:
-                every.callback(self._kept.popitem()[1][1].close)
+                every.callback(self._kept.popitem()[1].close)
 
 
 def _int64s(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.compute.evaluate import NO_TARGETS, check_values
-from npucall.errors import NpucallError
+from npucall.compute.evaluate import NO_TARGETS
+from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
 from npucall.products import product_of
+from npucall.programs import at_step
 from npucall_server import device_kinds
-from npucall_server.devices.base import NoDeviceError
+from npucall_server.devices.base import BrokenDeviceError, NoDeviceError, Ran, RanProgram, Step
+from npucall_server.devices.cann import values
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.library import LibraryError
+from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.program import Program
+from npucall_server.devices.cann.resident import HandleMemory, in_use, is_aligned, residents
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lanes import Lanes
+from npucall_server.devices.program_map import program_map_of
 from npucall_server.npu_settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
-    from npucall.programs import Program
-    from npucall.tensors import Buffer
-    from npucall_server.devices.base import DeviceFacts, Ran, Turn
+    from npucall.dtypes import DType
+    from npucall_server.devices.base import DeviceFacts, Source, Target, Turn
+    from npucall_server.devices.cann.resident import DeviceResident
     from npucall_server.npu_settings import AscendPaths
     from npucall_server.settings import ServerSettings
 
@@ -72,6 +78,9 @@ class CannDevice:
             self.soc = self._context.soc
             self.product = product_of(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
+            self._handles = HandleMemory(self._context, self._report_lost)
+            self.memory_for_handles = self._context.free_memory() // 2
+            """Half of what is free when the device is opened."""
             self._lanes = self._open_lanes(settings)
             opening.callback(self._lanes.close)
             self._open = opening.pop_all()
@@ -95,16 +104,41 @@ class CannDevice:
     def run(
         self,
         call: Prepared,
-        storages: Mapping[str, Buffer],
+        storages: Mapping[str, Source],
         turn: Turn,
-        targets: Mapping[str, Buffer] = NO_TARGETS,
+        targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Ran:
         """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
-        check_values(call, storages, turn.check)
+        if used := residents(storages.values(), targets.values()):
+            with in_use(used):
+                ran = self._run_program([Step(call, storages, targets)], turn)
+            return Ran(ran.outputs[0], ran.phases)  # type: ignore[arg-type]  # nothing discarded
+        values.check(call, storages, turn.check)
         with turn():
-            ran = self._lanes.run(call, storages, turn.check, targets, turn.owner)
+            ran_alone = self._lanes.run(call, storages, turn.check, targets, turn.owner)  # type: ignore[arg-type]
             turn.check()
-            return ran
+            return ran_alone
+
+    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+        """Runs on free lanes, a few ms on each, all of them in order."""
+        used = [
+            m for step in steps for m in residents(step.storages.values(), step.targets.values())
+        ]
+        with in_use(used):
+            return self._run_program(steps, turn)
+
+    def program_bytes(self, steps: Sequence[Step]) -> int:
+        """What its tensors take, and the handles that it fills; without workspace."""
+        kept = [target.nbytes for step in steps for target in residents((), step.targets.values())]
+        return program_map_of(steps, piece_bytes, is_aligned).size + sum(map(piece_bytes, kept))
+
+    def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
+        """Device memory of its own. Raises OutOfMemoryError."""
+        try:
+            return self._handles.allocate(nbytes, dtype)
+        except OutOfMemoryError:
+            self._lanes.empty_idle()
+            return self._handles.allocate(nbytes, dtype)
 
     def working_bytes(self, call: Prepared | Program) -> int:
         """None: staging is each lane's own, and values are checked a block at a time."""
@@ -124,10 +158,38 @@ class CannDevice:
         self._lost = lost
 
     def close(self) -> None:
-        """Closes the lanes, then the device."""
+        """Closes the lanes, then the device. Handles have been given back by then."""
         self._open.close()
 
-    def _open_lanes(self, settings: ServerSettings) -> Lanes:
+    def _run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+        for number, step in enumerate(steps):
+            if step.call.checked_inputs:
+                with at_step(number):
+                    values.check(step.call, step.storages, turn.check)
+        program = Program(steps, turn.owner)
+        with turn():
+            try:
+                while not self._goes_on(program, turn):
+                    turn.pause()
+            finally:
+                if program.transfer is not None and not self._handles.broken:
+                    self._lanes.do(lambda lane: lane.let_go(program))
+            turn.check()
+        return RanProgram(program.outputs(), program.phases)
+
+    def _goes_on(self, program: Program, turn: Turn) -> bool:
+        """Whether it has ended. Of a failure that names no step the second try does."""
+        try:
+            return self._lanes.do(lambda lane: lane.go_on(program, turn.check))
+        except BrokenDeviceError:
+            raise
+        except DeviceError as error:
+            if "step" in error.details or program.careful or len(program.steps) == 1:
+                raise
+            program.careful = True
+            return False
+
+    def _open_lanes(self, settings: ServerSettings) -> Lanes[Lane]:
         limits = LaneLimits(
             settings.device_timeout, settings.staging_limit, settings.kept_device_memory,
             settings.kept_calls, settings.busy_wait,
@@ -138,4 +200,5 @@ class CannDevice:
         )  # fmt: skip
 
     def _report_lost(self, error: NpucallError) -> None:
+        self._handles.broken = True
         self._lost(error)

@@ -43,6 +43,7 @@ ACL_EVENT_TIME_LINE = 0x8
 ACL_MEM_MALLOC_HUGE_FIRST = 0
 ACL_MEMCPY_HOST_TO_DEVICE = 1
 ACL_MEMCPY_DEVICE_TO_HOST = 2
+ACL_MEMCPY_DEVICE_TO_DEVICE = 3
 ACL_HBM_MEM = 1
 ACL_PKG_NAME_CANN = 0
 ACL_PKG_NAME_DRIVER = 7
@@ -112,6 +113,8 @@ class AscendCL(Functions):
     aclrtFree = StatusFunction(c_void_p)
     aclrtMallocHost = StatusFunction(POINTER(c_void_p), c_size_t)
     aclrtFreeHost = StatusFunction(c_void_p)
+    # Destination, its size, source, count, kind; waits for no stream.
+    aclrtMemcpy = StatusFunction(c_void_p, c_size_t, c_void_p, c_size_t, c_int)
     # Destination, its size, source, count, kind, stream.
     aclrtMemcpyAsync = StatusFunction(c_void_p, c_size_t, c_void_p, c_size_t, c_int, c_void_p)
     # Address, its size, value of a byte, count, stream.
@@ -136,6 +139,7 @@ class NnOpBase(Functions):
     aclCreateTensorList = HandleFunction(POINTER(c_void_p), c_uint64)
     aclCreateScalarList = HandleFunction(POINTER(c_void_p), c_uint64)
 
+    aclSetRawTensorAddr = StatusFunction(c_void_p, c_void_p)  # not between the phases
     aclDestroyTensor = StatusFunction(c_void_p)
     aclDestroyScalar = StatusFunction(c_void_p)
     aclDestroyIntArray = StatusFunction(c_void_p)

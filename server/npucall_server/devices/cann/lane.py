@@ -5,7 +5,7 @@ It belongs to the thread that opens it, and is used in that thread alone.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,12 +15,14 @@ from npucall.buffers import fresh_array
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
+from npucall.programs import at_step
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
 from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import launch, workspace_of
 from npucall_server.devices.cann.memory import device_buffer, piece_bytes
+from npucall_server.devices.cann.program import SLICE_NS, learn, pace_of
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.memory_map import memory_map_of
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.cann.operators import OpApi, OpApiFunction
+    from npucall_server.devices.cann.program import Program
     from npucall_server.devices.cann.runtime import DeviceContext
     from npucall_server.devices.memory_map import MemoryMap
 
@@ -79,7 +82,7 @@ class Lane:
         with Cleanup() as opening:
             self._stream = self._create_stream()
             opening.callback(acl.aclrtDestroyStream, self._stream)
-            self._transfer = Transfer(acl, self._stream, limits.staging_limit)
+            self._transfer = self._new_transfer()
             self._workspace = device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
@@ -120,13 +123,126 @@ class Lane:
         calls of another ``owner`` than the last one's left in kept memory is cleared before.
         """
         with self._unbroken():
-            before, self._owner = self._owner, None  # behind a call that fails nothing is known
-            if owner != before:
-                self._transfer.disown()
-                self._workspace.disown()
+            self._begin_for(owner)
             ran = self._run(call, storages, check, targets)
             self._owner = owner
             return ran
+
+    def go_on(self, program: Program, check: Callable[[], None]) -> bool:
+        """Runs the next steps of a program, a few ms of them; whether it has ended.
+
+        When it ends, however it ends, nothing of it is under way any more. After an error it begins
+        again. ``check`` is called before each launch. The program keeps its memory on the device
+        until its end, or ``let_go``.
+        """
+        with self._unbroken():
+            self._begin_for(program.owner)
+            if program.transfer is None:
+                program.transfer, self._transfer = self._transfer, self._new_transfer()
+            program.transfer.on(self._stream)
+            first = program.next
+            try:
+                self._go_on(program, program.transfer, check)
+            except BaseException as error:
+                if program.next - first == 1 and isinstance(error, NpucallError):
+                    error.details.setdefault("step", str(first))
+                self._begin_again(program, error)
+                raise
+            if program.has_ended:
+                self._take_back(program)
+            self._owner = program.owner
+            return program.has_ended
+
+    def let_go(self, program: Program) -> None:
+        """Takes back the memory of a program that goes no further."""
+        with self._unbroken():
+            self._owner = None  # of the memory that comes
+            self._take_back(program)
+
+    def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
+        first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
+        with self._settled(transfer):
+            mark(_START)
+            if not first:
+                program.begin(transfer)
+            mark(_COPIED_IN)
+            planned = self._queue(program, transfer, check)
+            mark(_RUN)
+            if program.has_ended:
+                program.end(transfer)
+            mark(_COPIED_OUT)
+        ran = between(_PLANNED, _RUN)
+        copies = between(_START, _COPIED_IN), between(_RUN, _COPIED_OUT)
+        program.spend(copies[0], planned, ran, copies[1])
+        learn(program.steps[first : program.next], ran)
+        if program.has_ended:
+            program.collect(transfer)
+
+    def _queue(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> int:
+        """Launches steps until they are enough for now; nanoseconds of their first phases."""
+        steps, is_first, planned, expected = program.steps, True, 0, 0.0
+
+        def ready(workspace_size: int) -> int | None:
+            nonlocal is_first
+            workspace = self._workspace.reserve_beside(workspace_size)
+            if workspace is not None:
+                self._workspace.clear(transfer.fill)
+            check()
+            if is_first:
+                mark(_PLANNED)
+                is_first = False
+            return workspace
+
+        mark = self._stopwatch.mark
+        while not program.has_ended and expected < SLICE_NS:
+            number = program.next
+            call = steps[number].call
+            with at_step(number):
+                addresses = program.prepare(number, transfer)
+                planned += self._launch(call, addresses, ready)
+            program.next += 1
+            expected += SLICE_NS if program.careful else pace_of(call).nanoseconds
+        self._descriptors.trim()
+        return planned
+
+    def _launch(
+        self, call: Prepared, addresses: dict[str, int], ready: Callable[[int], int | None]
+    ) -> int:
+        """Nanoseconds of phase one. Behind phase two nothing needs the descriptors any more."""
+        function, base, stream = self._function(call), self._base, self._stream
+        if call.operator.reference:
+            arguments = self._descriptors.arguments(call, addresses)
+            return launch(function, arguments, base, stream, ready)
+        with self._descriptors.of(call, addresses) as arguments:
+            return launch(function, arguments, base, stream, ready)
+
+    def _begin_again(self, program: Program, error: BaseException) -> None:
+        """Nothing of a program is under way any more, unless the device is broken."""
+        program.begin_again()
+        if self.broken is None and not isinstance(error, BrokenDeviceError):
+            with suppress(NpucallError):
+                self._take_back(program)
+
+    def _take_back(self, program: Program) -> None:
+        """Keeps a program's memory, or what this lane has by now, whichever is larger."""
+        transfer, program.transfer = program.transfer, None
+        if transfer is None:
+            return
+        if transfer.kept >= self._transfer.kept:
+            transfer, self._transfer = self._transfer, transfer
+            self._transfer.on(self._stream)
+        transfer.release()
+        self._keep_no_more_than_allowed()
+
+    def _new_transfer(self) -> Transfer:
+        return Transfer(self._acl, self._stream, self._limits.staging_limit)
+
+    def _begin_for(self, owner: str) -> None:
+        """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
+        before, self._owner = self._owner, None
+        if owner != before:
+            self._transfer.disown()
+            self._workspace.disown()
 
     def _run(
         self,
@@ -153,7 +269,8 @@ class Lane:
             mark(_PLANNED)
             return workspace
 
-        with self._descriptors.of(call, transfer.reserve(memory_map)) as arguments, self._settled():
+        addresses = transfer.reserve(memory_map)
+        with self._descriptors.of(call, addresses) as arguments, self._settled(transfer):
             transfer.clear()
             transfer.stage(memory_map, storages)
             mark(_START)
@@ -184,7 +301,7 @@ class Lane:
             raise
 
     @contextmanager
-    def _settled(self) -> Iterator[None]:
+    def _settled(self, transfer: Transfer) -> Iterator[None]:
         """Waits until the stream has passed all that the block queued, however the block ends.
 
         Until then the memory of the call must not be used for anything else. A stream that cannot
@@ -192,20 +309,21 @@ class Lane:
         """
         try:
             yield
-            self._synchronise()
+            self._synchronise(transfer)
         except BrokenDeviceError:
             raise
         except BaseException:
             try:
-                self._synchronise()  # in CONTINUE mode it answers an error once
+                self._synchronise(transfer)  # in CONTINUE mode it answers an error once
             except NpucallError as error:
                 self.broken = error
             raise
 
-    def _synchronise(self) -> None:
+    def _synchronise(self, transfer: Transfer) -> None:
         milliseconds = max(round(self._limits.device_timeout * 1000), 1)  # 0 is no timeout
         self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
-        self._transfer.settle()
+        transfer.settle()
+        self._workspace.settle()
 
     def _create_stream(self) -> c_void_p:
         stream = c_void_p()

@@ -45,6 +45,7 @@ class GrowingBuffer:
         self.address: int | None = None
         self.size = 0
         self._touched = self._foreign = 0
+        self._replaced: list[int] = []
 
     def disown(self) -> None:
         """What has been written until now belongs to others than what comes next."""
@@ -64,6 +65,14 @@ class GrowingBuffer:
         """Address of at least that many bytes; None for none. Raises OutOfMemoryError."""
         if size > self.size:
             self.release()
+        return self.reserve_beside(size)
+
+    def reserve_beside(self, size: int) -> int | None:
+        """Likewise while work may still use what it had until now, which stays till ``settle``."""
+        if size > self.size:
+            if self.address is not None:
+                self._replaced.append(self.address)
+                self.address, self.size = None, 0
             rounded = _round_up(size, self._granularity)
             pointer = c_void_p()
             self._allocate(pointer, rounded)
@@ -71,8 +80,14 @@ class GrowingBuffer:
         self._touched = max(self._touched, size)
         return self.address if size else None
 
+    def settle(self) -> None:
+        """Nothing uses any more what has been replaced."""
+        while self._replaced:
+            self._free(self._replaced.pop())
+
     def release(self) -> None:
         """Gives the memory back."""
+        self.settle()
         if self.address is not None:
             address, self.address, self.size = self.address, None, 0
             self._touched = self._foreign = 0

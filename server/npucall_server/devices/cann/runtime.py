@@ -94,6 +94,12 @@ class DeviceContext:
         """Makes the context that of the calling thread; a thread without one can do nothing."""
         self.libraries.acl.aclrtSetCurrentContext(self._context)
 
+    def free_memory(self) -> int:
+        """Bytes of device memory that nobody has now. In a thread that is bound."""
+        free, total = c_size_t(), c_size_t()
+        self.libraries.acl.aclrtGetMemInfo(c.ACL_HBM_MEM, byref(free), byref(total))
+        return free.value
+
     def facts(self) -> DeviceFacts:
         """What device and software say of themselves now; what they do not tell is left out."""
         acl = self.libraries.acl

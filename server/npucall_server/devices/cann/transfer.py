@@ -48,6 +48,21 @@ class Transfer:
             self._staging.reserve(memory_map.size)
         return {name: base + start for name, start in memory_map.starts.items()}
 
+    def on(self, stream: c_void_p) -> None:
+        """From now on copies are queued on this stream; what was queued before has passed."""
+        self._stream = stream
+
+    def reserve_for_program(self, size: int, staged: int) -> bool:
+        """Room for so many bytes, of which the first come from the host or go there.
+
+        Whether they go through staging. Raises OutOfMemoryError.
+        """
+        self._memory.reserve(size)
+        self._staged = staged <= self._staging_limit
+        if self._staged:
+            self._staging.reserve(staged)
+        return self._staged
+
     def disown(self) -> None:
         """The calls until now were another owner's than the next one."""
         self._memory.disown()
@@ -58,19 +73,23 @@ class Transfer:
         self._memory.clear(self.fill)
         self._staging.clear(lambda _, length: self._staging.bytes[:length].fill(0))
 
-    def fill(self, address: int, length: int) -> None:
-        """Queues that device memory is filled with zeros."""
-        self._acl.aclrtMemsetAsync(address, length, 0, length, self._stream)
+    def fill(self, address: int, length: int, value: int = 0) -> None:
+        """Queues that device memory is filled with a byte."""
+        self._acl.aclrtMemsetAsync(address, length, value, length, self._stream)
 
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
         if buffers.is_poisoned():
             self._spoil(memory_map.size)
         for span in memory_map.cleared:
-            self.fill(self._device(span.start), span.length)
+            self.fill(self.device(span.start), span.length)
         for span in memory_map.sent if self._staged else ():
             source = np.frombuffer(storages[span.name], np.uint8)
-            np.copyto(self._pinned(span.start, span.length), source)
+            np.copyto(self.pinned(span.start, span.length), source)
+
+    def hold(self, source: AnyArray) -> None:
+        """Keeps host memory that is copied from, until the stream has passed."""
+        self._sources.append(source)
 
     def copy_in(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """Queues what goes to the device. ``storages`` must live until the stream has passed."""
@@ -78,21 +97,23 @@ class Transfer:
             for span in memory_map.sent:
                 source = np.frombuffer(storages[span.name], np.uint8)
                 self._sources.append(source)
-                self._copy_to_device(span.start, source.ctypes.data, span.length)
+                self.copy_to_device(self.device(span.start), source.ctypes.data, span.length)
             return
         first, length = memory_map.copied_in
         if length:
-            self._copy_to_device(first, self._staging_address(first), length)
+            self.copy_to_device(self.device(first), self.staging(first), length)
 
     def copy_out(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
         """Queues what comes from the device."""
         if not self._staged:
             for span in memory_map.outputs:
-                self._copy_to_host(outputs[span.name].ctypes.data, span.start, span.length)
+                self.copy_to_host(
+                    outputs[span.name].ctypes.data, self.device(span.start), span.length
+                )
             return
         first, length = memory_map.copied_out
         if length:
-            self._copy_to_host(self._staging_address(first), first, length)
+            self.copy_to_host(self.staging(first), self.device(first), length)
 
     def settle(self) -> None:
         """The stream has passed: what was copied need not live for it any more."""
@@ -101,7 +122,7 @@ class Transfer:
     def collect(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
         """Fills the outputs, once the stream has passed: staging belongs to the next call."""
         for span in memory_map.outputs if self._staged else ():
-            np.copyto(outputs[span.name], self._pinned(span.start, span.length))
+            np.copyto(outputs[span.name], self.pinned(span.start, span.length))
 
     def release(self) -> None:
         """Gives the memory back."""
@@ -112,25 +133,33 @@ class Transfer:
 
     def _spoil(self, size: int) -> None:
         if size:
-            self._acl.aclrtMemsetAsync(self._device(0), size, buffers.PATTERN, size, self._stream)
+            self._acl.aclrtMemsetAsync(self.device(0), size, buffers.PATTERN, size, self._stream)
         if self._staged:
-            self._pinned(0, size).fill(buffers.PATTERN)
+            self.pinned(0, size).fill(buffers.PATTERN)
 
-    def _device(self, start: int) -> int:
+    def device(self, start: int) -> int:
+        """Address of a byte of device memory."""
         return (self._memory.address or 0) + start
 
-    def _staging_address(self, start: int) -> int:
+    def staging(self, start: int) -> int:
+        """Address of a byte of staging."""
         return (self._staging.address or 0) + start
 
-    def _pinned(self, start: int, length: int) -> AnyArray:
+    def pinned(self, start: int, length: int) -> AnyArray:
+        """A part of staging."""
         return self._staging.bytes[start : start + length]
 
-    def _copy_to_device(self, start: int, source: int, length: int) -> None:
-        self._acl.aclrtMemcpyAsync(
-            self._device(start), length, source, length, c.ACL_MEMCPY_HOST_TO_DEVICE, self._stream
-        )
+    def copy_to_device(self, target: int, source: int, length: int) -> None:
+        """Queues a copy from host memory, both by their addresses."""
+        self._copy(target, source, length, c.ACL_MEMCPY_HOST_TO_DEVICE)
 
-    def _copy_to_host(self, target: int, start: int, length: int) -> None:
-        self._acl.aclrtMemcpyAsync(
-            target, length, self._device(start), length, c.ACL_MEMCPY_DEVICE_TO_HOST, self._stream
-        )
+    def copy_to_host(self, target: int, source: int, length: int) -> None:
+        """Queues a copy to host memory."""
+        self._copy(target, source, length, c.ACL_MEMCPY_DEVICE_TO_HOST)
+
+    def copy_on_device(self, target: int, source: int, length: int) -> None:
+        """Queues a copy from device memory to device memory."""
+        self._copy(target, source, length, c.ACL_MEMCPY_DEVICE_TO_DEVICE)
+
+    def _copy(self, target: int, source: int, length: int, kind: int) -> None:
+        self._acl.aclrtMemcpyAsync(target, length, source, length, kind, self._stream)

@@ -238,6 +238,32 @@ UNVERIFIED = (
         ("devices/cann/header_roles.py: roles_of",),
         "Before use: `npucall-server headers DIR` and the operator's document.",
     ),
+    # --- Handles and programs ---------------------------------------------------------------------
+    Claim(
+        "A descriptor can be told that its tensor has moved",
+        "`aclSetRawTensorAddr` before phase one, for a tensor alone or in a list: phase one takes "
+        "the new address, also where CANN's cache answers it. No public header of a wheel declares "
+        "the function.",
+        ("devices/cann/descriptors.py: Descriptors",),
+        "Run a program of two equal calls on different data: both answers are right.",
+    ),
+    Claim(
+        "The order of a stream is enough between the steps of a program",
+        "A kernel sees what kernels, copies and memsets before it on the same stream wrote, and "
+        "those behind it do not begin before it ends; so steps share one workspace, and memory is "
+        "used again behind its last reader.",
+        ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane"),
+        "A program of 256 steps, each on what the one before gave, has the bits of 256 calls; a "
+        "hundred times.",
+    ),
+    Claim(
+        "aclrtMemcpy copies for handles beside streams that work",
+        "It waits for no stream. Nobody uses a handle while it is written, and its writer's stream "
+        "has been waited for when it is read; any thread that is bound to the context may copy.",
+        ("devices/cann/resident.py: HandleMemory",),
+        "Upload 1 GiB in a loop while eight callers run small calls: all answers are right, and "
+        "the calls take no more than twice as long.",
+    ),
 )
-"""Grouped: process, streams and time, memory, descriptors and phases, operators. Whoever checks one
-writes down what was seen, then ``make docs``."""
+"""Grouped: process, streams and time, memory, descriptors and phases, operators, handles. Whoever
+checks one writes down what was seen, then ``make docs``."""

@@ -25,7 +25,7 @@ class FreeTurn:
     """A turn that is there at once; ``check`` is what the call is asked before its launch."""
 
     def __init__(self, check: Callable[[], object] = lambda: None, owner: str = "somebody") -> None:
-        self.check, self.owner = check, owner
+        self.check, self.owner, self.pauses = check, owner, 0
 
     def __call__(self) -> Self:
         return self
@@ -35,6 +35,10 @@ class FreeTurn:
 
     def __exit__(self, *error: object) -> None:
         """Nobody waits for it."""
+
+    def pause(self) -> None:
+        self.pauses += 1
+        self.check()
 
 
 @cache

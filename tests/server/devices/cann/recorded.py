@@ -24,6 +24,7 @@ class Base:
     def __init__(self) -> None:
         self.made: dict[int, tuple[Any, ...]] = {}
         self.destroyed: list[tuple[str, int]] = []
+        self.moved: list[tuple[int, int]] = []
         self.failing: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -32,7 +33,9 @@ class Base:
                 self.destroyed.append((name.removeprefix("aclDestroy"), arguments[0]))
             if name in self.failing:
                 raise DeviceError(name)
-            if name.startswith("aclDestroy"):
+            if name == "aclSetRawTensorAddr":
+                self.moved.append(arguments)  # type: ignore[arg-type]
+            if name.startswith(("aclDestroy", "aclSet")):
                 return None
             handle = len(self.made) + 1
             self.made[handle] = (name.removeprefix("aclCreate"), *map(plain, arguments))

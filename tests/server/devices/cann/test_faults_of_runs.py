@@ -33,7 +33,7 @@ NOT_OF_CALLS = {
     "aclrtGetDeviceUtilizationRate", "aclrtGetCurrentContext", "aclrtSetCurrentContext",
     "aclrtSetDeviceSatMode", "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt",
     "aclrtCreateStreamWithConfig", "aclrtDestroyStream", "aclrtCreateEventExWithFlag",
-    "aclrtDestroyEvent", "aclrtGetMemInfo",
+    "aclrtDestroyEvent", "aclrtGetMemInfo", "aclrtMemcpy", "aclSetRawTensorAddr",
 }  # fmt: skip
 OF_FAILURES = {"aclGetRecentErrMsg", "aclrtGetLastError", "aclDestroyAclOpExecutor"}
 

@@ -1,4 +1,4 @@
-"""Descriptors that are kept for the same call: as many as may be, and none with old addresses."""
+"""Descriptors that are kept for the same call: as many as may be, with the right addresses."""
 
 from __future__ import annotations
 
@@ -72,14 +72,15 @@ def test_the_call_used_longest_ago_goes_first(kept: Kept) -> None:
     assert kept.counts == (3, 1)
 
 
-def test_moved_memory_makes_them_anew(kept: Kept) -> None:
+def test_moved_memory_is_told_to_those_that_are_there(kept: Kept) -> None:
     one = call()
     kept.use(one, HERE)
     kept.use(one, THERE)
-    assert kept.base.destroyed == [("Tensor", 1)]
-    assert [made[-1] for made in kept.base.made.values()] == [0x1000, 0x2000]
     kept.use(one, THERE)
-    assert kept.counts == (2, 1)
+    assert kept.base.moved == [(1, 0x2000)]
+    kept.use(one, HERE)
+    assert kept.base.moved == [(1, 0x2000), (1, 0x1000)]
+    assert kept.counts == (1, 0)
 
 
 def test_an_operator_without_reference_gets_its_own_each_time(kept: Kept) -> None:
@@ -113,14 +114,16 @@ def test_what_cannot_be_made_is_not_kept(kept: Kept) -> None:
     assert kept.counts == (1, 0)
 
 
-def test_moved_memory_whose_descriptors_cannot_be_destroyed_keeps_nothing(kept: Kept) -> None:
+def test_those_that_cannot_be_moved_are_destroyed(kept: Kept) -> None:
     one = call()
     kept.use(one, HERE)
-    kept.base.failing = {"aclDestroyTensor"}
+    kept.base.failing = {"aclSetRawTensorAddr"}
     with pytest.raises(DeviceError):
         kept.use(one, THERE)
+    assert kept.counts == (1, 1)
     kept.base.failing = set()
     kept.use(one, THERE)
+    assert [made[-1] for made in kept.base.made.values()] == [0x1000, 0x2000]
     assert kept.counts == (2, 1)
 
 

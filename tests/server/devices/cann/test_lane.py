@@ -128,7 +128,7 @@ def test_a_lane_waits_for_its_stream_so_long(
 ) -> None:
     seen = recorded(context, monkeypatch, "aclrtSynchronizeStreamWithTimeout")
     lane = lane_of(context, device_timeout=seconds)
-    lane._synchronise()
+    lane._synchronise(lane._transfer)
     lane.close()
     assert [arguments[1] for arguments in seen] == [milliseconds]
 

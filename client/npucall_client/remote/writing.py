@@ -1,0 +1,193 @@
+"""What a pipeline sends: its calls as messages of a stream, as many in one as are there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from npucall.errors import NpucallError
+from npucall.exchange import Credential
+from npucall.limits import FRAMES_PER_MESSAGE, KIB
+from npucall.wire.frames import join_cancel, join_credential
+from npucall.wire.stream_messages import join_frames
+from npucall_client.remote.retry import Attempts
+from npucall_client.remote.transfer import Incoming, outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import BoundCall
+
+    Done: TypeAlias = "Callable[[Response | Exception], object]"
+    """Hears how a call ended."""
+
+_MESSAGE_BYTES = 256 * KIB
+"""Of frames in one message, but for one that is longer itself: joining copies them once more."""
+
+
+class Authorized(Protocol):
+    """What knows who calls."""
+
+    def authorization(self) -> str:
+        """What says now who calls; empty where nothing does. Raises UnauthenticatedError."""
+
+    def authorization_lasts(self) -> float | None:
+        """Seconds until there is another one; None where there never is."""
+
+
+class SentCall:
+    """A call without an answer yet."""
+
+    def __init__(self, call: BoundCall, timeout: float, request_id: str, done: Done) -> None:
+        self.id = 0
+        self.call = call
+        self.request_id = request_id
+        self.timeout = timeout
+        self.ends = time.monotonic() + timeout
+        self.done = done
+        self.incoming = Incoming(call)
+        self.attempts = Attempts(self.ends)
+        self.waits_for_another_server = False
+
+
+class OpenStream:
+    """One stream."""
+
+    def __init__(self) -> None:
+        self.stream: Any = None
+        self.authorization = ""
+        """What the server was told last."""
+        self.over = False
+        self.goes_down = False
+        self.left = False
+
+
+class Writer:
+    """Calls on their way out, in the order in which they come.
+
+    ``is_open``: the calls without an answer, by id; ``lock`` guards them. ``most``: frames in a
+    message.
+    """
+
+    def __init__(
+        self,
+        connection: Authorized,
+        is_open: Mapping[int, SentCall],
+        lock: threading.Lock,
+        chunk_bytes: int,
+        most: int,
+    ) -> None:
+        self._connection = connection
+        self._is_open = is_open
+        self._chunk_bytes = chunk_bytes
+        self._most = max(1, min(most, FRAMES_PER_MESSAGE))
+        self._work = threading.Condition(lock)
+        self._unsent: deque[SentCall] = deque()
+        self._cancelled: deque[int] = deque()
+        self._closing = False
+
+    # --- To be called with the lock ---------------------------------------------------------------
+
+    def add(self, call: SentCall) -> None:
+        """Sends a call."""
+        self._unsent.append(call)
+        self._work.notify_all()
+
+    def cancel(self, call_id: int) -> None:
+        """Tells the server that a call is over."""
+        self._cancelled.append(call_id)
+        self._work.notify_all()
+
+    def begin_anew(self, calls: Iterable[SentCall]) -> None:
+        """Sends these, and nothing else, on the next stream."""
+        self._unsent = deque(calls)
+        self._cancelled.clear()
+
+    def close(self) -> None:
+        """Nothing more will come; ends once nothing is open."""
+        self._closing = True
+        self._work.notify_all()
+
+    def wake(self) -> None:
+        """Looks again whether there is something to do."""
+        self._work.notify_all()
+
+    # --- In other threads -------------------------------------------------------------------------
+
+    def wait(self) -> bool:
+        """Waits for a call to send; False once nothing more will come."""
+        with self._work:
+            self._work.wait_for(lambda: self._closing or self._is_open)
+            return bool(self._is_open)
+
+    # --- In gRPC's thread -------------------------------------------------------------------------
+
+    def messages(self, opened: OpenStream) -> Iterator[bytes]:
+        """What is sent on a stream, until that is over or nothing more will come."""
+        while (ready := self._ready(opened)) is not None:
+            yield from _in_messages(self._frames(opened, *ready), self._most)
+            del ready  # arrays are not kept until more comes
+
+    def _ready(self, opened: OpenStream) -> tuple[deque[int], deque[SentCall]] | None:
+        """Waits for something to send: ids of cancelled calls, and calls. None: it is over."""
+        with self._work:
+            has_come = self._work.wait_for(
+                lambda: opened.over or self._cancelled or self._unsent or self._is_done(),
+                self._connection.authorization_lasts(),
+            )
+            if opened.over or (has_come and not (self._cancelled or self._unsent)):
+                return None
+            ready = self._cancelled, self._unsent
+            self._cancelled, self._unsent = deque(), deque()
+            return ready
+
+    def _is_done(self) -> bool:
+        return self._closing and not self._is_open
+
+    def _frames(
+        self, opened: OpenStream, cancelled: deque[int], calls: deque[SentCall]
+    ) -> Iterator[bytes]:
+        yield from self._renewal(opened)
+        yield from map(join_cancel, cancelled)
+        while calls and not opened.over:
+            yield from self._call_frames(opened, calls.popleft())
+
+    def _renewal(self, opened: OpenStream) -> Iterator[bytes]:
+        """The frame that tells the server of another credential, where there is one."""
+        try:
+            now = self._connection.authorization()
+        except NpucallError:
+            return  # the server ends the stream; who opens the next one is told
+        if now and now != opened.authorization:
+            opened.authorization = now
+            yield join_credential(Credential(now))
+
+    def _call_frames(self, opened: OpenStream, call: SentCall) -> Iterator[bytes]:
+        left = call.ends - time.monotonic()
+        if call.id not in self._is_open or left <= 0:
+            return
+        timeout_ns = max(1, int(left * 1e9))
+        for frame in outgoing(call.id, call.call, call.request_id, self._chunk_bytes, timeout_ns):
+            yield frame
+            if opened.over or call.id not in self._is_open:
+                return  # it was cancelled, or has its answer
+
+
+def _in_messages(frames: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """Messages of at most so many frames, each made no later than its last frame."""
+    parts: list[bytes] = []
+    size = 0
+    for frame in frames:
+        if parts and size + len(frame) > _MESSAGE_BYTES:
+            yield join_frames(parts)
+            parts, size = [], 0
+        parts.append(frame)
+        size += len(frame)
+        if len(parts) == most or size >= _MESSAGE_BYTES:
+            yield join_frames(parts)
+            parts, size = [], 0
+    if parts:
+        yield join_frames(parts)

@@ -1,0 +1,253 @@
+"""What handles hold on the device: memory of their own, and what is known of its values.
+
+Order. Work on a stream reads or writes a handle only between the beginning of a run and its end,
+and every run ends with a synchronise of its stream (``Lane``). A handle is read once it is filled,
+which its writer says behind that synchronise; so whoever reads it, on whatever stream, comes later,
+and no event between streams is needed. The copies here are synchronous for the same reason. Memory
+is freed when no run uses it any more: runs hold what they use (``in_use``), and what is given back
+meanwhile goes with the last of them. A run that breaks the device lets nothing go, since its stream
+may still write.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from npucall import buffers
+from npucall.errors import NpucallError
+from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
+from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.memory import piece_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
+    from npucall.tensors import Buffer
+    from npucall_server.devices.base import Source, Target
+    from npucall_server.devices.cann.runtime import DeviceContext
+
+_ALIGNED = 32
+"""Kernels read tensors at multiples of this many bytes."""
+
+
+class HandleMemory:
+    """Allocates and copies for handles, in whatever thread asks.
+
+    ``lost`` hears when a copy finds the device broken.
+    """
+
+    def __init__(self, device: DeviceContext, lost: Callable[[NpucallError], None]) -> None:
+        self._device, self._acl, self._lost = device, device.libraries.acl, lost
+        self.broken = False
+        """The device will not work again: nothing is freed, since work may still use it."""
+
+    def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
+        """Memory of anything. Raises OutOfMemoryError."""
+        pointer = c_void_p()
+        if nbytes:
+            size = piece_bytes(nbytes)
+            self.do(self._acl.aclrtMalloc, byref(pointer), size, c.ACL_MEM_MALLOC_HUGE_FIRST)
+        return DeviceResident(self, pointer.value or 0, nbytes, Range(dtype, nbytes))
+
+    def to_device(self, address: int, data: Buffer) -> None:
+        """Copies, and returns when that is done."""
+        source, size = np.frombuffer(data, np.uint8), len(data)
+        kind = c.ACL_MEMCPY_HOST_TO_DEVICE
+        self.do(self._acl.aclrtMemcpy, address, size, source.ctypes.data, size, kind)
+
+    def to_host(self, address: int, size: int) -> Buffer:
+        """Likewise, into new memory."""
+        target = buffers.fresh_array((size,), np.uint8)
+        kind = c.ACL_MEMCPY_DEVICE_TO_HOST
+        self.do(self._acl.aclrtMemcpy, target.ctypes.data, size, address, size, kind)
+        return target.data
+
+    def free(self, address: int) -> None:
+        """Nothing uses it. Raises nothing: who gives memory back can do nothing about it."""
+        if not self.broken:
+            try:
+                self.do(self._acl.aclrtFree, address)
+            except NpucallError:
+                return
+
+    def do(self, function: Callable[..., None], *arguments: object) -> None:
+        """Calls a C function in a thread that may not have been at the device before."""
+        try:
+            self._device.bind()
+            function(*arguments)
+        except BrokenDeviceError as error:
+            if not self.broken:
+                self._lost(error)
+            raise
+
+
+class Range:
+    """The smallest and the largest of integers that are written in a row, from the first on."""
+
+    def __init__(self, dtype: DType | None, nbytes: int) -> None:
+        is_integer = dtype is not None and dtype.numpy.kind in "iu"
+        self.dtype = dtype if is_integer else None
+        self._nbytes, self._next, self._rest = nbytes, 0, b""
+        self._found: tuple[int, int] | None = None
+
+    @property
+    def found(self) -> tuple[int, int] | None:
+        """Both, once all has been written; None if that is not known."""
+        return self._found if self.dtype is not None and self._next == self._nbytes else None
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Looks at what is written."""
+        if self.dtype is None:
+            return
+        if offset != self._next:
+            self.dtype = None
+            return
+        self._next += len(data)
+        size = self.dtype.numpy.itemsize
+        if self._rest:
+            data = self._rest + bytes(data)
+        whole = len(data) - len(data) % size
+        view = memoryview(data)
+        self._rest = bytes(view[whole:])
+        if whole:
+            self._add(np.frombuffer(view[:whole], self.dtype.numpy))
+
+    def _add(self, values: Any) -> None:
+        low, high = int(values.min()), int(values.max())
+        before = self._found or (low, high)
+        self._found = min(low, before[0]), max(high, before[1])
+
+
+class DeviceResident:
+    """Device memory of one handle."""
+
+    def __init__(self, memory: HandleMemory, address: int, nbytes: int, written: Range) -> None:
+        self._memory, self.address, self._nbytes = memory, address, nbytes
+        self._written = written
+        self._known: dict[tuple[DType, int, int], tuple[int, int]] = {}
+        self._passed: WeakKeyDictionary[Prepared, set[tuple[str, int]]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._users = 0
+        self._given_back = False
+
+    @property
+    def nbytes(self) -> int:
+        """How many."""
+        return self._nbytes
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Copies bytes into it, before any call reads it. Raises what the device does."""
+        self._check(offset, len(data))
+        if len(data):
+            self._memory.to_device(self.address + offset, data)
+            self._written.write(offset, data)
+
+    def read(self, offset: int, length: int) -> Buffer:
+        """A copy of a part. Raises what the device does."""
+        self._check(offset, length)
+        return self._memory.to_host(self.address + offset, length) if length else b""
+
+    def free(self) -> None:
+        """Gives the memory back, at once or when the last run that uses it has ended."""
+        with self._lock:
+            self._given_back = True
+            address = self._taken_back()
+        if address:
+            self._memory.free(address)
+
+    def begin_use(self) -> None:
+        """A run uses it until ``end_use``."""
+        with self._lock:
+            if self._given_back:
+                raise ValueError("expected memory of a handle, found that it has been given back")
+            self._users += 1
+
+    def end_use(self) -> None:
+        """What the run queued is over."""
+        with self._lock:
+            self._users -= 1
+            address = self._taken_back()
+        if address:
+            self._memory.free(address)
+
+    def range_of(self, dtype: DType, offset: int, length: int) -> tuple[int, int] | None:
+        """Integers between which all of a part are, if that is known without reading it."""
+        if self._written.dtype == dtype and self._written.found is not None:
+            return self._written.found
+        return self._known.get((dtype, offset, length))
+
+    def learn(self, dtype: DType, offset: int, data: Buffer) -> None:
+        """Keeps the range of integers that have been read back."""
+        if dtype.numpy.kind in "iu" and len(data) and len(data) % dtype.numpy.itemsize == 0:
+            values = np.frombuffer(data, dtype.numpy)
+            if len(self._known) < _KNOWN:
+                self._known[dtype, offset, len(data)] = int(values.min()), int(values.max())
+
+    def has_passed(self, call: Prepared, name: str, offset: int) -> bool:
+        """Whether a call's check of values has let it pass from there on."""
+        return (name, offset) in self._passed.get(call, ())
+
+    def passes(self, call: Prepared, name: str, offset: int) -> None:
+        """Keeps that it has: nobody writes it again."""
+        self._passed.setdefault(call, set()).add((name, offset))
+
+    def _taken_back(self) -> int:
+        """The address, once, when nobody uses it any more; else 0."""
+        if not self._given_back or self._users:
+            return 0
+        address, self.address = self.address, 0
+        return address
+
+    def _check(self, offset: int, length: int) -> None:
+        if self._given_back or not 0 <= offset <= offset + length <= self._nbytes:
+            raise ValueError(f"{offset} + {length} of {self._nbytes} bytes")
+
+
+_KNOWN = 64
+"""Parts of a handle whose range is kept."""
+
+
+def address_of(part: ResidentPart) -> int:
+    """Where a part of a handle lies on the device."""
+    memory: Any = part.memory
+    address: int = memory.address + part.offset
+    return address
+
+
+def is_aligned(part: ResidentPart) -> bool:
+    """Whether a kernel can read it where it lies.
+
+    What kernels touch behind it lies in the same allocation, which is larger than what it holds.
+    """
+    return address_of(part) % _ALIGNED == 0
+
+
+def residents(storages: Iterable[Source | object], targets: Iterable[Target]) -> list[Any]:
+    """The memory of handles that a call reads or writes."""
+    read = [source.memory for source in storages if type(source) is ResidentPart]
+    return read + [target for target in targets if is_resident(target)]
+
+
+@contextmanager
+def in_use(used: Iterable[DeviceResident]) -> Iterator[None]:
+    """Nothing of it is freed during the block; nor behind one that breaks the device."""
+    held: list[DeviceResident] = []
+    try:
+        for memory in used:
+            memory.begin_use()
+            held.append(memory)
+        yield
+    except BrokenDeviceError:
+        held.clear()
+        raise
+    finally:
+        for memory in held:
+            memory.end_use()

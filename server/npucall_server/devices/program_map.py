@@ -1,0 +1,278 @@
+"""Where the tensors of a program lie: in memory that a lane gives it, or in handles.
+
+First what is sent, then what is answered, so that one copy takes all that goes in, and one all that
+comes out; then what only steps need, each in memory that is used again behind its last reader. The
+steps run in order on one stream, which is what makes that right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from npucall.compute.programs import last_reads
+from npucall.declare.prepare import once_a_call
+from npucall.places import StepOutput
+from npucall_server.devices.base import ResidentPart, is_resident
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall_server.devices.base import Step, Target
+
+Place: TypeAlias = "int | ResidentPart"
+"""Where a tensor lies: the byte of the program's memory, or a part of what a handle holds."""
+
+
+class Sent(NamedTuple):
+    """A storage that comes from the host before the first step."""
+
+    step: int
+    name: str
+    place: Place
+    length: int
+
+
+class Answered(NamedTuple):
+    """An output that goes to the host behind the last step."""
+
+    step: int
+    name: str
+    start: int
+    length: int
+
+
+class Move(NamedTuple):
+    """A copy on the device before a step."""
+
+    source: Place
+    target: Place
+    length: int
+
+
+class StepMap(NamedTuple):
+    """The tensors of a step; those without elements have no place."""
+
+    places: Mapping[str, Place]
+    moves: Sequence[Move]
+    cleared: Sequence[tuple[Place, int]]
+    """What is filled with zeros before it, since the call does not provably write all of it."""
+    written: Sequence[tuple[Place, int]]
+    """What the call writes all of."""
+
+
+class ProgramMap(NamedTuple):
+    """The places of a program."""
+
+    steps: Sequence[StepMap]
+    sent: Sequence[Sent]
+    answered: Sequence[Answered]
+    sent_end: int
+    """Up to here all comes in one copy from the host."""
+    staged: int
+    """Bytes from the start on that come from the host, or go to it."""
+    zeros: tuple[int, int]
+    """Start and length of what is filled with zeros before the first step: inputs whose values
+    nobody reads, all of them in one place."""
+    size: int
+    """Bytes in all."""
+
+
+def program_map_of(
+    steps: Sequence[Step],
+    bytes_taken: Callable[[int], int],
+    fits: Callable[[ResidentPart], bool],
+) -> ProgramMap:
+    """The map of a program.
+
+    ``bytes_taken``: what a tensor of a length takes on that device; ``fits``: whether a kernel can
+    read a part of a handle where it lies. One that does not fit is copied on the device first.
+    Storages may be missing of a program that is planned.
+    """
+    return _Maker(steps, bytes_taken, fits).made()
+
+
+class _Tensor(NamedTuple):
+    name: str
+    length: int
+    stored: bool
+
+
+class _Tensors(NamedTuple):
+    inputs: Sequence[_Tensor]
+    outputs: Sequence[_Tensor]
+    unproven: bool
+    """Whether the call may leave some of its outputs as they are."""
+
+
+@once_a_call
+def _tensors_of(call: Prepared) -> _Tensors:
+    """What of a call has elements."""
+
+    def found(specs: Mapping[str, object]) -> Sequence[_Tensor]:
+        return [
+            _Tensor(name, spec.storage_bytes, name in call.stored)  # type: ignore[attr-defined]
+            for name, spec in specs.items()
+            if spec.storage_bytes  # type: ignore[attr-defined]
+        ]
+
+    unproven = call.done or not call.operator.reference
+    return _Tensors(found(call.inputs), found(call.outputs), unproven)
+
+
+class _Maker:
+    """Lays out one program, in two passes: what the host sees, then the rest step by step."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        bytes_taken: Callable[[int], int],
+        fits: Callable[[ResidentPart], bool],
+    ) -> None:
+        self._steps, self._taken, self._fits = steps, bytes_taken, fits
+        self._tensors = [_tensors_of(step.call) for step in steps]
+        self._ended = last_reads([step.storages for step in steps])
+        self._read = {source for sources in self._ended for source in sources}
+        self._places: dict[StepOutput, Place] = {}
+        self._end = 0
+        self._free: list[tuple[int, int]] = []
+        """Length and start of memory that is not needed any more, in that order."""
+        self._pieces: dict[int, int] = {}
+        """Length by start of memory that only steps need."""
+
+    def made(self) -> ProgramMap:
+        sent_inputs = {(s.step, s.name): s for s in self._sent_inputs()}
+        sent_outputs = list(self._sent_outputs())
+        sent_end = self._end
+        self._answered_outputs()
+        staged = self._end
+        longest = max((t.length for t in self._unread()), default=0)
+        zeros = self._bump(longest) if longest else 0
+        steps = [self._step(number, sent_inputs, zeros) for number in range(len(self._steps))]
+        return ProgramMap(
+            steps,
+            [*sent_inputs.values(), *sent_outputs],
+            [
+                Answered(n, t.name, place, t.length)
+                for n, t in self._answers()
+                if type(place := self._places[StepOutput(n, t.name)]) is int
+            ],
+            sent_end,
+            staged,
+            (zeros, longest),
+            self._end,
+        )
+
+    def _sent_inputs(self) -> Iterator[Sent]:
+        for number, step in enumerate(self._steps):
+            for name, length, stored in self._tensors[number].inputs:
+                if stored and _is_of_host(step.storages.get(name)):
+                    yield Sent(number, name, self._bump(length), length)
+
+    def _sent_outputs(self) -> Iterator[Sent]:
+        """Outputs that are read too. Their memory is no other's: they are there from the start."""
+        for number, step in enumerate(self._steps):
+            for name, length, stored in self._tensors[number].outputs:
+                if stored and _is_of_host(step.storages.get(name)):
+                    target = _handle(step.targets.get(name), length)
+                    place = self._bump(length) if target is None else target
+                    self._places[StepOutput(number, name)] = place
+                    yield Sent(number, name, place, length)
+
+    def _answers(self) -> Iterator[tuple[int, _Tensor]]:
+        for number, step in enumerate(self._steps):
+            for tensor in self._tensors[number].outputs:
+                if tensor.name not in step.discarded and (
+                    _handle(step.targets.get(tensor.name), tensor.length) is None
+                ):
+                    yield number, tensor
+
+    def _answered_outputs(self) -> None:
+        for number, tensor in self._answers():
+            output = StepOutput(number, tensor.name)
+            if output not in self._places:
+                self._places[output] = self._bump(tensor.length)
+
+    def _unread(self) -> Iterator[_Tensor]:
+        return (t for tensors in self._tensors for t in tensors.inputs if not t.stored)
+
+    def _step(self, number: int, sent: Mapping[tuple[int, str], Sent], zeros: int) -> StepMap:
+        step, tensors = self._steps[number], self._tensors[number]
+        places: dict[str, Place] = {}
+        moves: list[Move] = []
+        cleared: list[tuple[Place, int]] = []
+        written: list[tuple[Place, int]] = []
+        scratch: list[int] = []
+        for name, length, stored in tensors.inputs:
+            source = step.storages.get(name)
+            if not stored:
+                places[name] = zeros
+            elif type(source) is StepOutput:
+                places[name] = self._places[source]
+            elif type(source) is not ResidentPart:
+                places[name] = sent[number, name].place
+            elif self._fits(source):
+                places[name] = source
+            else:
+                places[name] = start = self._take(length)
+                scratch.append(start)
+                moves.append(Move(source, start, length))
+        for name, length, stored in tensors.outputs:
+            place = places[name] = self._output(number, name, length)
+            source = step.storages.get(name)
+            if not stored:
+                (cleared if tensors.unproven else written).append((place, length))
+            elif type(source) is StepOutput:
+                moves.append(Move(self._places[source], place, length))
+            elif type(source) is ResidentPart:
+                moves.append(Move(source, place, length))
+        self._give_back(number, scratch)
+        return StepMap(places, moves, cleared, written)
+
+    def _output(self, number: int, name: str, length: int) -> Place:
+        output = StepOutput(number, name)
+        place = self._places.get(output)
+        if place is None:
+            place = _handle(self._steps[number].targets.get(name), length)
+            if place is None:
+                place = self._take(length)
+            self._places[output] = place
+        return place
+
+    def _give_back(self, number: int, scratch: Sequence[int]) -> None:
+        """What no later step needs."""
+        unread = [
+            output
+            for tensor in self._tensors[number].outputs
+            if (output := StepOutput(number, tensor.name)) not in self._read
+        ]
+        places = [self._places.get(output) for output in (*unread, *self._ended[number])]
+        for place in (*places, *scratch):
+            if type(place) is int and (length := self._pieces.pop(place, 0)):
+                insort(self._free, (length, place))
+
+    def _take(self, length: int) -> int:
+        """Memory that only steps need: the smallest free piece that is large enough, or new."""
+        taken = self._taken(length)
+        index = bisect_left(self._free, (taken, 0))
+        if index < len(self._free):
+            taken, start = self._free.pop(index)
+        else:
+            start = self._bump(length)
+        self._pieces[start] = taken
+        return start
+
+    def _bump(self, length: int) -> int:
+        start = self._end
+        self._end += self._taken(length)
+        return start
+
+
+def _is_of_host(source: object) -> bool:
+    return type(source) is not StepOutput and type(source) is not ResidentPart
+
+
+def _handle(target: Target | None, length: int) -> ResidentPart | None:
+    """The memory of a handle that an output is written into; None if it goes elsewhere."""
+    return ResidentPart(target, 0, length) if is_resident(target) else None

@@ -1,0 +1,235 @@
+"""The entries of an upload: bytes on their way into handles, and among those kept by digests."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.buffers import fresh
+from npucall.errors import DigestMismatchError, MissingError, TooLargeError
+from npucall.exchange import Receiving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall.exchange import Chunk
+    from npucall.tensors import Buffer
+    from npucall.wire.uploads import UploadEntry
+    from npucall_server.callers import Caller
+    from npucall_server.services.sessions.kept import Kept
+    from npucall_server.sessions.session import Filling
+
+
+class Entries:
+    """All entries of one upload: they are filled together, or none is.
+
+    One thread opens them, takes chunks and ends. ``end_upload`` ends the upload for others who ask
+    for its memory.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[UploadEntry],
+        kept: Kept,
+        caller: Caller,
+        end_upload: Callable[[], object],
+    ) -> None:
+        self._kept, self._caller, self._end_upload = kept, caller, end_upload
+        self._held = ExitStack()
+        self._entries = [_Entry(entry, self) for entry in entries]
+        sizes = [entry.length for entry in entries]
+        self._receiving = Receiving(
+            "the upload", sizes, lambda chunk: self._entries[chunk.storage].take(chunk)
+        )
+        self.remembered = [False] * len(entries)
+        """Which are kept by their digests."""
+
+    @property
+    def received(self) -> int:
+        """Bytes that have come."""
+        return self._receiving.received
+
+    def open(self) -> None:
+        """Begins to fill the handles. Raises what sessions raise."""
+        handles = [entry.asked.handle for entry in self._entries if entry.asked.handle]
+        if not handles:
+            return
+        session = self._kept.sessions.of(self._caller, handles)
+        self._held.enter_context(session.use())
+        for entry in self._entries:
+            handle, size, digest, dtype = entry.asked
+            if handle:
+                entry.filling = session.fill(handle, size, _identity(digest), dtype)
+
+    def take(self, chunk: Chunk) -> None:
+        """The next part of an entry. Raises MessageError where it does not fit."""
+        self._receiving.take(chunk)
+
+    def host_memory(self, size: int) -> Buffer:
+        """Memory for bytes that do not go straight into a handle, as long as the upload lasts."""
+        memory = self._kept.executor.memory
+        if size > memory.limit:
+            raise TooLargeError(
+                f"upload: expected at most {memory.limit} bytes (setting memory_limit), found "
+                f"{size}",
+                limit=str(memory.limit),
+                setting="memory_limit",
+            )
+        self._held.callback(memory.take(self._caller, size, self._end_upload).give_back)
+        return fresh(size)
+
+    @property
+    def reads_handles(self) -> bool:
+        """Whether what a handle holds can be kept as it is."""
+        return not self._kept.executor.device.memory_for_handles
+
+    def end(self) -> None:
+        """All has come: verifies it, fills the handles, and remembers what has a digest.
+
+        Raises MessageError, MissingError and DigestMismatchError; then nothing has been filled.
+        """
+        unsent = [
+            number
+            for number, entry in enumerate(self._entries)
+            if entry.asked.digest and entry.asked.length and not self._receiving.come(number)
+        ]
+        self._receiving.end(without=unsent)
+        self._find(unsent)
+        for entry in self._entries:
+            entry.verify()
+        for number, entry in enumerate(self._entries):
+            self.remembered[number] = entry.is_found or self._remember(entry)
+        for entry in self._entries:
+            entry.succeed()
+
+    def _find(self, unsent: Sequence[int]) -> None:
+        """Fills those with bytes that are kept, of which none came."""
+        missing: dict[bytes, None] = {}
+        for number in unsent:
+            entry = self._entries[number]
+            data = self._kept.digests.find(self._caller.identity.tenant, entry.asked.digest)
+            if data is not None:
+                entry.put(data)
+            elif entry.is_needed:
+                missing[entry.asked.digest] = None
+        if missing:
+            raise MissingError(
+                "digest: expected bytes that were uploaded before, found none for "
+                f"{len(missing)} of the digests; upload them",
+                digests=", ".join(digest.hex() for digest in missing),
+            )
+
+    def _remember(self, entry: _Entry) -> bool:
+        digest, digests = entry.asked.digest, self._kept.digests
+        if not digest:
+            return False
+        data, tenant = entry.data(), self._caller.identity.tenant
+        return (
+            digests.has(tenant, digest) if data is None else digests.remember(tenant, digest, data)
+        )
+
+    def wait_for_others(self, caller: Caller) -> None:
+        """Waits for those who fill the same handles. Raises what they failed with."""
+        for entry in self._entries:
+            if entry.filling is not None and not entry.filling.is_new:
+                entry.filling.wait(caller, entry.identity)
+
+    def close(self, error: BaseException) -> None:
+        """It is over: what is not filled by now has failed with this. Nothing is held any more."""
+        for entry in self._entries:
+            if entry.filling is not None and entry.filling.is_new:
+                entry.filling.fail(error)
+            entry.forget()
+        self._held.close()
+
+
+class _Entry:
+    """The bytes of one entry: written into a handle as they come, or gathered, or only compared."""
+
+    def __init__(self, asked: UploadEntry, entries: Entries) -> None:
+        self.asked, self._entries = asked, entries
+        self.filling: Filling | None = None
+        self._gathered: Buffer | None = None
+        self._sha256 = sha256()
+        self._has_come = not asked.length
+        self.is_found = False
+        """Whether they are those that were kept by the digest."""
+
+    @property
+    def identity(self) -> bytes | None:
+        """What fills the handle."""
+        return _identity(self.asked.digest or self._sha256.digest())
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether its bytes have to come from somewhere: unless another one fills the handle."""
+        return self.filling is None or self.filling.is_new
+
+    def take(self, chunk: Chunk) -> None:
+        """The next of its bytes."""
+        self._has_come = True
+        self._sha256.update(chunk.data)
+        if not self._is_gathered:
+            self._write(chunk.offset, chunk.data)
+            return
+        if self._gathered is None:
+            self._gathered = self._entries.host_memory(self.asked.length)
+        end = chunk.offset + len(chunk.data)
+        target = np.frombuffer(self._gathered, np.uint8)[chunk.offset : end]
+        np.copyto(target, np.frombuffer(chunk.data, np.uint8))
+
+    def put(self, data: Buffer) -> None:
+        """Takes bytes that are kept by the digest. Raises DigestMismatchError."""
+        if len(data) != self.asked.length:
+            raise DigestMismatchError(
+                f"digest: expected {self.asked.length} bytes, found that those of "
+                f"{self.asked.digest.hex()} are {len(data)}"
+            )
+        self.is_found = True
+        self._write(0, data)
+
+    def verify(self) -> None:
+        """Raises DigestMismatchError where other bytes came than was said."""
+        digest, found = self.asked.digest, self._sha256.digest()
+        if digest and self._has_come and found != digest:
+            raise DigestMismatchError(
+                f"digest: expected bytes with the SHA-256 {digest.hex()}, found {found.hex()}"
+            )
+
+    def data(self) -> Buffer | None:
+        """All of its bytes, to be kept; None where they are not at hand."""
+        if self._gathered is not None or not self.asked.length:
+            return self._gathered or b""
+        filling = self.filling
+        if filling is None or not filling.is_new or not self._entries.reads_handles:
+            return None
+        return filling.memory.read(0, self.asked.length)
+
+    def succeed(self) -> None:
+        """Its bytes are verified."""
+        if self.filling is not None and self.filling.is_new:
+            if self._gathered is not None:
+                self.filling.memory.write(0, self._gathered)
+            self.filling.succeed(self.identity)
+
+    def forget(self) -> None:
+        """Its bytes are not needed any more."""
+        self._gathered = None
+
+    @property
+    def _is_gathered(self) -> bool:
+        """Whether its bytes are wanted in the host's memory, to be kept."""
+        in_handle = self.filling is not None and self._entries.reads_handles
+        return bool(self.asked.digest) and not in_handle
+
+    def _write(self, offset: int, data: Buffer) -> None:
+        if self.filling is not None and self.filling.is_new:
+            self.filling.memory.write(offset, data)
+
+
+def _identity(digest: bytes) -> bytes | None:
+    """Of an upload, by the SHA-256 of its bytes: no call has the same one."""
+    return b"bytes " + digest if digest else None

@@ -1,0 +1,130 @@
+"""``npucall.v1.SessionService``: its methods, from bytes to bytes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from npucall.errors import HandleLostError, MessageError, SessionUnknownError
+from npucall.limits import DIGEST_BYTES, HANDLE_BYTES, MAX_ENTRIES
+from npucall.v1 import session_service_pb2 as pb
+from npucall.wire.replies import encode_identity
+from npucall.wire.uploads import check_id
+from npucall_server.services.parsing import parse
+from npucall_server.services.sessions.download import downloaded
+from npucall_server.services.sessions.upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from npucall.wire.replies import ServerIdentity
+    from npucall_server.callers import Caller, UnaryCaller
+    from npucall_server.gate import Passage
+    from npucall_server.handling import Exchange, Handling, Method
+    from npucall_server.log import Record
+    from npucall_server.services.sessions.kept import Kept
+
+NAME: str = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
+
+
+class SessionService:
+    """The methods by the names that the proto gives them."""
+
+    def __init__(self, kept: Kept, identity: ServerIdentity) -> None:
+        self._kept, self._identity = kept, identity
+        self._sessions, self._digests = kept.sessions, kept.digests
+
+    def listings(self) -> dict[str, Method]:
+        """Those that are answered however busy the server is."""
+        return {
+            "OpenSession": self.open_session,
+            "Renew": self.renew,
+            "Close": self.close,
+            "Release": self.release,
+            "FindMissing": self.find_missing,
+        }
+
+    def exchanges(self) -> dict[str, Exchange]:
+        """Those whose bytes travel in chunks."""
+        return {"Upload": self.upload, "Download": self.download}
+
+    def open_session(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Opens a session."""
+        wanted = parse(pb.OpenSessionRequest, request)
+        self._kept.executor.check_open()
+        session = self._sessions.open(caller, wanted.lease_seconds, wanted.budget_bytes)
+        return pb.OpenSessionResponse(
+            session=session.id,
+            lease_seconds=session.lease,
+            budget_bytes=session.budget,
+            server=encode_identity(self._identity),
+        ).SerializeToString()
+
+    def renew(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Renews a lease."""
+        parse(pb.RenewRequest, request)
+        session = self._sessions.of(caller)
+        return pb.RenewResponse(
+            lease_seconds=session.lease, held_bytes=session.held, budget_bytes=session.budget
+        ).SerializeToString()
+
+    def close(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Ends a session, unless it has ended, or never was."""
+        parse(pb.CloseRequest, request)
+        with suppress(SessionUnknownError, HandleLostError):
+            self._sessions.close(caller)
+        return pb.CloseResponse().SerializeToString()
+
+    def release(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Releases handles."""
+        handles = _ids("handles", parse(pb.ReleaseRequest, request).handles, HANDLE_BYTES)
+        self._sessions.of(caller, handles).release(handles)
+        return pb.ReleaseResponse().SerializeToString()
+
+    def find_missing(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Which digests of the caller's tenant are not kept."""
+        asked = _ids("digests", parse(pb.FindMissingRequest, request).digests, DIGEST_BYTES)
+        tenant = caller.identity.tenant
+        missing = [digest for digest in asked if not self._digests.has(tenant, digest)]
+        return pb.FindMissingResponse(missing=missing).SerializeToString()
+
+    def upload(
+        self, messages: Iterator[bytes], record: Record, caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
+        """Fills handles, and remembers bytes by their digests."""
+        with self._on_a_stream(caller) as passage:
+            upload = Upload(messages, record, caller, self._kept, passage, handling)
+            yield pb.UploadResponse(remembered=upload.run()).SerializeToString()
+
+    def download(
+        self, messages: Iterator[bytes], record: Record, caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
+        """Answers the bytes of a handle."""
+        with self._on_a_stream(caller) as passage:
+            passage.may_end_by(caller.cancel)
+            request = next(handling.peers.messages(messages, caller), None)
+            if request is None:
+                raise MessageError("request: expected one message, found none")
+            record.request_bytes = len(request)
+            part = parse(pb.DownloadRequest, request).part
+            yield from downloaded(part, record, caller, self._kept, handling)
+
+    @contextmanager
+    def _on_a_stream(self, caller: UnaryCaller) -> Iterator[Passage]:
+        """A place among the streams, and a passage to the device."""
+        kept = self._kept
+        kept.executor.check_open()
+        with ExitStack() as held:
+            quota = kept.executor.quotas.open_stream(caller.identity.tenant)
+            held.callback(quota.give_back)
+            held.callback(kept.streams.take(caller, 1, caller.cancel).give_back)
+            passage = kept.gate.enter(caller)
+            held.callback(passage.leave)
+            yield passage
+
+
+def _ids(name: str, ids: Sequence[bytes], length: int) -> list[bytes]:
+    """Ids, or digests, of a request."""
+    if len(ids) > MAX_ENTRIES:
+        raise MessageError(f"{name}: expected at most {MAX_ENTRIES}, found {len(ids)}")
+    return [check_id(name, each, length) for each in ids]

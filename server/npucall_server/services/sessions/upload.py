@@ -1,0 +1,180 @@
+"""One upload: a thread reads its frames, another one answers it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import grpc
+
+from npucall.errors import CancelledError, DeadlineError, MessageError, StalledError
+from npucall.exchange import Chunk
+from npucall.wire.uploads import UploadBegin, split_upload_frame
+from npucall_server.services.sessions.entries import Entries
+from npucall_server.turn import gave_way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_server.callers import UnaryCaller
+    from npucall_server.gate import Passage
+    from npucall_server.handling import Handling
+    from npucall_server.log import Record
+    from npucall_server.services.sessions.kept import Kept
+
+_LOOK_SECONDS = 1.0
+"""Between two looks at whether the caller is still known."""
+_BREAK_SECONDS = 1.0
+"""A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
+
+
+class Upload:
+    """The frames of one upload, from the first to the end, and what becomes of its entries.
+
+    Whatever ends it, first that thread stops which writes into memory; then what was not filled is
+    given back.
+    """
+
+    def __init__(  # noqa: PLR0913  # all that an upload uses
+        self,
+        messages: Iterator[bytes],
+        record: Record,
+        caller: UnaryCaller,
+        kept: Kept,
+        passage: Passage,
+        handling: Handling,
+    ) -> None:
+        self._messages, self._record, self._caller = messages, record, caller
+        self._kept, self._passage, self._handling = kept, passage, handling
+        self._entries: Entries | None = None
+        self._lock = threading.Lock()
+        """Of whoever changes entries; nobody changes them once it is over."""
+        self._is_over = False
+        self._done = threading.Event()
+        self._failure: Exception | None = None
+        self._is_received = False
+        self._moved = time.monotonic()
+
+    def run(self) -> list[bool]:
+        """Whether the bytes of each entry are remembered. Raises what ends it before."""
+        reader = threading.Thread(target=self._read, name="npucall-upload", daemon=True)
+        if not self._caller.add_callback(self._break):
+            raise _cancelled()
+        self._passage.may_end_by(self._give_way)
+        reader.start()
+        try:
+            remembered = self._result()
+        except BaseException as error:
+            self._close(error)
+            raise
+        self._close(_cancelled())
+        return remembered
+
+    def _result(self) -> list[bool]:
+        """Waits for the end, as long as bytes come and the caller is known."""
+        while not self._done.wait(min(_LOOK_SECONDS, max(self._seconds_left(), 0.0))):
+            self._handling.guard.check(self._caller.identity)
+            self._check_moves()
+        if self._failure is not None:
+            raise self._failure
+        assert self._entries is not None  # noqa: S101  # it has not failed
+        self._entries.wait_for_others(self._caller)
+        return self._entries.remembered
+
+    def _close(self, error: BaseException) -> None:
+        with self._lock:
+            self._is_over = True
+            if self._entries is not None:
+                self._entries.close(error)
+
+    # --- The thread that reads --------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            for message in self._messages:
+                if self._take(message):
+                    return
+            if not self._done.wait(_BREAK_SECONDS):
+                self._fail(_unended())
+        except grpc.RpcError:
+            self._break()
+        except Exception as error:  # noqa: BLE001  # told by the other thread
+            self._fail(error)
+
+    def _take(self, message: bytes) -> bool:
+        """Whether that was the last frame that is wanted."""
+        frame = split_upload_frame(message)
+        with self._lock:
+            if self._is_over:
+                return True
+            if isinstance(frame, UploadBegin):
+                self._begin(frame)
+            elif self._entries is None:
+                raise MessageError("upload: expected a frame `begin` first, found another")
+            elif isinstance(frame, Chunk):
+                self._entries.take(frame)
+                self._record.request_bytes += len(frame.data)
+            else:
+                self._is_received = True
+                self._entries.end()
+                self._done.set()
+                return True
+            self._moved = time.monotonic()
+            return False
+
+    def _begin(self, begin: UploadBegin) -> None:
+        if self._entries is not None:
+            raise MessageError("upload: expected one frame `begin`, found two")
+        self._entries = Entries(begin.entries, self._kept, self._caller, self._give_way)
+        self._entries.open()
+
+    # --- What ends it -----------------------------------------------------------------------------
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._done.set()
+
+    def _break(self) -> None:
+        self._fail(_cancelled())
+
+    def _give_way(self) -> None:
+        """Ends it for others: for its room, or for a reservation."""
+        self._fail(self._passage.refusal or gave_way())
+
+    def _seconds_left(self) -> float:
+        """In which its next bytes have to come."""
+        own = self._caller.time_remaining()
+        patience = float("inf") if self._is_received else self._patience
+        left = patience - (time.monotonic() - self._moved)
+        return left if own is None else min(own, left)
+
+    @property
+    def _patience(self) -> float:
+        peers = self._handling.peers
+        some = self._entries is not None and self._entries.received
+        return peers.timeout if some else peers.first_timeout
+
+    def _check_moves(self) -> None:
+        """Raises DeadlineError, or StalledError where no bytes came in time."""
+        if self._seconds_left() > 0:
+            return
+        own = self._caller.time_remaining()
+        if own is not None and own <= 0:
+            raise DeadlineError("upload: its deadline ended before all of its bytes had come")
+        limit = f"{self._patience:g}"
+        raise StalledError(
+            f"upload: expected its next bytes in less than {limit} s (setting peer_timeout), found "
+            "none; repeat the upload",
+            limit=limit,
+            setting="peer_timeout",
+        )
+
+
+def _unended() -> MessageError:
+    return MessageError("upload: expected a frame `end`, found the end of the stream")
+
+
+def _cancelled() -> CancelledError:
+    return CancelledError("upload: cancelled by the caller, or its stream broke")
