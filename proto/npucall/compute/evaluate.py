@@ -235,13 +235,34 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
     helpers: Helpers | None = None,
 ) -> None:
     """Computes blocks of arrays in the layouts of a work, a few of them a turn."""
-    if len(indices) > 1:
+    if len(indices) == 1:
+        _compute_one(work, inputs, outputs, indices[0], turn)
+        return
+    if indices:
         _keep_memory_of_blocks()
     targets = work.begin(outputs)
     for compute_block in work.passes(inputs, targets, turn.pause):
         _compute_each(work, compute_block, targets, indices, turn, helpers)
     if targets is not outputs:
         with turn(), np.errstate(all="ignore"):
+            work.finish(targets, outputs, turn.pause)
+
+
+def _compute_one(
+    work: Work,
+    inputs: Sequence[AnyArray],
+    outputs: Sequence[AnyArray],
+    index: Index,
+    turn: Turn,
+) -> None:
+    """A work of one block, in one turn."""
+    with turn(), np.errstate(all="ignore"):
+        targets = work.begin(outputs)
+        for compute_block in work.passes(inputs, targets, turn.pause):
+            part = compute_block(index)
+            if part is not None:
+                work.add(targets, part, index)
+        if targets is not outputs:
             work.finish(targets, outputs, turn.pause)
 
 

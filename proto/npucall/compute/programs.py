@@ -108,12 +108,12 @@ class _Run:
             error.details.setdefault("step", str(number))
             raise
         del storages
-        answers: list[Buffer | None] = []
-        for name, output in zip(step.call.outputs, outputs, strict=True):
+        names, discarded = step.call.outputs, step.discarded
+        for name, output in zip(names, outputs, strict=True):
             if (source := StepOutput(number, name)) in self._read:
                 results[source] = output
-            answers.append(None if name in step.discarded else output)
-        self.answers.append(answers)
+        pairs = zip(names, outputs, strict=True)
+        self.answers.append([None if name in discarded else output for name, output in pairs])
         for source in self._ended[number]:
             del results[source]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.operators.collected import SUBJECTS
 
 from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
@@ -20,9 +21,13 @@ from npucall.tensors import TensorSpec
 from npucall_server.devices.base import ResidentPart, Step
 from npucall_server.devices.cpu import CpuDevice
 
+from .programs import a_program, differences
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+
+    from tests.operators.subject import Subject
 
 ELEMENTS = 256
 LARGE = 2_000_000
@@ -280,3 +285,15 @@ def test_a_program_of_an_operator_that_ends_early_gives_zeros(device: CpuDevice)
 
 def test_handles_hold_host_memory(device: CpuDevice) -> None:
     assert device.memory_for_handles == 0
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_a_program_of_any_operator_has_the_bits_of_single_calls(
+    device: CpuDevice, subject: Subject
+) -> None:
+    steps, _ = a_program(device, subject)
+    outputs = device.run_program(steps, CountedTurn()).outputs
+    assert differences(outputs, steps) == []
+    for step in steps[:2]:
+        alone = device.run(step.call, step.storages, CountedTurn(), step.targets).outputs  # type: ignore[arg-type]
+        assert differences([alone], [step]) == []

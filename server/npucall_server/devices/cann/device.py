@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
+from npucall.errors import DeviceError, NpucallError
 from npucall.products import product_of
-from npucall.programs import at_step
 from npucall_server import device_kinds
 from npucall_server.devices.base import BrokenDeviceError, NoDeviceError, Ran, RanProgram, Step
 from npucall_server.devices.cann import values
@@ -78,11 +77,12 @@ class CannDevice:
             self.soc = self._context.soc
             self.product = product_of(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
-            self._handles = HandleMemory(self._context, self._report_lost)
             self.memory_for_handles = self._context.free_memory() // 2
             """Half of what is free when the device is opened."""
             self._lanes = self._open_lanes(settings)
             opening.callback(self._lanes.close)
+            room = self._lanes.empty_idle
+            self._handles = HandleMemory(self._context, self._report_lost, room)
             self._open = opening.pop_all()
         for line in self._operators.notes:
             note(line)
@@ -111,7 +111,8 @@ class CannDevice:
         """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
         if used := residents(storages.values(), targets.values()):
             with in_use(used):
-                ran = self._run_program([Step(call, storages, targets)], turn)
+                program = Program([Step(call, storages, targets)], turn.owner, is_call=True)
+                ran = self._run_program(program, turn)
             return Ran(ran.outputs[0], ran.phases)  # type: ignore[arg-type]  # nothing discarded
         values.check(call, storages, turn.check)
         with turn():
@@ -125,7 +126,7 @@ class CannDevice:
             m for step in steps for m in residents(step.storages.values(), step.targets.values())
         ]
         with in_use(used):
-            return self._run_program(steps, turn)
+            return self._run_program(Program(steps, turn.owner), turn)
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """What its tensors take, and the handles that it fills; without workspace."""
@@ -134,11 +135,7 @@ class CannDevice:
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
         """Device memory of its own. Raises OutOfMemoryError."""
-        try:
-            return self._handles.allocate(nbytes, dtype)
-        except OutOfMemoryError:
-            self._lanes.empty_idle()
-            return self._handles.allocate(nbytes, dtype)
+        return self._handles.allocate(nbytes, dtype)
 
     def working_bytes(self, call: Prepared | Program) -> int:
         """None: staging is each lane's own, and values are checked a block at a time."""
@@ -161,12 +158,11 @@ class CannDevice:
         """Closes the lanes, then the device. Handles have been given back by then."""
         self._open.close()
 
-    def _run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
-        for number, step in enumerate(steps):
+    def _run_program(self, program: Program, turn: Turn) -> RanProgram:
+        for number, step in enumerate(program.steps):
             if step.call.checked_inputs:
-                with at_step(number):
+                with program.at(number):
                     values.check(step.call, step.storages, turn.check)
-        program = Program(steps, turn.owner)
         with turn():
             try:
                 while not self._goes_on(program, turn):
@@ -184,7 +180,7 @@ class CannDevice:
         except BrokenDeviceError:
             raise
         except DeviceError as error:
-            if "step" in error.details or program.careful or len(program.steps) == 1:
+            if "step" in error.details or program.careful:
                 raise
             program.careful = True
             return False

@@ -5,7 +5,7 @@ It belongs to the thread that opens it, and is used in that thread alone.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,6 @@ from npucall.buffers import fresh_array
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
 from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
-from npucall.programs import at_step
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
@@ -142,14 +141,13 @@ class Lane:
             program.transfer.on(self._stream)
             first = program.next
             try:
-                self._go_on(program, program.transfer, check)
+                with program.at(first) if program.careful else nullcontext():
+                    self._go_on(program, program.transfer, check)
+                if program.has_ended:
+                    self._take_back(program)
             except BaseException as error:
-                if program.next - first == 1 and isinstance(error, NpucallError):
-                    error.details.setdefault("step", str(first))
                 self._begin_again(program, error)
                 raise
-            if program.has_ended:
-                self._take_back(program)
             self._owner = program.owner
             return program.has_ended
 
@@ -197,7 +195,7 @@ class Lane:
         while not program.has_ended and expected < SLICE_NS:
             number = program.next
             call = steps[number].call
-            with at_step(number):
+            with program.at(number):
                 addresses = program.prepare(number, transfer)
                 planned += self._launch(call, addresses, ready)
             program.next += 1

@@ -9,6 +9,7 @@ keeps its memory, and goes on with whatever lane comes: the synchronise orders t
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from npucall import buffers
 from npucall.buffers import fresh_array
 from npucall.declare.prepare import once_a_call
+from npucall.programs import at_step
 from npucall_server.devices.base import Phases
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.resident import address_of, is_aligned
@@ -23,6 +25,7 @@ from npucall_server.devices.program_map import program_map_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray
@@ -67,16 +70,17 @@ def learn(steps: Sequence[Step], ran_ns: int) -> None:
 
 
 class Program:
-    """A run of steps for ``owner``. One lane at a time has it."""
+    """A run of steps for ``owner``, or of a single call. One lane at a time has it."""
 
-    def __init__(self, steps: Sequence[Step], owner: str) -> None:
+    def __init__(self, steps: Sequence[Step], owner: str, *, is_call: bool = False) -> None:
         self.steps, self.owner = steps, owner
+        self._is_call = is_call
         self.map: ProgramMap = program_map_of(steps, piece_bytes, is_aligned)
         self.transfer: Transfer | None = None
         """Its memory, from its first step to its last."""
         self.next = 0
         """The step to be queued."""
-        self.careful = False
+        self.careful = len(steps) == 1
         """Wait behind every step, to know which one fails."""
         self._staged = False
         self._spent = [0, 0, 0, 0]
@@ -86,6 +90,10 @@ class Program:
     def has_ended(self) -> bool:
         """Whether all has been queued."""
         return self.next == len(self.steps)
+
+    def at(self, number: int) -> AbstractContextManager[None]:
+        """Errors of the block name the step, unless this is a single call."""
+        return nullcontext() if self._is_call else at_step(number)
 
     def begin_again(self) -> None:
         """Nothing has been done."""

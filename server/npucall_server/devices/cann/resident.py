@@ -5,8 +5,8 @@ and every run ends with a synchronise of its stream (``Lane``). A handle is read
 which its writer says behind that synchronise; so whoever reads it, on whatever stream, comes later,
 and no event between streams is needed. The copies here are synchronous for the same reason. Memory
 is freed when no run uses it any more: runs hold what they use (``in_use``), and what is given back
-meanwhile goes with the last of them. A run that breaks the device lets nothing go, since its stream
-may still write.
+meanwhile goes with the last of them. When a run breaks the device, that is known before the run
+ends, and from then on nothing is freed: its stream may still write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from npucall import buffers
-from npucall.errors import NpucallError
+from npucall.errors import NpucallError, OutOfMemoryError
 from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.memory import piece_bytes
@@ -41,11 +41,18 @@ _ALIGNED = 32
 class HandleMemory:
     """Allocates and copies for handles, in whatever thread asks.
 
-    ``lost`` hears when a copy finds the device broken.
+    ``lost`` hears when the device is found broken. ``make_room`` is called where memory lacks, and
+    what lacked it is tried once more.
     """
 
-    def __init__(self, device: DeviceContext, lost: Callable[[NpucallError], None]) -> None:
+    def __init__(
+        self,
+        device: DeviceContext,
+        lost: Callable[[NpucallError], None],
+        make_room: Callable[[], None],
+    ) -> None:
         self._device, self._acl, self._lost = device, device.libraries.acl, lost
+        self._make_room = make_room
         self.broken = False
         """The device will not work again: nothing is freed, since work may still use it."""
 
@@ -54,31 +61,38 @@ class HandleMemory:
         pointer = c_void_p()
         if nbytes:
             size = piece_bytes(nbytes)
-            self.do(self._acl.aclrtMalloc, byref(pointer), size, c.ACL_MEM_MALLOC_HUGE_FIRST)
+            self._do(self._acl.aclrtMalloc, byref(pointer), size, c.ACL_MEM_MALLOC_HUGE_FIRST)
         return DeviceResident(self, pointer.value or 0, nbytes, Range(dtype, nbytes))
 
     def to_device(self, address: int, data: Buffer) -> None:
         """Copies, and returns when that is done."""
         source, size = np.frombuffer(data, np.uint8), len(data)
         kind = c.ACL_MEMCPY_HOST_TO_DEVICE
-        self.do(self._acl.aclrtMemcpy, address, size, source.ctypes.data, size, kind)
+        self._do(self._acl.aclrtMemcpy, address, size, source.ctypes.data, size, kind)
 
     def to_host(self, address: int, size: int) -> Buffer:
         """Likewise, into new memory."""
         target = buffers.fresh_array((size,), np.uint8)
         kind = c.ACL_MEMCPY_DEVICE_TO_HOST
-        self.do(self._acl.aclrtMemcpy, target.ctypes.data, size, address, size, kind)
+        self._do(self._acl.aclrtMemcpy, target.ctypes.data, size, address, size, kind)
         return target.data
 
     def free(self, address: int) -> None:
         """Nothing uses it. Raises nothing: who gives memory back can do nothing about it."""
         if not self.broken:
             try:
-                self.do(self._acl.aclrtFree, address)
+                self._once(self._acl.aclrtFree, address)
             except NpucallError:
                 return
 
-    def do(self, function: Callable[..., None], *arguments: object) -> None:
+    def _do(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._once(function, *arguments)
+        except OutOfMemoryError:
+            self._make_room()
+            self._once(function, *arguments)
+
+    def _once(self, function: Callable[..., None], *arguments: object) -> None:
         """Calls a C function in a thread that may not have been at the device before."""
         try:
             self._device.bind()
@@ -147,13 +161,15 @@ class DeviceResident:
         """Copies bytes into it, before any call reads it. Raises what the device does."""
         self._check(offset, len(data))
         if len(data):
-            self._memory.to_device(self.address + offset, data)
+            with in_use((self,)):
+                self._memory.to_device(self.address + offset, data)
             self._written.write(offset, data)
 
     def read(self, offset: int, length: int) -> Buffer:
         """A copy of a part. Raises what the device does."""
         self._check(offset, length)
-        return self._memory.to_host(self.address + offset, length) if length else b""
+        with in_use((self,)):
+            return self._memory.to_host(self.address + offset, length) if length else b""
 
     def free(self) -> None:
         """Gives the memory back, at once or when the last run that uses it has ended."""
@@ -207,7 +223,7 @@ class DeviceResident:
         return address
 
     def _check(self, offset: int, length: int) -> None:
-        if self._given_back or not 0 <= offset <= offset + length <= self._nbytes:
+        if not 0 <= offset <= offset + length <= self._nbytes:
             raise ValueError(f"{offset} + {length} of {self._nbytes} bytes")
 
 
@@ -238,16 +254,13 @@ def residents(storages: Iterable[Source | object], targets: Iterable[Target]) ->
 
 @contextmanager
 def in_use(used: Iterable[DeviceResident]) -> Iterator[None]:
-    """Nothing of it is freed during the block; nor behind one that breaks the device."""
+    """Nothing of it is freed during the block. If that breaks the device, nothing ever is."""
     held: list[DeviceResident] = []
     try:
         for memory in used:
             memory.begin_use()
             held.append(memory)
         yield
-    except BrokenDeviceError:
-        held.clear()
-        raise
     finally:
         for memory in held:
             memory.end_use()

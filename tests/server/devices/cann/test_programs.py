@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.operators.collected import SUBJECTS
+from tests.server.devices.programs import a_program, differences
 
 from npucall.compute.evaluate import run as evaluate
 from npucall.errors import ArgumentError, CancelledError
@@ -20,6 +22,8 @@ from .situations import SITUATIONS, l1, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from tests.operators.subject import Subject
 
     from npucall_server.devices.cann.resident import DeviceResident
 
@@ -342,3 +346,20 @@ def test_a_handle_of_nothing_holds_no_memory(device: Opened) -> None:
     memory.write(0, b"")
     assert bytes(memory.read(0, 0)) == b""
     memory.free()
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_a_program_of_any_operator_has_the_bits_of_single_calls(
+    device: Opened, subject: Subject
+) -> None:
+    if why := device.device.unavailable_because(subject.operator):
+        assert subject.operator.variant in why or "variant" in why
+        return
+    steps, handles = a_program(device.device, subject)
+    outputs = device.device.run_program(steps, FreeTurn()).outputs
+    assert differences(outputs, steps) == []
+    for step in steps[:2]:
+        alone = device.device.run(step.call, step.storages, FreeTurn(), step.targets).outputs  # type: ignore[arg-type]
+        assert differences([alone], [step]) == []
+    for memory in handles:
+        memory.free()

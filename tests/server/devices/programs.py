@@ -1,0 +1,111 @@
+"""Programs of every operator of the catalogue, and what single calls give for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.compute.evaluate import run as evaluate
+from npucall.declare.attributes import attribute_value
+from npucall.declare.call import Call
+from npucall.declare.prepare import Prepared, prepare
+from npucall.dtypes import BY_NUMPY
+from npucall.places import StepOutput
+from npucall.tensors import TensorSpec
+from npucall_server.devices.base import ResidentPart, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.operators.subject import Subject
+
+    from npucall_server.devices.base import Device
+
+OFFSET = 68
+"""Of a storage in its handle: no multiple of what kernels want."""
+
+
+def call_of(subject: Subject, device: Device) -> tuple[Prepared, dict[str, bytes]]:
+    """An ordinary call of an operator, and its storages."""
+    operator = subject.operator
+    arrays = {n: np.ascontiguousarray(a) for n, a in subject.draw(np.float32).items()}
+    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape, name=n) for n, a in arrays.items()}
+    values = {
+        p.name: attribute_value(p.name, p, subject.attributes[p.name])
+        for p in operator.attributes
+        if subject.attributes.get(p.name) is not None
+    }
+    stored = tuple(p.name for p in operator.inputs if p.name in arrays and p.read)
+    call = prepare(Call(operator, {**specs, **values}, stored), device.product, device.catalogue)
+    return call, {name: arrays[name].tobytes() for name in stored}
+
+
+def a_program(device: Device, subject: Subject) -> tuple[list[Step], list[Any]]:
+    """Steps of one operator in all the ways in which tensors come and go, and their handles.
+
+    The first is ordinary, the second reads handles and fills others, the third takes what the
+    first gave wherever that fits, and is read by the fourth alone, whose outputs are answered.
+    """
+    call, storages = call_of(subject, device)
+    parts: dict[str, ResidentPart] = {}
+    for name, data in storages.items():
+        memory = device.allocate(OFFSET + len(data) + 3)
+        memory.write(0, bytes(OFFSET) + data + bytes(3))
+        parts[name] = ResidentPart(memory, OFFSET, len(data))
+    targets = {n: device.allocate(s.storage_bytes) for n, s in call.outputs.items()}
+    names = frozenset(call.outputs)
+    steps = [
+        Step(call, storages),
+        Step(call, parts, targets),
+        Step(call, {**storages, **_results(call, 0)}, discarded=names),
+        Step(call, {**parts, **_results(call, 2)}),
+    ]
+    return steps, [part.memory for part in parts.values()] + list(targets.values())
+
+
+def _results(call: Prepared, step: int) -> dict[str, StepOutput]:
+    """The inputs that outputs of the same call would fit."""
+    found = {}
+    for name in call.stored:
+        spec = call.inputs[name]
+        for output, made in call.outputs.items():
+            fits = (made.dtype, made.storage_bytes) == (spec.dtype, spec.storage_bytes)
+            if fits and name not in call.checked_inputs:
+                found[name] = StepOutput(step, output)
+    return found
+
+
+def one_by_one(steps: Sequence[Step]) -> list[dict[str, bytes]]:
+    """The outputs of each step, as the reference gives them for a single call."""
+    given: list[dict[str, bytes]] = []
+    for step in steps:
+        storages = {name: _bytes(source, given) for name, source in step.storages.items()}
+        outputs = evaluate(step.call, storages)
+        given.append(dict(zip(step.call.outputs, map(bytes, outputs), strict=True)))
+    return given
+
+
+def _bytes(source: Any, given: Sequence[Mapping[str, bytes]]) -> bytes:
+    if isinstance(source, StepOutput):
+        return given[source.step][source.output]
+    if isinstance(source, ResidentPart):
+        return bytes(source.memory.read(source.offset, source.length))
+    return bytes(source)
+
+
+def differences(outputs: Sequence[Sequence[Any]], steps: Sequence[Step]) -> list[str]:
+    """The outputs of a program that are not what they should be."""
+    wrong = []
+    for number, (step, expected) in enumerate(zip(steps, one_by_one(steps), strict=True)):
+        for output, (name, data) in zip(outputs[number], expected.items(), strict=True):
+            if name in step.discarded:
+                fits = output is None
+            elif name in step.targets:
+                target: Any = step.targets[name]
+                fits = output is target and bytes(target.read(0, target.nbytes)) == data
+            else:
+                fits = bytes(output) == data
+            if not fits:
+                wrong.append(f"step {number}: {name}")
+    return wrong
