@@ -96,7 +96,9 @@ WITH_SESSION: dict[str, Begin] = {
     "Close": _request("Close", sessions.CloseRequest(), sessions.CloseResponse),
 }
 METHODS = {**WITH_SESSION, **WITHOUT_SESSION}
-ON_THE_DEVICE = ("Upload", "Execute", "ExecuteProgram", "Download")
+COPY, WAIT = "aclrtMemcpy", "aclrtSynchronizeStreamWithTimeout"
+ON_THE_DEVICE = {"Upload": COPY, "Execute": WAIT, "ExecuteProgram": WAIT, "Download": COPY}
+"""What each method asks of the device."""
 
 
 class Consumed:
@@ -229,14 +231,14 @@ def test_a_lost_device_ends_every_method_under_way_and_the_sessions_are_lost() -
 def test_a_device_that_breaks_under_a_method_is_lost_and_the_next_server_takes_its_place(
     method: str,
 ) -> None:
-    """Every function of the device fails from a wait on: from the first one of the method."""
+    """Every function of the device fails from then on."""
     broke = next(where for nth in range(1, 12) if (where := broken_at(method, nth)) != "before")
     assert broke == "in the method"
 
 
 def broken_at(method: str, nth: int) -> str:
-    """Where a server noticed that its device broke at its nth wait; checks what follows."""
-    fault = {"NPUCALL_SIM_FAULTS": f"aclrtSynchronizeStreamWithTimeout:{nth}:sticky:507018"}
+    """Where a server noticed that its device broke at its nth use; checks what follows."""
+    fault = {"NPUCALL_SIM_FAULTS": f"{ON_THE_DEVICE[method]}:{nth}:sticky:507018"}
     listen = an_address()
     flags = "--device-timeout=2", "--lanes=1"
     with running_npu_server(*flags, listen=listen, **fault) as server:
