@@ -15,10 +15,10 @@ from npucall.operators.kl_div_backward import kl_div_backward
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_client.sessions.session import Session
     from ways import Arrays, Runs
 
     from npucall_client import Client
+    from npucall_client.sessions.session import Session
 
 CHAIN = 20
 """Operators of the program whose round trips are counted."""
