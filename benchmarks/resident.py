@@ -45,6 +45,7 @@ def _program(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
         def run() -> np.ndarray[Any, Any]:
             with session.program() as program:
                 results = [program.run(kl_div_backward, *arrays) for _ in range(PROGRAM_CALLS)]
+                program.fetch(*results)
             return [result.numpy() for result in results][-1]
 
         yield [run] * callers
@@ -86,6 +87,7 @@ def _chain(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
                 for _ in range(CHAIN - 1):
                     found = program.run(kl_div_backward, _ONE, arrays[1], found, _NONE)
                 total = program.run(kl_div_backward, _ONE, _ONE, found, _SUM)
+                program.fetch(total)
             return total.numpy()
 
         yield [run] * callers

@@ -27,8 +27,7 @@ from npucall_server.metrics.gauges import Gauges
 from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.peers import Peers
 from npucall_server.reservation_keys import Keys
-from npucall_server.reservations import Reservations
-from npucall_server.reservations import Rules as ReservationRules
+from npucall_server.reservations import Reservations, Rules
 from npucall_server.services.access import AccessService
 from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
@@ -36,9 +35,7 @@ from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.service import SessionService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.sessions.digests import Digests
-from npucall_server.sessions.ids import Ids, place_of
-from npucall_server.sessions.room import HandleMemory
-from npucall_server.sessions.sessions import Rules, Sessions
+from npucall_server.sessions.setup import sessions_of
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 from npucall_server.traces import traces
@@ -194,7 +191,10 @@ class Server:
         device = executor.device
         identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         kept = KeptMemory(settings.memory_limit)
-        self._sessions = self._keep_sessions(identity.instance, kept)
+        self._sessions = sessions_of(
+            settings, device, identity.instance, executor.memory, executor.quotas, kept.make_room,
+            self._access.guard.check,
+        )  # fmt: skip
         self._digests = Digests(settings.digest_cache_bytes, executor.memory)
         places = Places(regions, self._sessions, self._digests)
         executions = Executions(executor, identity, places, kept, self._gate)
@@ -220,20 +220,11 @@ class Server:
             services.add_reflection(self._grpc)
         return services
 
-    def _keep_sessions(self, instance: str, kept: KeptMemory) -> Sessions:
-        settings, executor, device = self._settings, self._executor, self._executor.device
-        rules = Rules.of(settings, device)
-        memory = HandleMemory(
-            device, rules.handle_memory, executor.memory, executor.quotas, kept.make_room
-        )
-        ids = Ids(place_of(device.name, settings.listens[0].where), instance)
-        return Sessions(memory, rules, ids, settings.call_timeout, self._access.guard.check)
-
     def _open_gate(self) -> Gate:
         """The gate before the device, with the reservations that it obeys."""
         settings, secret = self._settings, self._settings.reservation_key
         keys = Keys(secret.get_secret_value() if secret else None, self._executor.device.name)
-        rules = ReservationRules(settings.max_reservation, settings.reservation_gap)
+        rules = Rules(settings.max_reservation, settings.reservation_gap)
         reservations = Reservations(rules, keys, tell=self._tell_of_reservation)
         return Gate(reservations, self._access.guard.check)
 
@@ -272,7 +263,10 @@ class Server:
     def _show_metrics(self, regions: Regions) -> str:
         """The address that metrics are shown on, empty if nobody wants them."""
         streams, health = self._streams.places, self._health
-        gauges = Gauges(self._executor, streams, regions, self._gate, lambda: health.is_serving)
+        gauges = Gauges(
+            self._executor, streams, regions, self._sessions, self._digests, self._gate,
+            lambda: health.is_serving,
+        )  # fmt: skip
         try:
             address = self._metrics.show(gauges)
         except OSError as error:

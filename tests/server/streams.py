@@ -36,9 +36,7 @@ from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.service import SessionService
 from npucall_server.services.streams.service import StreamService
 from npucall_server.sessions.digests import Digests
-from npucall_server.sessions.ids import Ids
-from npucall_server.sessions.room import HandleMemory
-from npucall_server.sessions.sessions import Rules, Sessions
+from npucall_server.sessions.setup import sessions_of
 from npucall_server.settings import ServerSettings
 from npucall_server.shared.regions import Regions
 from npucall_server.usage import Usage
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     from npucall_server.gate import Gate
 
 IDENTITY = ServerIdentity("0123456789ab", "scripted", "Ascend910B1")
-PLACE = "00112233"
 _READERS = ("npucall-stream", "npucall-upload")
 INPUTS = ("grad_output", "self", "target")
 
@@ -63,13 +60,6 @@ def call_of(elements: int, operator: str = "aclnnL1LossBackward") -> pb.Call:
     spec = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[elements])
     arguments = [pb.Argument(name=name, stored=True, tensor=spec) for name in INPUTS]
     return pb.Call(operator=operator, arguments=arguments)
-
-
-def sessions_of(executor: Executor, settings: ServerSettings) -> Sessions:
-    """The sessions of a server of that identity."""
-    rules = Rules.of(settings, executor.device)
-    memory = HandleMemory(executor.device, rules.handle_memory, executor.memory, executor.quotas)
-    return Sessions(memory, rules, Ids(PLACE, IDENTITY.instance), settings.call_timeout)
 
 
 class Served:
@@ -90,7 +80,10 @@ class Served:
         self.regions = Regions(given.shared_memory_limit, self.executor.memory)
         self.gate = gate or open_gate()
         kept = KeptMemory(1 << 40)
-        self.sessions = sessions_of(self.executor, given)
+        executor = self.executor
+        self.sessions = sessions_of(
+            given, device, IDENTITY.instance, executor.memory, executor.quotas
+        )
         self.digests = Digests(given.digest_cache_bytes, self.executor.memory)
         places = Places(self.regions, self.sessions, self.digests)
         executions = Executions(self.executor, IDENTITY, places, kept, self.gate)

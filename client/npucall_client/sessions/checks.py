@@ -9,7 +9,7 @@ from npucall.declare.catalogue import Catalogue
 from npucall.declare.prepare import once_a_call
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
-from npucall.products import product_of
+from npucall.products import PRODUCTS, product_of
 from npucall.wire.calls import PreparedCalls
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class Checks:
         self, info: pb.GetServerInfoResponse, declared: Callable[[str], Operator[Any, Any]]
     ) -> None:
         self._soc = info.server.soc
-        self._product = product_of(info.product)
+        # By its short name: as a SoC's name "Ascend910B" is another product.
+        named = (product for product in PRODUCTS if product.soc == info.product)
+        self._product = next(named, None) or product_of(info.server.soc)
         self._variant = info.default_variant
         self._calls = PreparedCalls(CATALOGUE, self._product, self._variant)
         self._others: dict[str, PreparedCalls] = {}

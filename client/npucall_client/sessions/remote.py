@@ -137,7 +137,9 @@ class Remote(Held):
         if self._step is not None:
             raise self._not_run()
         if self._fault is None:
-            self._fault = HandleReleasedError(f"remote: expected one in use, found {self!r}")
+            self._fault = HandleReleasedError(
+                f"remote: expected one that is in use, found {self!r}, since released"
+            )
         handle, self._handle, self._here = self._handle, b"", None
         if handle:
             self.home.collect(handle, self._nbytes)

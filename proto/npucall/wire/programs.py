@@ -111,17 +111,18 @@ def split_program_response(message: bytes) -> ProgramResponse:
 def _add(parts: list[Buffer], position: int, made: Callable[[int], list[Buffer]]) -> int:
     """Adds a step, and answers where it ends.
 
-    How it is padded depends on where it begins, and so on the length of its own header.
+    How it is padded depends on where it begins, and so on the length of its own header. Where that
+    is shorter again with the new padding the data is not aligned, which is no fault.
     """
-    before = header(_STEPS, 0)
-    while True:
-        step = made(position + len(before))
-        size = sum(map(len, step))
-        if len(before) == len(found := header(_STEPS, size)):
-            parts.append(found)
-            parts += step
-            return position + len(found) + size
-        before = found
+    guess = header(_STEPS, 0)
+    step = made(position + len(guess))
+    found = header(_STEPS, sum(map(len, step)))
+    if len(found) != len(guess):
+        step = made(position + len(found))
+        found = header(_STEPS, sum(map(len, step)))
+    parts.append(found)
+    parts += step
+    return position + len(found) + sum(map(len, step))
 
 
 def _split_program(message: bytes) -> list[Request]:

@@ -94,6 +94,20 @@ MEMORY_LIMIT = Metric(
 SHARED_MEMORY = Metric(
     "npucall_shared_memory_bytes", "gauge", "Bytes of shared memory that is mapped."
 )
+SESSIONS = Metric("npucall_sessions", "gauge", "Sessions that are open.")
+HANDLE_BYTES = Metric("npucall_handle_bytes", "gauge", "Bytes that handles hold.")
+HANDLE_LIMIT = Metric(
+    "npucall_handle_limit_bytes", "gauge", "Bytes that they may hold; the setting handle_memory."
+)
+DIGEST_BYTES = Metric(
+    "npucall_digest_bytes", "gauge", "Bytes of memory_limit that are kept by their digests."
+)
+DIGEST_HITS = Metric(
+    "npucall_digest_hits_total", "counter", "Questions for bytes by a digest that were kept."
+)
+DIGEST_MISSES = Metric(
+    "npucall_digest_misses_total", "counter", "Questions for bytes by a digest that were not."
+)
 STREAMS = Metric("npucall_streams", "gauge", "Streams that are open.")
 RESERVED = Metric("npucall_reserved", "gauge", "1 while somebody has reserved the device, else 0.")
 RESERVATION_WAITING = Metric(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from npucall_server.gate import Gate
     from npucall_server.ledger import Ledger
     from npucall_server.metrics.declared import Metric
+    from npucall_server.sessions.digests import Digests
+    from npucall_server.sessions.sessions import Sessions
     from npucall_server.shared.regions import Regions
 
 _PERCENT = 100
@@ -29,6 +31,8 @@ class Gauges:
     executor: Executor
     streams: Ledger
     regions: Regions
+    sessions: Sessions
+    digests: Digests
     gate: Gate
     is_serving: Callable[[], bool]
 
@@ -54,6 +58,12 @@ class Gauges:
             declared.WORKING_BYTES: executor.working_bytes,
             declared.MEMORY_LIMIT: executor.limits.memory_limit,
             declared.SHARED_MEMORY: self.regions.bytes_taken,
+            declared.SESSIONS: len(self.sessions),
+            declared.HANDLE_BYTES: self.sessions.memory.budget.held,
+            declared.HANDLE_LIMIT: self.sessions.memory.budget.limit,
+            declared.DIGEST_BYTES: self.digests.used,
+            declared.DIGEST_HITS: self.digests.hits,
+            declared.DIGEST_MISSES: self.digests.misses,
             declared.STREAMS: self.streams.used,
             declared.RESERVED: shown is not None,
             declared.RESERVATION_WAITING: shown.waiting if shown is not None else 0,

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from npucall.errors import (
-    BusyError,
-    CancelledError,
-    DeadlineError,
-    InternalError,
-    NpucallError,
-)
 from npucall.handles import Begun, Handle, Handles, State, check_same, empty
 from npucall_server.devices.base import ResidentPart
+from npucall_server.sessions.failures import as_told, of_another
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall.dtypes import DType
+    from npucall.errors import NpucallError
     from npucall.places import HandlePart
     from npucall_server.access.identity import Identity
     from npucall_server.callers import Caller
     from npucall_server.devices.base import Resident
     from npucall_server.sessions.room import Account, Room
     from npucall_server.sessions.waiting import Changes
-
-_RETRY_SECONDS = 0.1
 
 
 class _Content:
@@ -181,7 +173,7 @@ class Session:
             if error is None:
                 ended = self._handles.fill(handle, identity)
             else:
-                told = _as_told(error)
+                told = as_told(error)
                 if ended := self._handles.fail(handle, str(told)):
                     handle.value.error = told
             free = self._unpin(handle) if ended else []
@@ -281,28 +273,8 @@ class Filling:
         handle = self._handle
         self._session.wait(handle, caller)
         if handle.state is State.EMPTY:
-            raise _of_another(handle.value.error, handle.failure)
+            raise of_another(handle.value.error, handle.failure)
         check_same(handle, identity)
-
-
-def _of_another(error: NpucallError | None, failure: str) -> NpucallError:
-    """What a retry raises of what it joined; it may repeat where that one's caller gave up."""
-    if error is None or isinstance(error, (CancelledError, DeadlineError)):
-        return BusyError(
-            f"handle: expected it to be filled, found that its caller gave up ({failure}); repeat "
-            "the call",
-            retry_after=_RETRY_SECONDS,
-        )
-    return _as_told(error)
-
-
-def _as_told(error: BaseException) -> NpucallError:
-    """The error for another caller: without frames, which would keep alive what the call held."""
-    if not isinstance(error, NpucallError):
-        return InternalError("handle: what was to fill it met a bug; the server's log says more")
-    told = copy.copy(error)
-    told.details = dict(error.details)
-    return told
 
 
 def _give_back(rooms: Sequence[Room]) -> None:

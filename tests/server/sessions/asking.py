@@ -38,6 +38,7 @@ class Asker:
         self.channel = channel
         self.known = metadata
         self.session = ""
+        self.opened: list[str] = []
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -48,7 +49,14 @@ class Asker:
         """Opens a session, and uses it from then on."""
         answer = self._ask("OpenSession", pb.OpenSessionRequest(**wanted), pb.OpenSessionResponse)
         self.session = answer.session
+        self.opened.append(self.session)
         return answer
+
+    def close_all(self) -> None:
+        """All that it has opened."""
+        for name in self.opened:
+            self.session = name
+            self.close()
 
     def renew(self) -> pb.RenewResponse:
         return self._ask("Renew", pb.RenewRequest(), pb.RenewResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -53,8 +54,8 @@ class Upload:
         self._is_over = False
         self._done = threading.Event()
         self._failure: Exception | None = None
-        self._is_received = False
-        self._moved = time.monotonic()
+        self._waits_since: float | None = time.monotonic()
+        """For the caller's next frame; None while one is taken, and once all have come."""
 
     def run(self) -> list[bool]:
         """Whether the bytes of each entry are remembered. Raises what ends it before."""
@@ -104,6 +105,7 @@ class Upload:
 
     def _take(self, message: bytes) -> bool:
         """Whether that was the last frame that is wanted."""
+        self._waits_since = None
         frame = split_upload_frame(message)
         with self._lock:
             if self._is_over:
@@ -116,12 +118,11 @@ class Upload:
                 self._entries.take(frame)
                 self._record.request_bytes += len(frame.data)
             else:
-                self._is_received = True
                 self._entries.end()
                 self._done.set()
                 return True
-            self._moved = time.monotonic()
-            return False
+        self._waits_since = time.monotonic()
+        return False
 
     def _begin(self, begin: UploadBegin) -> None:
         if self._entries is not None:
@@ -145,9 +146,8 @@ class Upload:
 
     def _seconds_left(self) -> float:
         """In which its next bytes have to come."""
-        own = self._caller.time_remaining()
-        patience = float("inf") if self._is_received else self._patience
-        left = patience - (time.monotonic() - self._moved)
+        own, since = self._caller.time_remaining(), self._waits_since
+        left = math.inf if since is None else since + self._patience - time.monotonic()
         return left if own is None else min(own, left)
 
     @property

@@ -1,0 +1,34 @@
+"""The sessions of a server, from its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall_server.sessions.ids import Ids, place_of
+from npucall_server.sessions.room import HandleMemory
+from npucall_server.sessions.sessions import Rules, Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.access.identity import Identity
+    from npucall_server.devices.base import Device
+    from npucall_server.ledger import Ledger
+    from npucall_server.quotas import Quotas
+    from npucall_server.settings import ServerSettings
+
+
+def sessions_of(  # noqa: PLR0913  # all that sessions depend on
+    settings: ServerSettings,
+    device: Device,
+    instance: str,
+    host: Ledger,
+    quotas: Quotas,
+    make_room: Callable[[int], object] = bool,
+    check: Callable[[Identity], None] = lambda _: None,
+) -> Sessions:
+    """Of a process that is called ``instance``; see ``HandleMemory`` and ``Sessions``."""
+    rules = Rules.of(settings, device)
+    memory = HandleMemory(device, rules.handle_memory, host, quotas, make_room)
+    ids = Ids(place_of(device.name, settings.listens[0].where), instance)
+    return Sessions(memory, rules, ids, settings.call_timeout, check)
