@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., Opened]
 
+PATIENCE = 20.0
 SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
 ASKS = list(dict.fromkeys(situation.then for situation in SITUATIONS.values()))
 STAGED = {"staged": {}, "straight": {"staging_limit": 0}}
@@ -181,30 +182,39 @@ def test_a_long_program_lets_others_have_turns(open_device: Open) -> None:
 
 
 def test_a_program_goes_on_with_another_lane(open_device: Open) -> None:
-    """While one lane is taken by another call, whose memory is not the program's."""
+    """While the one that it had runs another call, in memory of its own."""
     device = open_device(lanes=2)
     asked, other = l1(device.device), l1(device.device, 50)
-    work: list[Any] = []
-    outcome: list[bytes] = []
+    has_begun, may_end = threading.Event(), threading.Event()
+    served: list[bool] = []
 
-    def program() -> None:
-        outputs = device.device.run_program(chain(asked, 3), Pausing()).outputs
-        outcome.append(bytes(outputs[-1][0]))  # type: ignore[arg-type]
+    def hold() -> None:
+        has_begun.set()
+        assert may_end.wait(PATIENCE)
 
-    class Pausing(FreeTurn):
+    def occupy() -> None:
+        served.append(device.runs_around(other, hold))
+
+    class Giving(FreeTurn):
+        """Between the first step and the second somebody takes the lane for long."""
+
         def pause(self) -> None:
-            pace_of(asked.call).nanoseconds = 11e6
-            work.append(device.runs_around(other, inner))
+            if not threads:
+                threads.append(threading.Thread(target=occupy))
+                threads[0].start()
+                assert has_begun.wait(PATIENCE)
 
-    def inner() -> None:
-        assert device.serves(other)
-
+    threads: list[threading.Thread] = []
     pace_of(asked.call).nanoseconds = 11e6
-    thread = threading.Thread(target=program)
-    thread.start()
-    thread.join()
-    assert outcome == [answer_of_chain(asked, 3)]
-    assert work == [True, True]
+    try:
+        steps = chain(asked, 3)
+        assert differences(device.device.run_program(steps, Giving()).outputs, steps) == []
+    finally:
+        may_end.set()
+        for thread in threads:
+            thread.join()
+    assert served == [True]
+    assert [device.serves(asked) for _ in range(3)] == [True] * 3
 
 
 def test_a_caller_who_goes_while_others_have_their_turn_leaves_nothing(device: Opened) -> None:
