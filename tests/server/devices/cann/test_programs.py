@@ -159,6 +159,20 @@ def test_what_one_reader_needs_no_more_the_next_step_writes(device: Opened) -> N
     assert few == (3 + 2 + 2 + 1 + 2) * 4096  # sent, answered, and two between the steps
 
 
+def test_what_has_two_readers_stays_for_the_second(device: Opened) -> None:
+    asked = l1(device.device, 1000)
+    out = frozenset({"grad_input"})
+
+    def step(source: int | None, *, keep: bool = False) -> Step:
+        storages: dict[str, Any] = dict(asked.storages)
+        if source is not None:
+            storages["grad_output"] = StepOutput(source, "grad_input")
+        return Step(asked.call, storages, discarded=frozenset() if keep else out)
+
+    steps = [step(None), step(0), step(1), step(2), step(0, keep=True), step(3, keep=True)]
+    assert differences(device.device.run_program(steps, FreeTurn()).outputs, steps) == []
+
+
 def test_a_long_program_lets_others_have_turns(open_device: Open) -> None:
     device = open_device(lanes=1)
     asked, other = l1(device.device), l1(device.device, 50)
