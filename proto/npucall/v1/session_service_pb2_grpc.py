@@ -15,10 +15,10 @@ class SessionServiceStub(object):
     It is filled once, and only read from then on. A handle that is being filled may be named already:
     the call that reads it waits.
 
-    Filling is identified by the handle and by what fills it: the bytes of an upload; the SHA-256 of a
-    whole request, with places and data, of a call; that of the whole program and the step. The same
-    once more is a retry, and is answered without running again, or once that which runs has ended; so
-    request ids decide nothing.
+    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
+    of the request of a call or a program, with its places and data, but without what follows in
+    chunks. The same once more is a retry: it is answered without running again, or once that which runs
+    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
 
     A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.
@@ -107,10 +107,10 @@ class SessionServiceServicer(object):
     It is filled once, and only read from then on. A handle that is being filled may be named already:
     the call that reads it waits.
 
-    Filling is identified by the handle and by what fills it: the bytes of an upload; the SHA-256 of a
-    whole request, with places and data, of a call; that of the whole program and the step. The same
-    once more is a retry, and is answered without running again, or once that which runs has ended; so
-    request ids decide nothing.
+    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
+    of the request of a call or a program, with its places and data, but without what follows in
+    chunks. The same once more is a retry: it is answered without running again, or once that which runs
+    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
 
     A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.
@@ -261,10 +261,10 @@ class SessionService(object):
     It is filled once, and only read from then on. A handle that is being filled may be named already:
     the call that reads it waits.
 
-    Filling is identified by the handle and by what fills it: the bytes of an upload; the SHA-256 of a
-    whole request, with places and data, of a call; that of the whole program and the step. The same
-    once more is a retry, and is answered without running again, or once that which runs has ended; so
-    request ids decide nothing.
+    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
+    of the request of a call or a program, with its places and data, but without what follows in
+    chunks. The same once more is a retry: it is answered without running again, or once that which runs
+    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
 
     A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import (
@@ -20,6 +20,7 @@ from npucall.errors import (
 )
 from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput, clashes
 from npucall_server.devices.base import Step
+from npucall_server.sessions.session import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from npucall.places import OutputPlace, Place
     from npucall.programs import Program, ProgramStep
     from npucall.tensors import Buffer
-    from npucall_server.callers import Caller
+    from npucall_server.callers import Caller, Waiting
     from npucall_server.devices.base import Resident, Source, Target
     from npucall_server.sessions.digests import Digests
-    from npucall_server.sessions.session import Filling, Reading, Session
+    from npucall_server.sessions.session import Filling, Session
     from npucall_server.sessions.sessions import Sessions
     from npucall_server.shared.regions import Regions
 
-    _Found: TypeAlias = "Buffer | Reading | StepOutput | None"
+    _Found: TypeAlias = "Source | Reading | StepOutput | None"
     """What a place stands for; None: it follows in chunks."""
 
 
@@ -89,17 +90,24 @@ class Placed:
             len(step.output_places) < len(step.call.outputs) for step in self.program.steps
         )
 
-    def wait_for_fillings(self) -> None:
-        """Waits for those who fill the same handles with the same. Raises what they failed with."""
+    def wait(self, caller: Waiting) -> None:
+        """Waits for what others fill: the handles that it reads, or those that it fills too.
+
+        Raises HandleEmptyError, what they failed with, CancelledError, DeadlineError.
+        """
         for filling in self._fillings.values():
             if not filling.is_new:
-                filling.wait(self._caller)
+                filling.wait(caller)
+        for number, sources in enumerate(self._sources) if self.runs else ():
+            with self.program.at(number):
+                for name, found in sources.items():
+                    if isinstance(found, Reading):
+                        sources[name] = found.wait(caller)
 
     def steps(self, chunks: Mapping[str, Buffer]) -> list[Step]:
-        """What a device runs, once all handles that it reads are filled.
+        """What a device runs, once ``wait`` has ended.
 
-        ``chunks``: the storages that followed in chunks. Raises HandleEmptyError, CancelledError,
-        DeadlineError.
+        ``chunks``: the storages that followed in chunks.
         """
         return [self._ready(number, step, chunks) for number, step in enumerate(self.program.steps)]
 
@@ -261,13 +269,14 @@ class Placed:
     # --- What a device gets -----------------------------------------------------------------------
 
     def _ready(self, number: int, step: ProgramStep, chunks: Mapping[str, Buffer]) -> Step:
-        with self.program.at(number):
-            storages = {
-                name: self._settled(step.call, name, place, found, chunks)
-                for (name, found), place in zip(
-                    self._sources[number].items(), step.storage, strict=True
-                )
-            }
+        storages: dict[str, Any] = {}
+        for (name, found), place in zip(self._sources[number].items(), step.storage, strict=True):
+            if found is None:
+                storages[name] = chunks[name]
+            elif isinstance(place, RegionPart) and is_addressed_with(step.call, name):
+                storages[name] = bytes(found)  # type: ignore[arg-type]  # a view of the region
+            else:
+                storages[name] = found
         targets = self._targets[number]
         unanswered = frozenset(
             name
@@ -275,18 +284,6 @@ class Placed:
             if isinstance(place, Discard | Keep) and name not in targets
         )
         return Step(step.call, storages, targets, unanswered)
-
-    def _settled(
-        self, call: Prepared, name: str, place: Place, found: _Found, chunks: Mapping[str, Buffer]
-    ) -> Source | StepOutput:
-        if found is None:
-            return chunks[name]
-        if isinstance(found, StepOutput):
-            return found
-        if not isinstance(found, memoryview | bytes | bytearray):
-            return found.wait(self._caller)
-        is_copied = isinstance(place, RegionPart) and is_addressed_with(call, name)
-        return bytes(found) if is_copied else found
 
 
 def own_steps(program: Program) -> list[Step]:

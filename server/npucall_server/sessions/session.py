@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.places import HandlePart
     from npucall_server.access.identity import Identity
-    from npucall_server.callers import Caller
+    from npucall_server.callers import Waiting
     from npucall_server.devices.base import Resident
     from npucall_server.sessions.room import Account, Room
     from npucall_server.sessions.waiting import Changes
@@ -186,7 +186,7 @@ class Session:
             free = self._unpin(handle)
         _give_back(free)
 
-    def wait(self, handle: _Handle, caller: Caller) -> None:
+    def wait(self, handle: _Handle, caller: Waiting) -> None:
         """Waits until a handle is filled, or is not going to be, or the session has ended."""
         self._changes.wait_until(
             lambda: handle.state is not State.FILLING or self._ended is not None, caller
@@ -220,7 +220,7 @@ class Reading:
         self._part, self._name = part, name
         self._done = False
 
-    def wait(self, caller: Caller) -> ResidentPart:
+    def wait(self, caller: Waiting) -> ResidentPart:
         """The bytes, once the handle is filled.
 
         Raises HandleEmptyError where that failed, what the session ended with, and DeadlineError
@@ -264,7 +264,7 @@ class Filling:
         """The handle is empty again, if it has not been filled; who waits is told."""
         self._session.settle(self._handle, None, error)
 
-    def wait(self, caller: Caller, identity: bytes | None = None) -> None:
+    def wait(self, caller: Waiting, identity: bytes | None = None) -> None:
         """Waits for what fills it, whoever that is.
 
         Raises what that failed with, HandleExistsError where it has another ``identity``, what the

@@ -137,6 +137,7 @@ def test_steps_that_need_more_workspace_each_are_right(open_device: Open) -> Non
     steps: list[Any] = [Step(each.call, each.storages) for each in asked]
     outputs = device.device.run_program(steps, FreeTurn()).outputs
     assert [[bytes(o) for o in step] for step in outputs] == [each.answers for each in asked]  # type: ignore[arg-type]
+    assert device.simulator.live_objects()["aclrtMalloc"] == 2  # tensors, and one workspace
 
 
 _ = keep_secrets
