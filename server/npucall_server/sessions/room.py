@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 HANDLE_BYTES = 1 << 10
 """Of the host, that each handle counts for besides what it holds."""
+PAGE_BYTES = 1 << 12
+"""Of a device's own memory, in which each handle counts for the server: it takes whole ones."""
 SESSION_BYTES = 1 << 18
 """Of the host, that each session counts for: ids that it remembers, above all."""
 
@@ -73,9 +75,9 @@ class Account:
         """Memory for a handle. Raises HandleMemoryError."""
         memory = self._memory
         with ExitStack() as counted:
-            for budget in self.budget, memory.budget:
-                budget.take(size)
-                counted.callback(budget.give_back, size)
+            for budget, taken in (self.budget, size), (memory.budget, memory.taken(size)):
+                budget.take(taken)
+                counted.callback(budget.give_back, taken)
             counted.callback(memory.quotas.hold_handle(self._tenant, size).give_back)
             memory.count(self._entry, size, counted)
             resident = memory.allocate(size, dtype)
@@ -107,6 +109,10 @@ class HandleMemory:
         self._device, self._make_room = device, make_room
         self._is_host = device.memory_for_handles == 0
 
+    def taken(self, size: int) -> int:
+        """Bytes that a handle takes of all that there are for handles."""
+        return size if self._is_host else max(-(-size // PAGE_BYTES), 1) * PAGE_BYTES
+
     def count(self, entry: Entry, size: int, counted: ExitStack) -> None:
         """Has a handle count for what it takes of the host."""
         taken = HANDLE_BYTES + (size if self._is_host else 0)
@@ -124,7 +130,7 @@ class HandleMemory:
         try:
             return self._device.allocate(size, dtype)
         except (OutOfMemoryError, MemoryError) as error:
-            limit, held = self.budget.limit, self.budget.held - size
+            limit, held = self.budget.limit, self.budget.held - self.taken(size)
             raise HandleMemoryError(
                 f"handle: expected {size} free bytes on the device, found less: {error}; handles "
                 f"hold {held} bytes of the {limit} that handle_memory allows, release some",

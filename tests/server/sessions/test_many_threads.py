@@ -13,7 +13,7 @@ from tests.server.sessions.held import Device, Held, User, part
 
 from npucall.errors import DeviceError, NpucallError
 from npucall_server.devices.host_memory import HostResident
-from npucall_server.sessions.room import SESSION_BYTES
+from npucall_server.sessions.room import PAGE_BYTES, SESSION_BYTES
 from npucall_server.sessions.session import Session
 from npucall_server.sessions.sessions import Rules
 
@@ -56,7 +56,8 @@ def act(session: Session, chance: random.Random) -> None:
 @pytest.mark.parametrize("own_memory", [0, 1 << 20])
 def test_whatever_threads_do_at_a_time_all_is_given_back(own_memory: int) -> None:
     host = ledger(2 * SESSION_BYTES + 8 * HANDLES * 1024)
-    rules = Rules(3 * SIZE, 3 * SIZE, 2, 60.0)
+    all_handles = 3 * PAGE_BYTES if own_memory else 3 * SIZE
+    rules = Rules(all_handles, 3 * SIZE, 2, 60.0)
     held = Held(rules, _Plain(own_memory), host)
     stopped = Event()
 

@@ -78,7 +78,7 @@ class Model(RuleBasedStateMachine):
     def start(self) -> None:
         self.held = Held(
             Rules(ALL, SESSION, MOST, LEASE),
-            Device(own_memory=1 << 20),
+            Device(),
             tenants={"speech": {"handle_memory": OF_SPEECH}},
         )
         self.known: list[Expected] = []
