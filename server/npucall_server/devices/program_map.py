@@ -160,8 +160,9 @@ class _Maker:
     def _sent_inputs(self) -> dict[tuple[int, str], Sent]:
         sent = {}
         for number, step in enumerate(self._steps):
+            source_of = step.storages.get
             for name, length, stored in self._tensors[number].inputs:
-                if stored and _is_of_host(step.storages.get(name)):
+                if stored and type(source_of(name)) not in _ON_DEVICE:
                     sent[number, name] = Sent(number, name, self._bump(length), length)
         return sent
 
@@ -170,7 +171,7 @@ class _Maker:
         sent = []
         for number, step in enumerate(self._steps):
             for name, length, stored in self._tensors[number].outputs:
-                if stored and _is_of_host(step.storages.get(name)):
+                if stored and type(step.storages.get(name)) not in _ON_DEVICE:
                     target = _handle(step.targets.get(name), length)
                     place = self._bump(length) if target is None else target
                     self._places[StepOutput(number, name)] = place
@@ -181,7 +182,7 @@ class _Maker:
         answered = []
         for number, step in enumerate(self._steps):
             for name, length, _ in self._tensors[number].outputs:
-                if name in step.discarded or _handle(step.targets.get(name), length) is not None:
+                if name in step.discarded or is_resident(step.targets.get(name)):
                     continue
                 place = self._places.get(StepOutput(number, name))
                 start = place if isinstance(place, int) else self._bump(length)
@@ -234,14 +235,10 @@ class _Maker:
 
     def _give_back(self, number: int, scratch: Sequence[int]) -> None:
         """What no later step needs."""
-        unread = [
-            output
-            for tensor in self._tensors[number].outputs
-            if (output := StepOutput(number, tensor.name)) not in self._read
-        ]
-        places = [self._places.get(output) for output in (*unread, *self._ended[number])]
-        for place in (*places, *scratch):
-            if type(place) is int and (length := self._pieces.pop(place, 0)):
+        outputs = (StepOutput(number, tensor.name) for tensor in self._tensors[number].outputs)
+        gone = [*self._ended[number], *(output for output in outputs if output not in self._read)]
+        for place in (*(self._places.get(output) for output in gone), *scratch):
+            if isinstance(place, int) and (length := self._pieces.pop(place, 0)):
                 insort(self._free, (length, place))
 
     def _take(self, length: int) -> int:
@@ -261,8 +258,8 @@ class _Maker:
         return start
 
 
-def _is_of_host(source: object) -> bool:
-    return type(source) is not StepOutput and type(source) is not ResidentPart
+_ON_DEVICE = (StepOutput, ResidentPart)
+"""Storages that do not come from the host."""
 
 
 def _handle(target: Target | None, length: int) -> ResidentPart | None:
