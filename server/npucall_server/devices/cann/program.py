@@ -111,8 +111,7 @@ class Program:
             if self._staged and type(place) is int:
                 transfer.stage_bytes(place, data)
             else:
-                source = np.frombuffer(data, np.uint8)
-                transfer.hold(source)
+                source = np.frombuffer(data, np.uint8)  # lives as long as the steps
                 address = self._address(transfer, place)
                 transfer.copy_to_device(address, source.ctypes.data, size)
         if self._staged and self.map.sent_end:

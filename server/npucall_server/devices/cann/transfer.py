@@ -91,10 +91,6 @@ class Transfer:
             source = np.frombuffer(storages[span.name], np.uint8)
             np.copyto(self.pinned(span.start, span.length), source)
 
-    def hold(self, source: AnyArray) -> None:
-        """Keeps host memory that is copied from, until the stream has passed."""
-        self._sources.append(source)
-
     def stage_bytes(self, start: int, data: Buffer) -> None:
         """Fills a part of staging."""
         size = len(data)
