@@ -300,7 +300,7 @@ class Client:
 
         ``with client.pipeline() as p: futures = [p.submit(operator, ...) for ...]``
         """
-        return Pipeline(self._open().calls(), self._call, result_of)
+        return Pipeline(self._open().calls(), self._calls.bind_ready, result_of)
 
     def session(
         self, *, lease: float | None = None, budget: int | None = None, refill: bool = False

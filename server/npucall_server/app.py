@@ -17,6 +17,7 @@ from npucall_server.budget import Budget
 from npucall_server.connections import IdleConnections
 from npucall_server.execution.executions import Executions
 from npucall_server.execution.placed import Places
+from npucall_server.execution.program import PROGRAM
 from npucall_server.executor import Executor, Limits, going_down
 from npucall_server.exits import ExitCode
 from npucall_server.gate import Gate
@@ -70,7 +71,7 @@ class Server:
             settings.queue_length, settings.memory_limit, settings.call_timeout,
             settings.computation_limit,
         )  # fmt: skip
-        operators = [operator.name for operator in device.catalogue]
+        operators = [*(operator.name for operator in device.catalogue), PROGRAM]
         self.usage = Usage(operators)
         self._executor = Executor(device, limits, self._access.tenants, self.usage)
         self._gate = self._open_gate()

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.long
 
 GUESSES = int(os.environ.get("GUESSES", "20000"))
 TIMED = 2000
-IN_FLIGHT = 64
+IN_FLIGHT = 6
 HEX = "0123456789abcdef"
 DATA = b"secret--" * 128
 LENGTH = len(DATA)

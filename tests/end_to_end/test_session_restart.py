@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
+import socket
 import struct
 import threading
 from typing import TYPE_CHECKING, Any
@@ -94,7 +96,9 @@ WITH_SESSION: dict[str, Begin] = {
     "Close": _request("Close", sessions.CloseRequest(), sessions.CloseResponse),
 }
 METHODS = {**WITH_SESSION, **WITHOUT_SESSION}
-ON_THE_DEVICE = ("Upload", "Execute", "ExecuteProgram", "Download")
+COPY, WAIT = "aclrtMemcpy", "aclrtSynchronizeStreamWithTimeout"
+ON_THE_DEVICE = {"Upload": COPY, "Execute": WAIT, "ExecuteProgram": WAIT, "Download": COPY}
+"""What each method asks of the device."""
 
 
 class Consumed:
@@ -115,6 +119,12 @@ class Consumed:
 def error_of(call: Any) -> Any:
     """What a method ended with; None for OK."""
     return call.exception(wire.PATIENCE)
+
+
+def an_address() -> str:
+    """Free a moment ago. A server is known by the address that it is told to listen on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return "{}:{}".format(*listener.getsockname())
 
 
 def instance_of(channel: grpc.Channel) -> str:
@@ -151,17 +161,19 @@ def check_filled_anew(channel: grpc.Channel) -> None:
 @pytest.mark.parametrize("method", every_third(METHODS))
 def test_a_server_killed_in_the_middle_of_a_method_is_lost_with_its_sessions(method: str) -> None:
     """The server is stopped before the method, so it has not answered when it is killed."""
-    with running_server() as server:
+    listen = an_address()
+    with running_server(listen=listen) as server:
         with wire.bare_channel(server.target) as channel:
             caller, handle = filled(channel)
             instance = instance_of(channel)
             server.process.send_signal(signal.SIGSTOP)
+            os.waitpid(server.process.pid, os.WUNTRACED)  # until all its threads have stopped
             call = METHODS[method](caller, handle)
             server.process.kill()
             server.process.wait()
             assert error_of(call).code() is grpc.StatusCode.UNAVAILABLE
         session = caller.session
-    with running_server(listen=server.target), wire.bare_channel(server.target) as channel:
+    with running_server(listen=listen), wire.bare_channel(server.target) as channel:
         check_lost(SessionCaller(channel, session), handle, instance)
         check_filled_anew(channel)
 
@@ -187,16 +199,17 @@ class Unfinished:
 
 
 def is_filling(caller: SessionCaller, handle: bytes) -> bool:
-    """Whether a handle is being filled: something else cannot."""
-    request = negated(bytes(4), 1, keep=handle)
+    """Whether something fills a handle: from then on the server knows that it is not so long."""
+    request = negated(part(handle, len(DATA) + 4), COUNT + 1)
     error = error_of(caller.begin("Execute", request, pb.ExecuteResponse, OPERATORS))
-    return details_of(error)[0] == "HANDLE_EXISTS"
+    return details_of(error)[0] == "TENSOR_LAYOUT"
 
 
 @pytest.mark.long
 def test_a_lost_device_ends_every_method_under_way_and_the_sessions_are_lost() -> None:
     fault = {"NPUCALL_SIM_FAULTS": "aclnnL1LossBackward:1:sticky:507018"}
-    with running_npu_server("--device-timeout=2", **fault) as server:
+    listen = an_address()
+    with running_npu_server("--device-timeout=2", listen=listen, **fault) as server:
         with wire.bare_channel(server.target) as channel:
             caller, handle = filled(channel)
             instance = instance_of(channel)
@@ -208,7 +221,7 @@ def test_a_lost_device_ends_every_method_under_way_and_the_sessions_are_lost() -
             assert set(ended.values()) == {grpc.StatusCode.UNAVAILABLE}, ended
         assert server.process.wait(FEW_SECONDS) == 70
         session = caller.session
-    with running_npu_server(listen=server.target), wire.bare_channel(server.target) as channel:
+    with running_npu_server(listen=listen), wire.bare_channel(server.target) as channel:
         check_lost(SessionCaller(channel, session), handle, instance)
         check_filled_anew(channel)
 
@@ -218,15 +231,17 @@ def test_a_lost_device_ends_every_method_under_way_and_the_sessions_are_lost() -
 def test_a_device_that_breaks_under_a_method_is_lost_and_the_next_server_takes_its_place(
     method: str,
 ) -> None:
-    """Every function of the device fails from a wait on: from the first one of the method."""
+    """Every function of the device fails from then on."""
     broke = next(where for nth in range(1, 12) if (where := broken_at(method, nth)) != "before")
     assert broke == "in the method"
 
 
 def broken_at(method: str, nth: int) -> str:
-    """Where a server noticed that its device broke at its nth wait; checks what follows."""
-    fault = {"NPUCALL_SIM_FAULTS": f"aclrtSynchronizeStreamWithTimeout:{nth}:sticky:507018"}
-    with running_npu_server("--device-timeout=2", "--lanes=1", **fault) as server:
+    """Where a server noticed that its device broke at its nth use; checks what follows."""
+    fault = {"NPUCALL_SIM_FAULTS": f"{ON_THE_DEVICE[method]}:{nth}:sticky:507018"}
+    listen = an_address()
+    flags = "--device-timeout=2", "--lanes=1"
+    with running_npu_server(*flags, listen=listen, **fault) as server:
         with wire.bare_channel(server.target) as channel:
             instance = instance_of(channel)
             try:
@@ -239,7 +254,7 @@ def broken_at(method: str, nth: int) -> str:
         assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
         assert server.process.wait(FEW_SECONDS) == 70
         session = caller.session
-    with running_npu_server(listen=server.target), wire.bare_channel(server.target) as channel:
+    with running_npu_server(listen=listen), wire.bare_channel(server.target) as channel:
         check_lost(SessionCaller(channel, session), handle, instance)
         check_filled_anew(channel)
     return "in the method"

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
+from tests.server.sessions.asking import asking
 
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
@@ -27,6 +29,7 @@ from npucall_server.metrics.declared import METRICS
 from npucall_server.metrics.exposition import Exposition
 from npucall_server.metrics.gauges import Gauges
 from npucall_server.metrics.shown import ServerTls
+from npucall_server.sessions.digests import DIGEST_BYTES
 from npucall_server.settings import ServerSettings
 
 from .scripted import PATIENCE, ScriptedDevice
@@ -157,7 +160,10 @@ def test_no_two_metrics_have_the_same_series() -> None:
 
 
 def gauges_of(served: Any) -> Gauges:
-    return Gauges(served.executor, served.streams.places, served.regions, served.gate, lambda: True)
+    return Gauges(
+        served.executor, served.streams.places, served.regions, served.sessions, served.digests,
+        served.gate, lambda: True,
+    )  # fmt: skip
 
 
 def test_gauges_of_a_server_at_rest() -> None:
@@ -168,8 +174,27 @@ def test_gauges_of_a_server_at_rest() -> None:
         "npucall_calls_in_flight", "npucall_calls_running", "npucall_calls_waiting",
         "npucall_bytes_in_flight", "npucall_working_bytes", "npucall_shared_memory_bytes",
         "npucall_streams", "npucall_reserved", "npucall_reservation_waiting",
+        "npucall_sessions", "npucall_handle_bytes", "npucall_digest_bytes",
+        "npucall_digest_hits_total", "npucall_digest_misses_total",
     }  # fmt: skip
     assert found["npucall_serving"] == 1
+
+
+def test_gauges_have_what_callers_left_on_the_server() -> None:
+    data = b"kept" * 100
+    settings = {"memory_limit": 1 << 26, "handle_memory": 1 << 20}
+    with serving(**settings) as served, asking(served.target) as asker:
+        asker.open()
+        asker.put(b"a" * 16, data, digest=sha256(data).digest())
+        asker.missing(sha256(data).digest(), b"0" * 32)
+        samples = gauges_of(served).samples()
+        asker.close()
+    found = {sample.metric: sample.value for sample in samples}
+    assert found[declared.SESSIONS] == 1
+    assert found[declared.HANDLE_BYTES] == len(data)
+    assert found[declared.HANDLE_LIMIT] == 1 << 20
+    assert found[declared.DIGEST_BYTES] == len(data) + DIGEST_BYTES
+    assert (found[declared.DIGEST_HITS], found[declared.DIGEST_MISSES]) == (1, 1)
 
 
 class _TellingDevice(ScriptedDevice):

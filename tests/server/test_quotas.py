@@ -26,6 +26,8 @@ def hold(subject: Quotas, quota: str, amount: int) -> object:
     """So much of one quota."""
     if quota == "streams":
         return [subject.open_stream("lab") for _ in range(amount)][-1]
+    if quota == "sessions":
+        return [subject.open_session("lab") for _ in range(amount)][-1]
     if quota == "shared_memory":
         return subject.share_memory("lab", amount)
     if quota == "calls":
@@ -33,7 +35,7 @@ def hold(subject: Quotas, quota: str, amount: int) -> object:
     return subject.admit("lab", amount)
 
 
-@pytest.mark.parametrize("quota", ["calls", "memory", "streams", "shared_memory"])
+@pytest.mark.parametrize("quota", ["calls", "memory", "streams", "shared_memory", "sessions"])
 def test_what_is_more_than_a_quota_is_refused_by_its_name_until_some_is_given_back(
     quota: str,
 ) -> None:

@@ -104,6 +104,15 @@ class Connection:
             )
         return call, options
 
+    def bind_ready(
+        self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[BoundCall, Options]:
+        """The same for a pipeline: the session is open, or is opened anew, before the call goes."""
+        call, options = self.bind(operator, args, kwargs)
+        if call.home is not None:
+            call.home.ready(options.timeout, call.held)
+        return call, options
+
     def send(self, call: BoundCall, options: Options) -> Response:
         """One call."""
         name = options.request_id

@@ -137,6 +137,8 @@ class Session:
         )
         call.kept = {name: Keep(remote.handle) for name, remote in remotes.items()}
         response = self._connection.send(call, options)
+        for remote in remotes.values():
+            remote.filled()
         reply = arguments.decode_reply(response.reply)
         outputs = arguments.unpack(call, reply, response.storage, remotes)
         return arguments.value_of(call.operator, outputs)

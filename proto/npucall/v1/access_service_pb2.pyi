@@ -212,7 +212,9 @@ class UsageLine(google.protobuf.message.Message):
     caller: builtins.str
     """As `CallerInfo.name`."""
     operator: builtins.str
-    """The operator; empty for calls that name none, or none that this server knows."""
+    """The operator, or "program" for programs; empty for calls that name none, or none that this server
+    knows.
+    """
     calls: builtins.int
     """Calls that were answered, refused ones counted."""
     request_bytes: builtins.int

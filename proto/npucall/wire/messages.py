@@ -103,11 +103,16 @@ def request_parts(
 ) -> list[Buffer]:
     """What ``join_request`` joins; ``position``: where it begins in the message that holds it."""
     places = [
-        field_of(_OUTPUT_PLACES, field_of(_PLACE_OUTPUT, name.encode()) + output_place(place))
+        field_of(_OUTPUT_PLACES, _output_name(name) + output_place(place))
         for name, place in output_places.items()
     ]
     before: list[Buffer] = [header(_CALL, len(call)), call]
     return _parts(before, _REQUEST_STORAGE, storage, position, places)
+
+
+@lru_cache(1024)
+def _output_name(name: str) -> bytes:
+    return field_of(_PLACE_OUTPUT, name.encode())
 
 
 def join_response(reply: bytes, timings: bytes, storage: Sequence[Place]) -> bytes:

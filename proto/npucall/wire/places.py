@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.errors import MessageError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _REGION, _HANDLE, _DIGEST, _RESULT = 2, 3, 4, 5
 _PLACE_REGION, _PLACE_KEEP, _PLACE_DISCARD = 2, 3, 4
 _PART_ID, _RESULT_OUTPUT = 1, 2
+
+_DISCARDED = number(_PLACE_DISCARD << 3) + b"\x01"
 
 ReceivedPlace: TypeAlias = memoryview | RegionPart | HandlePart | Digest | StepOutput | None
 """Where a storage of a message is; see ``places.Place``."""
@@ -81,6 +84,12 @@ def join_place(place: RegionPart | HandlePart | Digest | StepOutput) -> bytes:
         return field_of(_HANDLE, _part(place))
     if isinstance(place, Digest):
         return field_of(_DIGEST, place.sha256)
+    return _result(place)
+
+
+@lru_cache(1024)
+def _result(place: StepOutput) -> bytes:
+    """Kept, since programs are much alike."""
     step = b"\x08" + number(place.step) if place.step else b""
     return field_of(_RESULT, step + field_of(_RESULT_OUTPUT, place.output.encode()))
 
@@ -91,7 +100,7 @@ def output_place(place: OutputPlace) -> bytes:
         return field_of(_PLACE_REGION, _part(place))
     if isinstance(place, Keep):
         return field_of(_PLACE_KEEP, place.handle)
-    return number(_PLACE_DISCARD << 3) + b"\x01"
+    return _DISCARDED
 
 
 def _part(part: RegionPart | HandlePart) -> bytes:

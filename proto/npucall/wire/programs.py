@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _STEPS, _TIMINGS = 1, 2
 _STEPS_TAG, _TIMINGS_TAG = 0x0A, 0x12
+_USUAL_STEP_BYTES = 1024
+"""Those of most steps have a length of as many bytes; others are put together twice."""
 
 
 class StepRequest(NamedTuple):
@@ -114,7 +116,7 @@ def _add(parts: list[Buffer], position: int, made: Callable[[int], list[Buffer]]
     How it is padded depends on where it begins, and so on the length of its own header. Where that
     is shorter again with the new padding the data is not aligned, which is no fault.
     """
-    guess = header(_STEPS, 0)
+    guess = header(_STEPS, _USUAL_STEP_BYTES)
     step = made(position + len(guess))
     found = header(_STEPS, sum(map(len, step)))
     if len(found) != len(guess):

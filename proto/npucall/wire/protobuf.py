@@ -24,6 +24,8 @@ DATA = 15
 # Most bytes of a number on the wire: of 64 bits, or of 32 for a tag or a length.
 _NUMBER_BYTES, _SHORT_NUMBER_BYTES = 10, 5
 
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+
 
 class Malformed(Exception):  # noqa: N818  # the caller decides what is an error
     """Bytes that are no message, or one in another spelling."""
@@ -37,6 +39,8 @@ def header(field: int, length: int) -> bytes:
 
 def number(value: int) -> bytes:
     """A number of seven bits a byte."""
+    if value <= 0x7F:  # noqa: PLR2004  # most have one byte
+        return _ONE_BYTE[value]
     encoded = bytearray()
     while value > 0x7F:  # noqa: PLR2004  # seven bits a byte
         encoded.append(value & 0x7F | 0x80)
