@@ -60,6 +60,17 @@ def other_methods(client: Client, x: npt.NDArray[np.float32]) -> None:
     npucall_client.connect("local:", 3.0)  # type: ignore[call-arg]
 
 
+def wrong_calls_of_a_session(client: Client, x: npt.NDArray[np.float32]) -> None:
+    with client.session() as session, session.program() as program:
+        remote = session.put(x)
+        session.run(kl_div_backward, remote, self=x, targt=x)  # type: ignore[call-arg]
+        program.run(kl_div_backward, remote, self=x, target=1.0)  # type: ignore[arg-type]
+        session.put(x, constant="yes")  # type: ignore[arg-type]
+        array: npt.NDArray[np.float32] = session.run(kl_div_backward, x, x, x)  # type: ignore[assignment]
+        del array
+    client.session(lease="long")  # type: ignore[arg-type]
+
+
 def wrong_results(client: Client, x: npt.NDArray[np.float32]) -> None:
     result: str = client.run(kl_div_backward, x, self=x, target=x)  # type: ignore[assignment]
     output = client.run(kl_div_backward, x, self=x, target=x).out  # type: ignore[attr-defined]

@@ -11,7 +11,17 @@ import npucall_client
 from npucall.compute.evaluate import compute
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client import Client, Plan, Result
+from npucall.operators.prelu_backward import prelu_backward
+from npucall_client import (
+    Client,
+    Empty,
+    Plan,
+    Program,
+    ProgramPlan,
+    Remote,
+    Result,
+    Session,
+)
 
 
 def typed_calls(
@@ -48,6 +58,26 @@ def calls_by_name(client: Client, single: npt.NDArray[np.float32]) -> None:
     client.run("aclnnAny", self=None, variant="builtin", outputs={"out": None}, timeout=3.0)
     assert_type(client.execute("aclnnAny", self=single, timeout=3.0), Result)
     assert_type(client.plan("aclnnAny", self=single, variant="x"), Plan)
+
+
+def sessions(client: Client, single: npt.NDArray[np.float32]) -> None:
+    with client.session(lease=10.0, budget=2**20, refill=True) as session:
+        assert_type(session, Session)
+        teacher = session.put(single, constant=True, timeout=3.0)
+        assert_type(teacher, Remote)
+        result = session.run(kl_div_backward, single, self=teacher, target=single)
+        assert_type(result, Remote)
+        assert_type(session.run(prelu_backward, result, single, single), tuple[Remote, Remote])
+        assert_type(session.run("aclnnAny", self=teacher, outputs={"out": None}), Any)
+        assert_type(result.numpy(), npt.NDArray[Any])
+        assert_type(client.run(kl_div_backward, single, result, teacher), npt.NDArray[Any])
+        with session.program(timeout=3.0) as program:
+            assert_type(program, Program)
+            assert_type(program.run(l1_loss_backward, result, teacher, single), Remote)
+            assert_type(program.plan(), ProgramPlan)
+        outputs = {"out": Empty((2, 3), np.float16)}
+        assert_type(session.options(outputs=outputs, request_id="mine"), Session)
+        session.release([teacher, result])
 
 
 def connections() -> None:

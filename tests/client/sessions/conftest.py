@@ -1,4 +1,4 @@
-"""``connected``: the same tests against ``local:`` and against a server over a socket."""
+"""``connected``: the same tests against ``local:``, a server over a socket, and a simulated NPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from npucall_client import Client, Session
 
 
-@pytest.fixture(params=["local", "server"] if HAS_SERVER else ["local"])
+NPU = pytest.param("npu", marks=pytest.mark.more)
+
+
+@pytest.fixture(params=["local", "server", NPU] if HAS_SERVER else ["local"])
 def connected(request: pytest.FixtureRequest) -> Iterator[Client]:
     target = request.getfixturevalue("npucall_server") if request.param == "server" else "local:"
+    if request.param == "npu":
+        target = request.getfixturevalue("npu_server").target
     with npucall_client.connect(target) as client:
         yield client
 
