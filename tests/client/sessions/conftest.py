@@ -1,4 +1,4 @@
-"""``connected``: the same tests against ``local:`` and against a server over a socket."""
+"""``connected``: the same tests on ``local:``, on a server, and on one with a simulated NPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from npucall_client import Client, Session
 
 
-@pytest.fixture(params=["local", "server"] if HAS_SERVER else ["local"])
+@pytest.fixture(params=["local", "server", "npu"] if HAS_SERVER else ["local"])
 def connected(request: pytest.FixtureRequest) -> Iterator[Client]:
-    target = request.getfixturevalue("npucall_server") if request.param == "server" else "local:"
+    target = "local:"
+    if request.param == "server":
+        target = request.getfixturevalue("npucall_server")
+    if request.param == "npu":
+        target = request.getfixturevalue("npu_server").target
     with npucall_client.connect(target) as client:
         yield client
 
