@@ -43,6 +43,12 @@ def size_of(call: BoundCall) -> int:
     return sum(map(len, travelling(call).values()))
 
 
+def held_bytes(call: BoundCall) -> int:
+    """Bytes of the storages of a call that a session holds."""
+    places = call.storage.values()
+    return sum(place.length for place in places if isinstance(place, HandlePart))
+
+
 def travelling(call: BoundCall) -> Mapping[str, Buffer]:
     """The storages of a call that travel, by name: no handles, nothing in shared memory."""
     placement = call.placement

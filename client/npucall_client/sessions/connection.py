@@ -97,7 +97,7 @@ class Connection:
         if not binding.knows(operator):
             binding.declare(self._transport().operator(operator, "", options.timeout))
         call = binding.bind(operator, args, kwargs, options, home, within)
-        if call.home is not None and call.home not in self._shared:
+        if call.home is not home and call.home not in self._shared:
             raise ValueError(
                 f"remote: expected one of this connection, found one of {call.home!r}; fetch() "
                 "brings it here"
