@@ -79,6 +79,8 @@ ResponseFrame: TypeAlias = ReplyFrame | Chunk | End | Error
 class State(Enum):
     """Where the exchange about one call is, alike for its caller and its server."""
 
+    __hash__ = object.__hash__  # that of Enum is Python's, and every frame needs some
+
     NEW = "new"
     """No frame has its id."""
     RECEIVING = "receiving"
@@ -93,6 +95,8 @@ class State(Enum):
 
 class Event(Enum):
     """What the frames of a call do to it; first those of its caller, then those of its server."""
+
+    __hash__ = object.__hash__
 
     BEGIN = "begin"
     BEGIN_CHUNKED = "begin, chunked"

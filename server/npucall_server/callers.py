@@ -22,7 +22,20 @@ if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
 
 
-class Caller(Protocol):
+class Waiting(Protocol):
+    """Whether somebody waits for a call, and how long."""
+
+    def time_remaining(self) -> float | None:
+        """Seconds to its deadline; None or infinity without one."""
+
+    def is_active(self) -> bool:
+        """Whether it still waits."""
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Calls back when it no longer waits; False if that is already so."""
+
+
+class Caller(Waiting, Protocol):
     """What a call has to know of who waits for it."""
 
     @property
@@ -44,15 +57,6 @@ class Caller(Protocol):
     @property
     def request_id(self) -> str:
         """Its own name for the call; empty if it has none."""
-
-    def time_remaining(self) -> float | None:
-        """Seconds to its deadline; None or infinity without one."""
-
-    def is_active(self) -> bool:
-        """Whether it still waits."""
-
-    def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Calls back when it no longer waits; False if that is already so."""
 
     def cancel(self) -> None:
         """Ends the call, or the stream, without an answer."""
@@ -128,6 +132,34 @@ class StreamCaller:
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback()
+
+
+class YieldingCaller:
+    """Waits for a call until others ask for what the call holds; then nobody waits for it."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.gave_way = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def give_way(self) -> None:
+        """Others ask for what the call holds."""
+        self.gave_way = True
+        for callback in tuple(self._callbacks):
+            callback()
+
+    def time_remaining(self) -> float | None:
+        """Of the caller."""
+        return self.caller.time_remaining()
+
+    def is_active(self) -> bool:
+        """Whether it still waits."""
+        return not self.gave_way and self.caller.is_active()
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Calls back when it does not."""
+        self._callbacks.append(callback)
+        return self.caller.add_callback(callback)
 
 
 @contextmanager

@@ -29,6 +29,21 @@ _SHORT_SECONDS = 0.001
 """Whoever has been at a task for longer waits for something, or computes without the lock."""
 
 
+class Line:
+    """Tasks that begin one after the other: all in one thread, as long as each is short.
+
+    What is behind one that takes long goes on in another thread.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: deque[Callable[[], object]] = deque()
+        """Those that have not begun."""
+        self.waits = False
+        """Whether it waits for a thread."""
+        self.thread: _Thread | None = None
+        """Which is at a task of it that is short until now."""
+
+
 class Threads(Executor):
     """At most ``most`` threads, of which ``at_once`` have been at their task for a short time.
 
@@ -40,7 +55,7 @@ class Threads(Executor):
     def __init__(self, most: int, name: str, at_once: int = AT_ONCE) -> None:
         self._most, self._name, self._at_once = most, name, at_once
         self._lock = threading.Lock()
-        self._tasks: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Line] = deque()
         self._threads: list[_Thread] = []
         self._idle: list[_Thread] = []
         self._counted: set[_Thread] = set()
@@ -53,22 +68,33 @@ class Threads(Executor):
     def submit(self, task: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Has a thread do a task, which may wait for a thread. Raises RuntimeError once closed."""
         future: Future[R] = Future()
+        self.start(partial(_settle, future, partial(task, *args, **kwargs)))
+        return future
+
+    def start(self, task: Callable[[], object], line: Line | None = None) -> None:
+        """``submit`` where nobody asks what comes of it; behind others of its line, if it has one.
+
+        Raises RuntimeError once closed.
+        """
+        line = line or Line()
         with self._lock:
             if self._closed:
                 raise RuntimeError("threads: closed")
-            self._tasks.append(partial(_settle, future, partial(task, *args, **kwargs)))
-            self._hand_out()
-            if self._tasks and not self._watched:
+            line.tasks.append(task)
+            if line.thread is None and not line.waits:
+                line.waits = True
+                self._waiting.append(line)
+                self._hand_out()
+            if line.tasks and not self._watched:
                 self._watched = True
                 self._backlog.release()
-        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  # the base class's
         """No more tasks are taken; those that are there will be done."""
         del cancel_futures
         with self._lock:
             self._closed = True
-            if not self._tasks:
+            if not self._waiting:
                 self._dismiss()
             self._backlog.release()
         for thread in self._threads if wait else ():
@@ -76,30 +102,39 @@ class Threads(Executor):
 
     def _hand_out(self) -> None:
         """Gives tasks to threads; called with the lock."""
-        while self._tasks and len(self._counted) < self._at_once:
+        while self._waiting and len(self._counted) < self._at_once:
             if not self._idle and len(self._threads) >= self._most:
                 return
-            thread = self._idle.pop() if self._idle else None
-            task = self._tasks.popleft()
-            if thread is None:
-                thread = _Thread(self._work, f"{self._name}_{len(self._threads)}")
-                self._count(thread, task)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    self._counted.discard(thread)
-                    if not self._threads:
-                        raise
-                    self._tasks.appendleft(task)
-                    return
-                self._threads.append(thread)
-            else:
-                self._count(thread, task)
+            if self._idle:
+                thread = self._idle.pop()
+                self._give(thread, self._waiting.popleft())
                 thread.wake.release()
+                continue
+            thread = _Thread(self._work, f"{self._name}_{len(self._threads)}")
+            line = self._waiting.popleft()
+            self._give(thread, line)
+            try:
+                thread.start()
+            except RuntimeError:
+                self._counted.discard(thread)
+                if not self._threads:
+                    raise
+                self._take_back(thread, line)
+                return
+            self._threads.append(thread)
 
-    def _count(self, thread: _Thread, task: Callable[[], None]) -> None:
-        thread.task, thread.since = task, time.monotonic()
+    def _give(self, thread: _Thread, line: Line) -> None:
+        """Has a thread begin the next task of a line."""
+        line.waits, line.thread = False, thread
+        thread.line, thread.task, thread.since = line, line.tasks.popleft(), time.monotonic()
         self._counted.add(thread)
+
+    def _take_back(self, thread: _Thread, line: Line) -> None:
+        """What was given to a thread that cannot be started waits for another one."""
+        assert thread.task is not None  # noqa: S101  # it has not begun
+        line.tasks.appendleft(thread.task)
+        line.waits, line.thread = True, None
+        self._waiting.appendleft(line)
 
     def _work(self, thread: _Thread) -> None:
         while (task := thread.task) is not None:
@@ -108,15 +143,28 @@ class Threads(Executor):
             del task
             thread.task = None
             with self._lock:
-                self._counted.discard(thread)
-                if self._tasks and len(self._counted) < self._at_once:
-                    self._count(thread, self._tasks.popleft())
+                if self._goes_on(thread):
                     continue
-                if self._closed and not self._tasks:
+                if self._closed and not self._waiting:
                     self._dismiss()
                     return
                 self._idle.append(thread)
             thread.wake.acquire()
+
+    def _goes_on(self, thread: _Thread) -> bool:
+        """Has a thread that has done its task begin the next one; called with the lock."""
+        line = thread.line
+        thread.line = None
+        self._counted.discard(thread)
+        if line is not None and line.thread is thread:
+            line.thread = None
+            if line.tasks:
+                self._give(thread, line)
+                return True
+        if self._waiting and len(self._counted) < self._at_once:
+            self._give(thread, self._waiting.popleft())
+            return True
+        return False
 
     def _dismiss(self) -> None:
         """Ends the idle threads; called with the lock."""
@@ -130,13 +178,25 @@ class Threads(Executor):
             while self._watched:
                 time.sleep(_SHORT_SECONDS)
                 with self._lock:
-                    limit = time.monotonic() - _SHORT_SECONDS
-                    self._counted -= {one for one in self._counted if one.since <= limit}
+                    self._leave_out_those_who_take_long()
                     self._hand_out()
-                    self._watched = bool(self._tasks)
+                    behind = any(each.line and each.line.tasks for each in self._counted)
+                    self._watched = bool(self._waiting) or behind
             with self._lock:
                 if self._closed and not self._watched:
                     return
+
+    def _leave_out_those_who_take_long(self) -> None:
+        """What is behind their tasks is next; called with the lock."""
+        limit = time.monotonic() - _SHORT_SECONDS
+        for thread in [one for one in self._counted if one.since <= limit]:
+            self._counted.discard(thread)
+            line, thread.line = thread.line, None
+            if line is not None:
+                line.thread = None
+                if line.tasks:
+                    line.waits = True
+                    self._waiting.appendleft(line)
 
 
 class _Thread(threading.Thread):
@@ -144,7 +204,9 @@ class _Thread(threading.Thread):
 
     def __init__(self, work: Callable[[_Thread], None], name: str) -> None:
         super().__init__(target=work, args=(self,), name=name, daemon=True)
-        self.task: Callable[[], None] | None = None
+        self.line: Line | None = None
+        """Whose task it is at, while that is short."""
+        self.task: Callable[[], object] | None = None
         self.since = 0.0
         self.wake = threading.Lock()
         self.wake.acquire()

@@ -199,10 +199,10 @@ class Unfinished:
 
 
 def is_filling(caller: SessionCaller, handle: bytes) -> bool:
-    """Whether a handle is being filled: something else cannot."""
-    request = negated(bytes(4), 1, keep=handle)
+    """Whether something fills a handle: from then on the server knows that it is not so long."""
+    request = negated(part(handle, len(DATA) + 4), COUNT + 1)
     error = error_of(caller.begin("Execute", request, pb.ExecuteResponse, OPERATORS))
-    return details_of(error)[0] == "HANDLE_EXISTS"
+    return details_of(error)[0] == "TENSOR_LAYOUT"
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ from tests.server.house import (
     part,
     record,
 )
-from tests.server.scripted import PATIENCE, ScriptedCaller
+from tests.server.scripted import PATIENCE, ScriptedCaller, until
 from tests.server.sessions.held import A, B, C, User, known
 
 from npucall.errors import (
@@ -35,6 +35,7 @@ from npucall.errors import (
     MessageError,
     MissingError,
     NpucallError,
+    QueueFullError,
     SessionUnknownError,
     TensorLayoutError,
 )
@@ -300,3 +301,18 @@ def test_data_beside_chunks_is_refused(house: House) -> None:
         pytest.raises(MessageError, match="expected no data where storages follow"),
     ):
         execution.prepare(join_request(L1, [None, BYTES[1], None]), chunked=True)
+
+
+def test_a_call_that_waits_for_a_handle_gives_way_to_who_asks_for_its_place(house: House) -> None:
+    filling = house.session.fill(A, SIZE, b"x" * 32)
+    house.executor._places.limit = 3
+    with ThreadPoolExecutor(4) as threads:
+        storage = [BYTES[0], BYTES[1], part(A)]
+        calls = [threads.submit(house.run, storage) for _ in range(3)]
+        until(lambda: house.executor.calls_in_flight == 3, "all wait")
+        other = threads.submit(house.run, BYTES, caller=ScriptedCaller(peer="another"))
+        assert other.result(PATIENCE).storage == [EXPECTED]
+        filling.memory.write(0, BYTES[2])
+        filling.succeed()
+        failures = [call.exception(PATIENCE) for call in calls]
+    assert sorted(map(type, failures), key=str) == [type(None)] * 2 + [QueueFullError]

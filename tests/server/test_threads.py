@@ -99,9 +99,9 @@ class Bench:
         for subject in self._subjects:
             subject.shutdown(wait=False)
         until(lambda: not workers(), "all threads ended")
-        left = [len(subject._tasks) for subject in self._subjects]
+        left = [len(subject._waiting) for subject in self._subjects]
         for subject in self._subjects:
-            subject._tasks.clear()
+            subject._waiting.clear()
         until(lambda: not alive(), "the watch ended")
         assert not any(left)
 
@@ -153,7 +153,7 @@ def all_begin(tasks: list[Task]) -> None:
 def block(clock: Clock, subject: Threads, tasks: list[Task]) -> None:
     """Lets time pass until these tasks, which wait, have all begun."""
     for _ in tasks:
-        if subject._tasks:
+        if subject._waiting:
             clock.tick(subject)
     all_begin(tasks)
 
@@ -510,7 +510,7 @@ def test_after_shutdown_too_tasks_that_wait_keep_no_other_waiting(
     for count in (1, 2):
         all_begin(tasks[:count])
         clock.tick(subject)
-        assert len(subject._tasks) == 2 - count
+        assert len(subject._waiting) == 2 - count
     all_begin(tasks)
     for task in tasks:
         task.end()

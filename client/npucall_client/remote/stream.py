@@ -90,16 +90,10 @@ class CallStream:
         sent = SentCall(call, timeout, request_id, done)
         with self._lock:
             self._start_threads()
-            has_room = self._room.wait_for(
-                lambda: self._closing or len(self._open) < self._window, timeout
-            )
+            if len(self._open) >= self._window:
+                self._wait_for_room(timeout)
             if self._closing:
                 raise CancelledError("pipeline: expected it open, found it closed")
-            if not has_room:
-                raise DeadlineError(
-                    f"pipeline: expected one of {self._window} calls to be answered within the "
-                    f"timeout of {timeout:g} s, found none"
-                )
             self._enqueue(sent)
             if sent.ends < self._watched:
                 self._sooner.notify()
@@ -118,6 +112,15 @@ class CallStream:
             self._sooner.notify()
         for thread in self._threads:
             thread.join()
+
+    def _wait_for_room(self, timeout: float) -> None:
+        if not self._room.wait_for(
+            lambda: self._closing or len(self._open) < self._window, timeout
+        ):
+            raise DeadlineError(
+                f"pipeline: expected one of {self._window} calls to be answered within the "
+                f"timeout of {timeout:g} s, found none"
+            )
 
     def _start_threads(self) -> None:
         if not self._threads:

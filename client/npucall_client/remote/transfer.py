@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 def size_of(call: BoundCall) -> int:
     """Bytes of the storages of a call that travel."""
+    if call.placement is None:
+        return sum([0 if isinstance(data, tuple) else len(data) for data in call.storage.values()])
     return sum(map(len, travelling(call).values()))
 
 
@@ -142,8 +144,9 @@ class Incoming:
         self._received = received
         self._state = State.COMPLETE
         self._response: Response
-        self._outputs: list[memoryview | RegionPart | HandlePart | None] = []
-        self._receiving = Receiving("the answer", (), into(()))
+        self._outputs: list[memoryview | RegionPart | HandlePart | None]
+        self._receiving: Receiving
+        """These, and the response, where chunks follow."""
 
     def take(self, frame: ResponseFrame) -> Response | None:
         """Takes a frame; the response once it is whole.
@@ -180,9 +183,9 @@ class Incoming:
         if response.storage or not any(spec.storage_bytes for _, spec in specs):
             self._advance(Event.REPLY)
             storage = response.storage or [memoryview(b"") for _ in specs]
-            size = sum(len(data) for data in storage if isinstance(data, memoryview))
+            size = sum([len(data) for data in storage if isinstance(data, memoryview)])
             self._received(size, size)
-            return response._replace(storage=storage)
+            return Response(response.reply, response.timings, storage)
         self._advance(Event.REPLY_CHUNKED)
         self._response = response
         self._outputs = [self._place_of(name, spec) for name, spec in specs]

@@ -15,10 +15,10 @@ class SessionServiceStub(object):
     It is filled once, and only read from then on. A handle that is being filled may be named already:
     the call that reads it waits.
 
-    Filling is identified by the handle and by what fills it: the bytes of an upload; the SHA-256 of a
-    whole request, with places and data, of a call; that of the whole program and the step. The same
-    once more is a retry, and is answered without running again, or once that which runs has ended; so
-    request ids decide nothing.
+    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
+    of the request of a call or a program, with its places and data, but without what follows in
+    chunks. The same once more is a retry: it is answered without running again, or once that which runs
+    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
 
     A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.
@@ -107,10 +107,10 @@ class SessionServiceServicer(object):
     It is filled once, and only read from then on. A handle that is being filled may be named already:
     the call that reads it waits.
 
-    Filling is identified by the handle and by what fills it: the bytes of an upload; the SHA-256 of a
-    whole request, with places and data, of a call; that of the whole program and the step. The same
-    once more is a retry, and is answered without running again, or once that which runs has ended; so
-    request ids decide nothing.
+    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
+    of the request of a call or a program, with its places and data, but without what follows in
+    chunks. The same once more is a retry: it is answered without running again, or once that which runs
+    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
 
     A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.
@@ -184,6 +184,7 @@ class SessionServiceServicer(object):
         which no byte comes, is filled with the bytes that the server remembers, else NOT_FOUND, MISSING.
         Errors besides:
         * INVALID_ARGUMENT, DIGEST_MISMATCH: the bytes that came have another SHA-256. Nothing is filled.
+        * FAILED_PRECONDITION, RESERVED: as for calls.
         * RESOURCE_EXHAUSTED, QUEUE_FULL, TOO_LARGE or QUOTA: as for calls.
         * DEADLINE_EXCEEDED, STALLED: no chunk came for a while. Repeat the upload.
         """
@@ -193,7 +194,10 @@ class SessionServiceServicer(object):
 
     def Download(self, request, context):
         """Answers the bytes of a handle, in chunks from its start, and ends with OK behind the last one. It
-        waits for a handle that is being filled.
+        waits for a handle that is being filled. Errors besides:
+        * INVALID_ARGUMENT, TENSOR_LAYOUT: the part is not inside what the handle holds.
+        * RESOURCE_EXHAUSTED, QUEUE_FULL or QUOTA: as for streams. FAILED_PRECONDITION, RESERVED: as for
+        calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -261,10 +265,10 @@ class SessionService(object):
     It is filled once, and only read from then on. A handle that is being filled may be named already:
     the call that reads it waits.
 
-    Filling is identified by the handle and by what fills it: the bytes of an upload; the SHA-256 of a
-    whole request, with places and data, of a call; that of the whole program and the step. The same
-    once more is a retry, and is answered without running again, or once that which runs has ended; so
-    request ids decide nothing.
+    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
+    of the request of a call or a program, with its places and data, but without what follows in
+    chunks. The same once more is a retry: it is answered without running again, or once that which runs
+    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
 
     A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from npucall.errors import NpucallError, QueueFullError
+from npucall.errors import CancelledError, NpucallError, QueueFullError
 from npucall.wire.replies import Timings, encode_timings
+from npucall_server.callers import YieldingCaller
 from npucall_server.turn import gave_way
 
 if TYPE_CHECKING:
@@ -131,13 +132,24 @@ class Execution:
     def _compute_placed(self, placed: Placed, admission: Admission) -> Completed | None:
         """None where another one fills the same handles with the same, or has."""
         try:
-            placed.wait_for_fillings()
+            self._wait_for_handles(placed, admission)
             completed = self._compute(admission) if placed.runs else None
         except BaseException as error:
             placed.fail(error)
             raise
         placed.succeed()
         return completed
+
+    def _wait_for_handles(self, placed: Placed, admission: Admission) -> None:
+        """Waits for those that others fill, as long as nobody asks for what the call holds."""
+        waits = YieldingCaller(self.caller)
+        admission.may_end_by(waits.give_way)
+        try:
+            placed.wait(waits)
+        except CancelledError:
+            if waits.gave_way:
+                raise gave_way() from None
+            raise
 
     def _compute(self, admission: Admission) -> Completed:
         raise NotImplementedError

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import (
     CancelledError,
     MessageError,
@@ -18,8 +17,10 @@ from npucall.errors import (
     NpucallError,
     TensorLayoutError,
 )
-from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput, clashes
+from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput
 from npucall_server.devices.base import Step
+from npucall_server.execution.parts import check_apart, check_length, is_addressed_with
+from npucall_server.sessions.session import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,18 +29,15 @@ if TYPE_CHECKING:
     from npucall.places import OutputPlace, Place
     from npucall.programs import Program, ProgramStep
     from npucall.tensors import Buffer
-    from npucall_server.callers import Caller
+    from npucall_server.callers import Caller, Waiting
     from npucall_server.devices.base import Resident, Source, Target
     from npucall_server.sessions.digests import Digests
-    from npucall_server.sessions.session import Filling, Reading, Session
+    from npucall_server.sessions.session import Filling, Session
     from npucall_server.sessions.sessions import Sessions
     from npucall_server.shared.regions import Regions
 
-    _Found: TypeAlias = "Buffer | Reading | StepOutput | None"
+    _Found: TypeAlias = "Source | Reading | StepOutput | None"
     """What a place stands for; None: it follows in chunks."""
-
-
-_NOTHING: frozenset[str] = frozenset()
 
 
 class Places(NamedTuple):
@@ -89,17 +87,24 @@ class Placed:
             len(step.output_places) < len(step.call.outputs) for step in self.program.steps
         )
 
-    def wait_for_fillings(self) -> None:
-        """Waits for those who fill the same handles with the same. Raises what they failed with."""
+    def wait(self, caller: Waiting) -> None:
+        """Waits for what others fill: the handles that it reads, or those that it fills too.
+
+        Raises HandleEmptyError, what they failed with, CancelledError, DeadlineError.
+        """
         for filling in self._fillings.values():
             if not filling.is_new:
-                filling.wait(self._caller)
+                filling.wait(caller)
+        for number, sources in enumerate(self._sources) if self.runs else ():
+            with self.program.at(number):
+                for name, found in sources.items():
+                    if isinstance(found, Reading):
+                        sources[name] = found.wait(caller)
 
     def steps(self, chunks: Mapping[str, Buffer]) -> list[Step]:
-        """What a device runs, once all handles that it reads are filled.
+        """What a device runs, once ``wait`` has ended.
 
-        ``chunks``: the storages that followed in chunks. Raises HandleEmptyError, CancelledError,
-        DeadlineError.
+        ``chunks``: the storages that followed in chunks.
         """
         return [self._ready(number, step, chunks) for number, step in enumerate(self.program.steps)]
 
@@ -144,7 +149,7 @@ class Placed:
         for number, step in enumerate(self.program.steps):
             with self.program.at(number):
                 self._targets.append(self._targets_of(step))
-        self._check_apart()
+        check_apart(self.program)
 
     def _session(self) -> Session | None:
         """The session, if handles are named. The lease does not end while this lives."""
@@ -233,41 +238,23 @@ class Placed:
         targets: dict[str, Target] = {}
         for name, place in step.output_places.items():
             if isinstance(place, RegionPart):
-                _check_length(step.call, name, place)
+                check_length(step.call, name, place)
                 targets[name] = self._places.regions.view(place, name, person)
             elif isinstance(place, Keep) and (filling := self._fillings[place.handle]).is_new:
                 targets[name] = filling.memory
         return targets
 
-    def _check_apart(self) -> None:
-        """Raises TensorLayoutError where an output's place shares bytes with anything else."""
-        places: dict[str, RegionPart] = {}
-        storages: dict[str, RegionPart] = {}
-        for number, step in enumerate(self.program.steps):
-            prefix = f"step {number}, " if len(self.program.steps) > 1 else ""
-            for name, place in step.output_places.items():
-                if isinstance(place, RegionPart):
-                    places[prefix + name] = place
-            for name, source in zip(step.call.stored, step.storage, strict=True):
-                if isinstance(source, RegionPart):
-                    storages[prefix + name] = source
-        for clash in clashes(places, storages) if places else ():
-            raise TensorLayoutError(
-                f"{clash.place}: expected a place of its own, found that it shares bytes with "
-                f"{'the place' if clash.other_is_place else 'the storage'} of {clash.other}",
-                parameter=clash.place,
-            )
-
     # --- What a device gets -----------------------------------------------------------------------
 
     def _ready(self, number: int, step: ProgramStep, chunks: Mapping[str, Buffer]) -> Step:
-        with self.program.at(number):
-            storages = {
-                name: self._settled(step.call, name, place, found, chunks)
-                for (name, found), place in zip(
-                    self._sources[number].items(), step.storage, strict=True
-                )
-            }
+        storages: dict[str, Any] = {}
+        for (name, found), place in zip(self._sources[number].items(), step.storage, strict=True):
+            if found is None:
+                storages[name] = chunks[name]
+            elif isinstance(place, RegionPart) and is_addressed_with(step.call, name):
+                storages[name] = bytes(found)  # type: ignore[arg-type]  # a view of the region
+            else:
+                storages[name] = found
         targets = self._targets[number]
         unanswered = frozenset(
             name
@@ -275,46 +262,6 @@ class Placed:
             if isinstance(place, Discard | Keep) and name not in targets
         )
         return Step(step.call, storages, targets, unanswered)
-
-    def _settled(
-        self, call: Prepared, name: str, place: Place, found: _Found, chunks: Mapping[str, Buffer]
-    ) -> Source | StepOutput:
-        if found is None:
-            return chunks[name]
-        if isinstance(found, StepOutput):
-            return found
-        if not isinstance(found, memoryview | bytes | bytearray):
-            return found.wait(self._caller)
-        is_copied = isinstance(place, RegionPart) and is_addressed_with(call, name)
-        return bytes(found) if is_copied else found
-
-
-def own_steps(program: Program) -> list[Step]:
-    """The steps of a program that has its bytes itself; of one that is planned, without them."""
-    return [
-        Step(
-            step.call,
-            dict(zip(step.call.stored, step.storage, strict=True)),  # type: ignore[arg-type]
-            NO_TARGETS,
-            step.discarded if step.output_places else _NOTHING,
-        )
-        for step in program.steps
-    ]
-
-
-def is_addressed_with(call: Prepared, name: str) -> bool:
-    """Whether a formula or a kernel addresses with the values of an input."""
-    operator = call.operator
-    parameter = name.partition("[")[0]  # of a list, one of its tensors
-    return name in call.inputs and (operator.values is not None or parameter in operator.as_is)
-
-
-def _check_length(call: Prepared, name: str, place: RegionPart) -> None:
-    size = call.outputs[name].storage_bytes
-    if place.length != size:
-        raise TensorLayoutError(
-            f"{name}: expected a place of {size} bytes, found {place.length}", parameter=name
-        )
 
 
 def _replied(place: OutputPlace | None, size: int, output: Buffer | Resident | None) -> Place:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.places import HandlePart
     from npucall_server.access.identity import Identity
-    from npucall_server.callers import Caller
+    from npucall_server.callers import Waiting
     from npucall_server.devices.base import Resident
     from npucall_server.sessions.room import Account, Room
     from npucall_server.sessions.waiting import Changes
@@ -150,7 +150,7 @@ class Session:
         with self._changes:
             self.check_open()
             begun, found = self._handles.begin(handle, size, identity, _Content)
-        filling = Filling(self, found, is_new=begun is Begun.NEW)
+        filling = Filling(self, found, identity, is_new=begun is Begun.NEW)
         if filling.is_new:
             try:
                 found.value.room = self._account.take(size, dtype)
@@ -186,7 +186,7 @@ class Session:
             free = self._unpin(handle)
         _give_back(free)
 
-    def wait(self, handle: _Handle, caller: Caller) -> None:
+    def wait(self, handle: _Handle, caller: Waiting) -> None:
         """Waits until a handle is filled, or is not going to be, or the session has ended."""
         self._changes.wait_until(
             lambda: handle.state is not State.FILLING or self._ended is not None, caller
@@ -220,7 +220,7 @@ class Reading:
         self._part, self._name = part, name
         self._done = False
 
-    def wait(self, caller: Caller) -> ResidentPart:
+    def wait(self, caller: Waiting) -> ResidentPart:
         """The bytes, once the handle is filled.
 
         Raises HandleEmptyError where that failed, what the session ended with, and DeadlineError
@@ -245,8 +245,10 @@ class Filling:
     Another one waits for the new one, and has nothing else to do.
     """
 
-    def __init__(self, session: Session, handle: _Handle, *, is_new: bool) -> None:
-        self._session, self._handle = session, handle
+    def __init__(
+        self, session: Session, handle: _Handle, identity: bytes | None, *, is_new: bool
+    ) -> None:
+        self._session, self._handle, self._identity = session, handle, identity
         self.is_new = is_new
 
     @property
@@ -264,17 +266,17 @@ class Filling:
         """The handle is empty again, if it has not been filled; who waits is told."""
         self._session.settle(self._handle, None, error)
 
-    def wait(self, caller: Caller, identity: bytes | None = None) -> None:
-        """Waits for what fills it, whoever that is.
+    def wait(self, caller: Waiting, identity: bytes | None = None) -> None:
+        """Waits for what fills it, whoever that is. ``identity``: of one that was not known.
 
-        Raises what that failed with, HandleExistsError where it has another ``identity``, what the
+        Raises what that failed with, HandleExistsError where it has another identity, what the
         session ended with, and DeadlineError and CancelledError of the caller.
         """
         handle = self._handle
         self._session.wait(handle, caller)
         if handle.state is State.EMPTY:
             raise of_another(handle.value.error, handle.failure)
-        check_same(handle, identity)
+        check_same(handle, identity or self._identity)
 
 
 def _give_back(rooms: Sequence[Room]) -> None:

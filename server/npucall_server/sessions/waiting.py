@@ -11,7 +11,7 @@ from npucall.errors import CancelledError, DeadlineError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_server.callers import Caller
+    from npucall_server.callers import Waiting
 
 
 class Changes:
@@ -31,7 +31,7 @@ class Changes:
         """Something has changed; called with the lock."""
         self._changed.notify_all()
 
-    def wait_until(self, done: Callable[[], bool], caller: Caller) -> None:
+    def wait_until(self, done: Callable[[], bool], caller: Waiting) -> None:
         """Waits, without the lock held before. Raises DeadlineError and CancelledError."""
         with self._changed:
             if done():
@@ -48,11 +48,11 @@ class Changes:
         with self._changed:
             self._changed.notify_all()
 
-    def _seconds(self, caller: Caller) -> float:
+    def _seconds(self, caller: Waiting) -> float:
         remaining = caller.time_remaining()
         return self._call_timeout if remaining is None else min(remaining, self._call_timeout)
 
-    def _check(self, caller: Caller, left: float) -> None:
+    def _check(self, caller: Waiting, left: float) -> None:
         """Raises where nobody waits for the call any more, or it has waited for too long."""
         if not caller.is_active():
             raise CancelledError("call: cancelled by the caller, or the caller went away")

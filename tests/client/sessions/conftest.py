@@ -1,4 +1,4 @@
-"""``connected``: the same tests on ``local:``, on a server, and on one with a simulated NPU."""
+"""``connected``: the same tests against ``local:``, a server over a socket, and a simulated NPU."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from npucall_client import Client, Session
 
 
-@pytest.fixture(params=["local", "server", "npu"] if HAS_SERVER else ["local"])
+NPU = pytest.param("npu", marks=pytest.mark.more)
+
+
+@pytest.fixture(params=["local", "server", NPU] if HAS_SERVER else ["local"])
 def connected(request: pytest.FixtureRequest) -> Iterator[Client]:
-    target = "local:"
-    if request.param == "server":
-        target = request.getfixturevalue("npucall_server")
+    target = request.getfixturevalue("npucall_server") if request.param == "server" else "local:"
     if request.param == "npu":
         target = request.getfixturevalue("npu_server").target
     with npucall_client.connect(target) as client:

@@ -214,6 +214,13 @@ def test_small_steps_share_a_turn_and_large_ones_take_their_own(device: CpuDevic
     assert turn.taken > 3
 
 
+def test_what_has_two_readers_stays_for_the_second(device: CpuDevice) -> None:
+    steps = [*chain(4), chain(2)[1]]
+    steps[3] = steps[3]._replace(discarded=frozenset())
+    outputs = device.run_program(steps, CountedTurn()).outputs
+    assert bytes(outputs[4][0]) == one_by_one(device, chain(2))[1][0]  # type: ignore[arg-type]
+
+
 def test_a_step_keeps_its_output_and_later_ones_read_it(device: CpuDevice) -> None:
     steps = chain(2)
     kept = device.allocate(ELEMENTS * 4)

@@ -25,6 +25,7 @@ from npucall.exchange import (
     after,
     event_of,
 )
+from npucall.limits import KIB
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
 from npucall.wire.stream_messages import request_frames
@@ -33,6 +34,7 @@ from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.calls import Calls
 from npucall_server.services.streams.packing import Packing
+from npucall_server.threads import Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +52,10 @@ _BREAK_SECONDS = 1.0
 
 _UNREAD_SECONDS = 5.0
 """After which a stream is cut whose caller is known no more and reads nothing."""
+
+
+_SMALL_BYTES = 64 * KIB
+"""Of a call: up to here it costs more to wake another thread than to do the call."""
 
 
 class StreamLimits(NamedTuple):
@@ -85,6 +91,8 @@ class Stream:
         self._handling = handling
         self._threads = threads
         self._chunk_bytes = limits.chunk_bytes
+        self._line = Line()
+        """Of small calls."""
         self._calls = Calls(limits.window, place)
         self._failure: Exception | None = None
         """What ends the stream once all that is decided has been answered."""
@@ -207,7 +215,8 @@ class Stream:
             self._refuse(call, error)
             return
         if not begin.chunked or call.execution.runs_as_bytes_come:
-            self._threads.submit(self._run, call)
+            is_small = len(begin.request) <= _SMALL_BYTES and not (begin.program or begin.chunked)
+            self._threads.start(partial(self._run, call), self._line if is_small else None)
 
     def _opened(self, call_id: int, begin: Begin, size: int) -> StreamCall:
         caller = StreamCaller(self._peer, begin.request_id, begin.timeout_ns / 1e9 or None)
@@ -227,7 +236,7 @@ class Stream:
             return
         call.execution.end_of_bytes()
         if not call.execution.runs_as_bytes_come:
-            self._threads.submit(self._run, call)
+            self._threads.start(partial(self._run, call))
 
     # --- Answers ----------------------------------------------------------------------------------
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     Open = Callable[..., Opened]
 
+PATIENCE = 20.0
+OUT = "out"
+"""The output of MseLossBackward."""
 SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
 ASKS = list(dict.fromkeys(situation.then for situation in SITUATIONS.values()))
 STAGED = {"staged": {}, "straight": {"staging_limit": 0}}
@@ -58,6 +61,14 @@ def in_handles(device: Opened, asked: Asked, offset: int = 0) -> dict[str, Any]:
 def release(storages: Mapping[str, Any]) -> None:
     for part in storages.values():
         part.memory.free()
+
+
+def mse(device: Opened, count: int = 6) -> Asked:
+    """A call that makes something else of its first input each time."""
+    self = np.linspace(1, 2, count, dtype=np.float32)
+    target = self - np.linspace(0.4, 0.6, count, dtype=np.float32)
+    tensors = {"grad_output": numbers(count), "self": self, "target": target}
+    return declared(device.device, "aclnnMseLossBackward", reduction=2, **tensors)
 
 
 def chain(asked: Asked, steps: int, **last: Any) -> list[Step]:
@@ -124,17 +135,17 @@ def test_a_program_of_one_call_twice_gives_its_answers(
 @pytest.mark.parametrize("way", STAGED)
 def test_a_chain_gives_what_single_calls_give(open_device: Open, way: str) -> None:
     device = open_device(**STAGED[way])
-    asked = l1(device.device)
+    asked = mse(device)
     outputs = device.device.run_program(chain(asked, 7), FreeTurn()).outputs
     assert outputs[:-1] == [[None]] * 6
     assert [bytes(output) for output in outputs[-1]] == [answer_of_chain(asked, 7)]  # type: ignore[arg-type]
 
 
 def test_a_step_fills_a_handle_that_later_steps_read(device: Opened) -> None:
-    asked = l1(device.device)
+    asked = mse(device)
     kept = device.device.allocate(len(asked.answers[0]))
     steps = chain(asked, 3)
-    steps[0] = steps[0]._replace(discarded=frozenset(), targets={"grad_input": kept})
+    steps[0] = steps[0]._replace(discarded=frozenset(), targets={OUT: kept})
     outputs = device.device.run_program(steps, FreeTurn()).outputs
     assert outputs[0] == [kept]
     assert bytes_of(kept) == asked.answers[0]
@@ -143,7 +154,7 @@ def test_a_step_fills_a_handle_that_later_steps_read(device: Opened) -> None:
 
 
 def test_nobody_waits_within_a_program(device: Opened) -> None:
-    asked = l1(device.device)
+    asked = mse(device)
     assert device.serves(asked)
     pace_of(asked.call).nanoseconds = 1  # has been timed
     before = device.simulator.call_count(SYNCHRONISE)
@@ -152,15 +163,29 @@ def test_nobody_waits_within_a_program(device: Opened) -> None:
 
 
 def test_what_one_reader_needs_no_more_the_next_step_writes(device: Opened) -> None:
-    asked = l1(device.device, 1000)
+    asked = mse(device, 1000)
     few, many = (device.device.program_bytes(chain(asked, count)) for count in (3, 100))
     assert many - few == (100 - 3) * (2 * 4096)  # what each step sends, and nothing else
     assert few == (3 + 2 + 2 + 1 + 2) * 4096  # sent, answered, and two between the steps
 
 
+def test_what_has_two_readers_stays_for_the_second(device: Opened) -> None:
+    asked = mse(device, 1000)
+    out = frozenset({OUT})
+
+    def step(source: int | None, *, keep: bool = False) -> Step:
+        storages: dict[str, Any] = dict(asked.storages)
+        if source is not None:
+            storages["grad_output"] = StepOutput(source, OUT)
+        return Step(asked.call, storages, discarded=frozenset() if keep else out)
+
+    steps = [step(None), step(0), step(1), step(2), step(0, keep=True), step(3, keep=True)]
+    assert differences(device.device.run_program(steps, FreeTurn()).outputs, steps) == []
+
+
 def test_a_long_program_lets_others_have_turns(open_device: Open) -> None:
     device = open_device(lanes=1)
-    asked, other = l1(device.device), l1(device.device, 50)
+    asked, other = mse(device), l1(device.device, 50)
     served: list[bool] = []
 
     class Shared(FreeTurn):
@@ -181,34 +206,43 @@ def test_a_long_program_lets_others_have_turns(open_device: Open) -> None:
 
 
 def test_a_program_goes_on_with_another_lane(open_device: Open) -> None:
-    """While one lane is taken by another call, whose memory is not the program's."""
+    """While the one that it had runs another call, in memory of its own."""
     device = open_device(lanes=2)
-    asked, other = l1(device.device), l1(device.device, 50)
-    work: list[Any] = []
-    outcome: list[bytes] = []
+    asked, other = mse(device), l1(device.device, 50)
+    has_begun, may_end = threading.Event(), threading.Event()
+    served: list[bool] = []
 
-    def program() -> None:
-        outputs = device.device.run_program(chain(asked, 3), Pausing()).outputs
-        outcome.append(bytes(outputs[-1][0]))  # type: ignore[arg-type]
+    def hold() -> None:
+        has_begun.set()
+        assert may_end.wait(PATIENCE)
 
-    class Pausing(FreeTurn):
+    def occupy() -> None:
+        served.append(device.runs_around(other, hold))
+
+    class Giving(FreeTurn):
+        """Between the first step and the second somebody takes the lane for long."""
+
         def pause(self) -> None:
-            pace_of(asked.call).nanoseconds = 11e6
-            work.append(device.runs_around(other, inner))
+            if not threads:
+                threads.append(threading.Thread(target=occupy))
+                threads[0].start()
+                assert has_begun.wait(PATIENCE)
 
-    def inner() -> None:
-        assert device.serves(other)
-
+    threads: list[threading.Thread] = []
     pace_of(asked.call).nanoseconds = 11e6
-    thread = threading.Thread(target=program)
-    thread.start()
-    thread.join()
-    assert outcome == [answer_of_chain(asked, 3)]
-    assert work == [True, True]
+    try:
+        steps = chain(asked, 3)
+        assert differences(device.device.run_program(steps, Giving()).outputs, steps) == []
+    finally:
+        may_end.set()
+        for thread in threads:
+            thread.join()
+    assert served == [True]
+    assert [device.serves(asked) for _ in range(3)] == [True] * 3
 
 
 def test_a_caller_who_goes_while_others_have_their_turn_leaves_nothing(device: Opened) -> None:
-    asked = l1(device.device)
+    asked = mse(device)
     pace_of(asked.call).nanoseconds = 11e6
 
     class Leaving(FreeTurn):
@@ -221,7 +255,7 @@ def test_a_caller_who_goes_while_others_have_their_turn_leaves_nothing(device: O
 
 
 def test_a_caller_who_goes_between_two_launches_ends_the_program(device: Opened) -> None:
-    asked = l1(device.device)
+    asked = mse(device)
     checks = iter([None] * 2)
 
     def check() -> None:
@@ -237,7 +271,7 @@ def test_a_caller_who_goes_between_two_launches_ends_the_program(device: Opened)
 def test_a_handle_that_is_given_back_while_a_call_reads_it_stays_until_the_end(
     device: Opened,
 ) -> None:
-    asked = l1(device.device)
+    asked = mse(device)
     storages = in_handles(device, asked)
     given_back: list[int] = []
 
@@ -252,7 +286,7 @@ def test_a_handle_that_is_given_back_while_a_call_reads_it_stays_until_the_end(
 
 
 def test_a_handle_that_has_been_given_back_is_refused(device: Opened) -> None:
-    asked = l1(device.device)
+    asked = mse(device)
     storages = in_handles(device, asked)
     release(storages)
     with pytest.raises(ValueError, match="given back"):
@@ -262,7 +296,7 @@ def test_a_handle_that_has_been_given_back_is_refused(device: Opened) -> None:
 
 def test_handles_are_read_by_several_lanes_at_a_time(open_device: Open) -> None:
     device = open_device(lanes=3)
-    asked = l1(device.device, 5000)
+    asked = mse(device, 5000)
     storages = in_handles(device, asked)
     wrong: list[object] = []
 

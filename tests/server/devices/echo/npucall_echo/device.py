@@ -8,19 +8,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
+from npucall.compute.programs import peak_bytes
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.devices.base import Phases, Ran
+from npucall_server.devices.host_memory import HostResident
 from npucall_server.devices.lanes import Lanes
 from npucall_server.devices.memory_map import memory_map_of
+from npucall_server.devices.one_by_one import run_call, run_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import RanProgram, Source, Step, Target, Turn
     from npucall_server.settings import ServerSettings
 
 
@@ -50,12 +54,23 @@ class EchoDevice:
     def run(
         self,
         call: Prepared,
-        storages: Mapping[str, Buffer],
+        storages: Mapping[str, Source],
         turn: Turn,
-        targets: Mapping[str, Buffer] = NO_TARGETS,
+        targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Ran:
-        with turn():
-            return self._lanes.run(call, storages, turn.check, targets, turn.owner)
+        return run_call(self._run, call, storages, turn, targets)
+
+    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+        return run_steps(self._run, steps, turn)
+
+    def program_bytes(self, steps: Sequence[Step]) -> int:
+        return peak_bytes(steps)
+
+    def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
+        return HostResident(nbytes)
+
+    memory_for_handles = 0
+    """They hold host memory."""
 
     def working_bytes(self, call: Prepared) -> int:
         """Nothing beside the answer."""
@@ -72,6 +87,16 @@ class EchoDevice:
 
     def close(self) -> None:
         self._lanes.close()
+
+    def _run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Buffer],
+        turn: Turn,
+        targets: Mapping[str, Buffer],
+    ) -> Ran:
+        with turn():
+            return self._lanes.run(call, storages, turn.check, targets, turn.owner)
 
     def _report_lost(self, error: NpucallError) -> None:
         self._lost(error)
