@@ -27,7 +27,7 @@ from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.programs import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client import arrays
-from npucall_client.arguments import decode_reply
+from npucall_client.answers import decode_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

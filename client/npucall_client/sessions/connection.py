@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Binding, Options
-    from npucall_client.client import Transport
     from npucall_client.sessions.home import Home
     from npucall_client.sessions.transport import SessionTransport
+    from npucall_client.transport import Transport
 
 
 class Shared:

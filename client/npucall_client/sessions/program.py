@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, overload
 
 from npucall.errors import NpucallError, TooLargeError
 from npucall.places import Discard, Keep, StepOutput
-from npucall_client import arguments
+from npucall_client import answers
 from npucall_client.calling import plan_of
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.results import came_from_torch, new_handle, results_of_step
@@ -152,7 +152,7 @@ class Program:
             return next(iter(results.values()))
         names = self._checks.results_of(call)
         outputs = {name: results.get(name, call.targets.get(name)) for name in names}
-        return arguments.value_of(call.operator, arguments.in_lists(call, outputs))
+        return answers.value_of(call.operator, answers.in_lists(call, outputs))
 
     def _check(self, kwargs: Mapping[str, Any]) -> None:
         if self._ended:
@@ -218,9 +218,9 @@ class Program:
 
 def _take(call: BoundCall, remotes: Mapping[str, Remote], answer: Response) -> None:
     """Gives results what they are now."""
-    reply = arguments.decode_reply(answer.reply)
-    for name, place in arguments.placed(call, reply, answer.storage).items():
+    reply = answers.decode_reply(answer.reply)
+    for name, place in answers.placed(call, reply, answer.storage).items():
         if name in call.targets:
-            arguments.receive(call, name, reply.outputs[name], place)
+            answers.receive(call, name, reply.outputs[name], place)
         elif name in remotes:
             remotes[name].filled(bytes(place) if isinstance(place, memoryview) else None)
