@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import TooLargeError
 from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
+from npucall.places import HandlePart
 from npucall_client.remote.transfer import is_chunked, size_of, travelling
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ class ServerLimits:
     def travels_in_chunks(self, call: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
 
-        Its request does not travel in chunks where only its answer could be too long for a message.
+        Its request does not travel in chunks where only its answer could be too long for a message,
+        or as long as what the server has of it.
         """
         if not self.stream_window:
             return False
         size = size_of(call)
         if size >= self._stream_from or self._is_too_long(call, size):
+            return True
+        if not call.kept and _longest_held(call) >= self._stream_from:
             return True
         if call.placement is None or is_chunked(call, self.chunk_bytes):
             return False
@@ -79,6 +83,12 @@ class ServerLimits:
         """Whether a call of so many bytes of storage has no room in a message."""
         message = size + len(call.call) + FRAME_BYTES * (1 + len(call.storage))
         return message > self._message
+
+
+def _longest_held(call: BoundCall) -> int:
+    """Bytes of the longest storage that is in a handle."""
+    held = (place.length for place in call.storage.values() if isinstance(place, HandlePart))
+    return max(held, default=0)
 
 
 def _too_large(call: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
