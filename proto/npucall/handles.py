@@ -6,6 +6,7 @@ Pure: nothing waits and nothing is locked here, and what a handle holds is the c
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -103,7 +104,7 @@ class Handles(Generic[T]):
 
     def __init__(self) -> None:
         self._handles: dict[bytes, Handle[T]] = {}
-        self._past: dict[bytes, str | None] = {}
+        self._past: OrderedDict[bytes, str | None] = OrderedDict()
         """Why it could not be filled; None: it was released."""
 
     def __iter__(self) -> Iterator[Handle[T]]:
@@ -192,10 +193,10 @@ class Handles(Generic[T]):
         return found
 
     def _remember(self, handle: bytes, why: str | None) -> None:
-        self._past.pop(handle, None)
         self._past[handle] = why
+        self._past.move_to_end(handle)
         while len(self._past) > MAX_PAST_HANDLES:
-            del self._past[next(iter(self._past))]
+            self._past.popitem(last=False)
 
 
 def check_same(handle: Handle[T], identity: bytes | None) -> None:

@@ -84,11 +84,6 @@ class Program:
         return at_step(number) if len(self.steps) > 1 else _AT_ANY
 
     @cached_property
-    def last_uses(self) -> Mapping[StepOutput, int]:
-        """The last step that takes an output of an earlier one."""
-        return {result: number for number, step in self._placed for _, result in step.results}
-
-    @cached_property
     def _placed(self) -> list[tuple[int, ProgramStep]]:
         """The steps of which something is elsewhere, with their numbers."""
         steps = enumerate(self.steps)
@@ -142,17 +137,39 @@ class Program:
 
         Without those that are kept, or written where the caller said.
         """
-        held, peak, last = 0, 0, self.last_uses
-        ending: dict[int, int] = {}
-        for number, step in self._placed:
-            for name in step.discarded:
-                size = step.call.outputs[name].storage_bytes
-                end = last.get(StepOutput(number, name), number)
-                ending[end] = ending.get(end, 0) + size
-                held += size
+        return self.sent_bytes + self.replied_bytes + (self._discarded_bytes if self._placed else 0)
+
+    @property
+    def _discarded_bytes(self) -> int:
+        """Most bytes of outputs at a time that are there for later steps alone."""
+        ended = last_reads([dict(step.results) for step in self.steps])
+        read = {result for results in ended for result in results}
+        held = peak = 0
+        for number, step in enumerate(self.steps):
+            own = [StepOutput(number, name) for name in step.discarded]
+            held += sum(map(self._bytes_of, own))
             peak = max(peak, held)
-            held -= ending.pop(number, 0)
-        return self.sent_bytes + self.replied_bytes + peak
+            gone = [result for result in own if result not in read]
+            gone += [r for r in ended[number] if r.output in self.steps[r.step].discarded]
+            held -= sum(map(self._bytes_of, gone))
+        return peak
+
+    def _bytes_of(self, result: StepOutput) -> int:
+        return self.steps[result.step].call.outputs[result.output].storage_bytes
+
+
+def last_reads(storages: Sequence[Mapping[str, object]]) -> list[list[StepOutput]]:
+    """For each step, by what it reads: the outputs of earlier ones that no later step reads."""
+    last = {
+        source: number
+        for number, sources in enumerate(storages)
+        for source in sources.values()
+        if type(source) is StepOutput
+    }
+    ended: list[list[StepOutput]] = [[] for _ in storages]
+    for source, number in last.items():
+        ended[number].append(source)
+    return ended
 
 
 def prepare_program(

@@ -14,6 +14,7 @@ from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import UNLIMITED, Held
 from npucall.errors import NpucallError
 from npucall.places import StepOutput
+from npucall.programs import last_reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,20 +69,6 @@ def run(
             for number in numbers:
                 program.run(number, turn)
     return program.answers
-
-
-def last_reads(storages: Sequence[Mapping[str, object]]) -> list[list[StepOutput]]:
-    """For each step, by what it reads: the outputs of earlier ones that no later step reads."""
-    last = {
-        source: number
-        for number, sources in enumerate(storages)
-        for source in sources.values()
-        if type(source) is StepOutput
-    }
-    ended: list[list[StepOutput]] = [[] for _ in storages]
-    for source, number in last.items():
-        ended[number].append(source)
-    return ended
 
 
 class _Run:

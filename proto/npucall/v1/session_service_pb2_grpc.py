@@ -184,6 +184,7 @@ class SessionServiceServicer(object):
         which no byte comes, is filled with the bytes that the server remembers, else NOT_FOUND, MISSING.
         Errors besides:
         * INVALID_ARGUMENT, DIGEST_MISMATCH: the bytes that came have another SHA-256. Nothing is filled.
+        * FAILED_PRECONDITION, RESERVED: as for calls.
         * RESOURCE_EXHAUSTED, QUEUE_FULL, TOO_LARGE or QUOTA: as for calls.
         * DEADLINE_EXCEEDED, STALLED: no chunk came for a while. Repeat the upload.
         """
@@ -193,7 +194,10 @@ class SessionServiceServicer(object):
 
     def Download(self, request, context):
         """Answers the bytes of a handle, in chunks from its start, and ends with OK behind the last one. It
-        waits for a handle that is being filled.
+        waits for a handle that is being filled. Errors besides:
+        * INVALID_ARGUMENT, TENSOR_LAYOUT: the part is not inside what the handle holds.
+        * RESOURCE_EXHAUSTED, QUEUE_FULL or QUOTA: as for streams. FAILED_PRECONDITION, RESERVED: as for
+        calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

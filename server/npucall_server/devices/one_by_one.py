@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npucall.compute.programs import last_reads
 from npucall.places import StepOutput
-from npucall.programs import at_step
+from npucall.programs import at_step, last_reads
 from npucall_server.devices.base import Phases, RanProgram
 from npucall_server.devices.host_memory import as_asked, in_host_memory, memory_of
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from npucall.compute.programs import last_reads
 from npucall.declare.prepare import once_a_call
 from npucall.places import StepOutput
+from npucall.programs import last_reads
 from npucall_server.devices.base import ResidentPart, is_resident
 
 if TYPE_CHECKING:

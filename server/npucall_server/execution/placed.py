@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import (
     CancelledError,
     MessageError,
@@ -18,8 +17,9 @@ from npucall.errors import (
     NpucallError,
     TensorLayoutError,
 )
-from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput, clashes
+from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput
 from npucall_server.devices.base import Step
+from npucall_server.execution.parts import check_apart, check_length, is_addressed_with
 from npucall_server.sessions.session import Reading
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
     _Found: TypeAlias = "Source | Reading | StepOutput | None"
     """What a place stands for; None: it follows in chunks."""
-
-
-_NOTHING: frozenset[str] = frozenset()
 
 
 class Places(NamedTuple):
@@ -152,7 +149,7 @@ class Placed:
         for number, step in enumerate(self.program.steps):
             with self.program.at(number):
                 self._targets.append(self._targets_of(step))
-        self._check_apart()
+        check_apart(self.program)
 
     def _session(self) -> Session | None:
         """The session, if handles are named. The lease does not end while this lives."""
@@ -241,30 +238,11 @@ class Placed:
         targets: dict[str, Target] = {}
         for name, place in step.output_places.items():
             if isinstance(place, RegionPart):
-                _check_length(step.call, name, place)
+                check_length(step.call, name, place)
                 targets[name] = self._places.regions.view(place, name, person)
             elif isinstance(place, Keep) and (filling := self._fillings[place.handle]).is_new:
                 targets[name] = filling.memory
         return targets
-
-    def _check_apart(self) -> None:
-        """Raises TensorLayoutError where an output's place shares bytes with anything else."""
-        places: dict[str, RegionPart] = {}
-        storages: dict[str, RegionPart] = {}
-        for number, step in enumerate(self.program.steps):
-            prefix = f"step {number}, " if len(self.program.steps) > 1 else ""
-            for name, place in step.output_places.items():
-                if isinstance(place, RegionPart):
-                    places[prefix + name] = place
-            for name, source in zip(step.call.stored, step.storage, strict=True):
-                if isinstance(source, RegionPart):
-                    storages[prefix + name] = source
-        for clash in clashes(places, storages) if places else ():
-            raise TensorLayoutError(
-                f"{clash.place}: expected a place of its own, found that it shares bytes with "
-                f"{'the place' if clash.other_is_place else 'the storage'} of {clash.other}",
-                parameter=clash.place,
-            )
 
     # --- What a device gets -----------------------------------------------------------------------
 
@@ -284,34 +262,6 @@ class Placed:
             if isinstance(place, Discard | Keep) and name not in targets
         )
         return Step(step.call, storages, targets, unanswered)
-
-
-def own_steps(program: Program) -> list[Step]:
-    """The steps of a program that has its bytes itself; of one that is planned, without them."""
-    return [
-        Step(
-            step.call,
-            dict(zip(step.call.stored, step.storage, strict=True)),  # type: ignore[arg-type]
-            NO_TARGETS,
-            step.discarded if step.output_places else _NOTHING,
-        )
-        for step in program.steps
-    ]
-
-
-def is_addressed_with(call: Prepared, name: str) -> bool:
-    """Whether a formula or a kernel addresses with the values of an input."""
-    operator = call.operator
-    parameter = name.partition("[")[0]  # of a list, one of its tensors
-    return name in call.inputs and (operator.values is not None or parameter in operator.as_is)
-
-
-def _check_length(call: Prepared, name: str, place: RegionPart) -> None:
-    size = call.outputs[name].storage_bytes
-    if place.length != size:
-        raise TensorLayoutError(
-            f"{name}: expected a place of {size} bytes, found {place.length}", parameter=name
-        )
 
 
 def _replied(place: OutputPlace | None, size: int, output: Buffer | Resident | None) -> Place:

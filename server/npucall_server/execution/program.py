@@ -5,12 +5,14 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import TooLargeError
 from npucall.limits import MAX_ANSWER_BYTES
 from npucall.programs import prepare_program
 from npucall.wire.programs import join_program_response, split_program
+from npucall_server.devices.base import Step
 from npucall_server.execution.life import Execution
-from npucall_server.execution.placed import Placed, own_steps
+from npucall_server.execution.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from npucall.programs import Program, ProgramStep
     from npucall_server.executor import Admission, Completed
 
+_NOTHING: frozenset[str] = frozenset()
 PROGRAM = "program"
 """What stands in the log and the account for the operator."""
 
@@ -52,7 +55,7 @@ class ProgramExecution(Execution):
         finally:
             record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
         replies = [self._common.encoded_reply(step.call) for step in self.asked.steps]
-        peak = executor.device.program_bytes(own_steps(self.asked))
+        peak = executor.device.program_bytes(_own_steps(self.asked))
         return list(zip(replies, workspaces, strict=True)), self._take_timings(), peak
 
     def reply_message(self) -> bytes:
@@ -73,7 +76,7 @@ class ProgramExecution(Execution):
 
     def _compute(self, admission: Admission) -> Completed:
         placed = self._placed
-        steps = placed.steps({}) if placed is not None else own_steps(self.asked)
+        steps = placed.steps({}) if placed is not None else _own_steps(self.asked)
         return self._common.executor.run_program(steps, self.caller, admission)
 
     @property
@@ -102,3 +105,16 @@ class ProgramExecution(Execution):
                 f"{size}; keep outputs, and download them",
                 limit=str(limit),
             )
+
+
+def _own_steps(program: Program) -> list[Step]:
+    """The steps of a program that has its bytes itself; of one that is planned, without them."""
+    return [
+        Step(
+            step.call,
+            dict(zip(step.call.stored, step.storage, strict=True)),  # type: ignore[arg-type]
+            NO_TARGETS,
+            step.discarded if step.output_places else _NOTHING,
+        )
+        for step in program.steps
+    ]

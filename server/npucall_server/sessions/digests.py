@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Digests:
     def __init__(self, limit: int, memory: Ledger) -> None:
         self._limit, self._memory = limit, memory
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, bytes], _Kept] = {}
+        self._kept: OrderedDict[tuple[str, bytes], _Kept] = OrderedDict()
         self.used = 0
         """Bytes that are kept."""
         self.hits = self.misses = 0
@@ -50,12 +51,12 @@ class Digests:
         """The bytes of a digest of a tenant; None where they are not kept."""
         key = tenant, sha256
         with self._lock:
-            kept = self._kept.pop(key, None)
+            kept = self._kept.get(key)
             if kept is None:
                 self.misses += 1
                 return None
             self.hits += 1
-            self._kept[key] = kept
+            self._kept.move_to_end(key)
             return kept.data
 
     def has(self, tenant: str, sha256: bytes) -> bool:
@@ -69,7 +70,7 @@ class Digests:
             return False
         with self._lock:
             if key in self._kept:
-                self._kept[key] = self._kept.pop(key)
+                self._kept.move_to_end(key)
                 return True
             while self.used + size > self._limit or len(self._kept) >= _MOST:
                 self._drop(next(iter(self._kept)))

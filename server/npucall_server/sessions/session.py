@@ -150,7 +150,7 @@ class Session:
         with self._changes:
             self.check_open()
             begun, found = self._handles.begin(handle, size, identity, _Content)
-        filling = Filling(self, found, is_new=begun is Begun.NEW)
+        filling = Filling(self, found, identity, is_new=begun is Begun.NEW)
         if filling.is_new:
             try:
                 found.value.room = self._account.take(size, dtype)
@@ -245,8 +245,10 @@ class Filling:
     Another one waits for the new one, and has nothing else to do.
     """
 
-    def __init__(self, session: Session, handle: _Handle, *, is_new: bool) -> None:
-        self._session, self._handle = session, handle
+    def __init__(
+        self, session: Session, handle: _Handle, identity: bytes | None, *, is_new: bool
+    ) -> None:
+        self._session, self._handle, self._identity = session, handle, identity
         self.is_new = is_new
 
     @property
@@ -265,16 +267,16 @@ class Filling:
         self._session.settle(self._handle, None, error)
 
     def wait(self, caller: Waiting, identity: bytes | None = None) -> None:
-        """Waits for what fills it, whoever that is.
+        """Waits for what fills it, whoever that is. ``identity``: of one that was not known.
 
-        Raises what that failed with, HandleExistsError where it has another ``identity``, what the
+        Raises what that failed with, HandleExistsError where it has another identity, what the
         session ended with, and DeadlineError and CancelledError of the caller.
         """
         handle = self._handle
         self._session.wait(handle, caller)
         if handle.state is State.EMPTY:
             raise of_another(handle.value.error, handle.failure)
-        check_same(handle, identity)
+        check_same(handle, identity or self._identity)
 
 
 def _give_back(rooms: Sequence[Room]) -> None:

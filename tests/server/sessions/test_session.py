@@ -164,6 +164,16 @@ def test_a_retry_joins_what_fills(session: Session, threads: ThreadPoolExecutor)
     waiting.result(PATIENCE)
 
 
+def test_who_joins_what_turns_out_to_be_something_else_is_told_so(session: Session) -> None:
+    filling = session.fill(A, 4, None)
+    call, upload = session.fill(A, 4, TWO), session.fill(A, 4, None)
+    filling.succeed(ONE)
+    for wait in (lambda: call.wait(ScriptedCaller()), lambda: upload.wait(ScriptedCaller(), TWO)):
+        with pytest.raises(HandleExistsError):
+            wait()
+    upload.wait(ScriptedCaller(), ONE)
+
+
 def test_a_retry_raises_what_it_joined_failed_with(session: Session) -> None:
     filling, retry = session.fill(A, 4, ONE), session.fill(A, 4, ONE)
     first = DeviceError("the device said no", phase="run")

@@ -86,7 +86,7 @@ def test_a_failure_is_named_and_the_next_program_is_right(sweep: Sweep, fate: Fa
 
 
 def test_lack_of_memory_is_mended_once(sweep: Sweep) -> None:
-    assert sweep.misfits(faults(sweep, Fate.MEMORY, 1, 2, 3)) == []
+    assert sweep.misfits(faults(sweep, Fate.MEMORY, 1, 2)) == []
 
 
 def test_a_broken_device_is_lost_once(sweep: Sweep) -> None:

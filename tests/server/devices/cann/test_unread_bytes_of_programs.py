@@ -14,6 +14,7 @@ from npucall_server.devices.cann.program import pace_of
 from .asked import declared, installed, like
 from .opened import FreeTurn
 from .situations import l1, numbers, unread
+from .test_programs import in_handles, release
 from .test_unread_bytes import COUNT, SECRET, device, keep_secrets
 
 if TYPE_CHECKING:
@@ -99,10 +100,12 @@ def ones(device: Opened) -> Asked:
 
 def test_a_program_of_another_caller_finds_nothing_in_kept_memory(device: Opened) -> None:
     asked = ones(device)
+    storages = in_handles(device, asked)  # so that its outputs lie where the secrets were
     device.simulator.set_kernels("none")
-    steps = [Step(asked.call, asked.storages)] * 2
+    steps = [Step(asked.call, storages)] * 2
     outputs = device.device.run_program(steps, FreeTurn(owner="another")).outputs
     assert SECRET * 4 not in b"".join(bytes(o) for (o,) in outputs)  # type: ignore[arg-type]
+    release(storages)
 
 
 def test_a_caller_finds_nothing_of_a_program_of_another(open_device: Open) -> None:
@@ -131,7 +134,7 @@ def test_steps_that_need_more_workspace_each_are_right(open_device: Open) -> Non
     """The workspace grows while work that is queued still uses the smaller one."""
     device = open_device()
     buffers.poison()
-    asked = [l1(device.device, count) for count in (10, 3_000_000, 10, 4_000_000)]
+    asked = [l1(device.device, count) for count in (10, 300_000, 10, 700_000)]
     for each in asked:
         pace_of(each.call).nanoseconds = 1
     steps: list[Any] = [Step(each.call, each.storages) for each in asked]

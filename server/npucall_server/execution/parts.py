@@ -1,0 +1,48 @@
+"""Calls of which something is in memory that the caller shares with the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.errors import TensorLayoutError
+from npucall.places import RegionPart, clashes
+
+if TYPE_CHECKING:
+    from npucall.declare.prepare import Prepared
+    from npucall.programs import Program
+
+
+def is_addressed_with(call: Prepared, name: str) -> bool:
+    """Whether a formula or a kernel addresses with the values of an input."""
+    operator = call.operator
+    parameter = name.partition("[")[0]  # of a list, one of its tensors
+    return name in call.inputs and (operator.values is not None or parameter in operator.as_is)
+
+
+def check_length(call: Prepared, name: str, place: RegionPart) -> None:
+    """Raises TensorLayoutError for a place of an output that is shorter, or longer."""
+    size = call.outputs[name].storage_bytes
+    if place.length != size:
+        raise TensorLayoutError(
+            f"{name}: expected a place of {size} bytes, found {place.length}", parameter=name
+        )
+
+
+def check_apart(program: Program) -> None:
+    """Raises TensorLayoutError where an output's place shares bytes with anything else."""
+    places: dict[str, RegionPart] = {}
+    storages: dict[str, RegionPart] = {}
+    for number, step in enumerate(program.steps):
+        prefix = f"step {number}, " if len(program.steps) > 1 else ""
+        for name, place in step.output_places.items():
+            if isinstance(place, RegionPart):
+                places[prefix + name] = place
+        for name, source in zip(step.call.stored, step.storage, strict=True):
+            if isinstance(source, RegionPart):
+                storages[prefix + name] = source
+    for clash in clashes(places, storages) if places else ():
+        raise TensorLayoutError(
+            f"{clash.place}: expected a place of its own, found that it shares bytes with "
+            f"{'the place' if clash.other_is_place else 'the storage'} of {clash.other}",
+            parameter=clash.place,
+        )
