@@ -17,7 +17,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
 from npucall.wire import messages, replies
 from npucall.wire.calls import PreparedCalls
-from npucall_client import arguments
+from npucall_client import answers, arguments
 from npucall_server.access.identity import anybody
 from npucall_server.log import Log, Record
 from npucall_server.turn import Turn
@@ -81,7 +81,7 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
     record = Record("Execute", "0123456789ab-1", "ipv4:127.0.0.1:40000", kl_div_backward.name)
 
     def decode() -> object:
-        return arguments.unpack(request, arguments.decode_reply(response.reply), response.storage)
+        return answers.unpack(request, answers.decode_reply(response.reply), response.storage)
 
     return {
         "client: arguments -> call": bind,

@@ -14,7 +14,7 @@ from npucall.errors import CancelledError
 from npucall.operators import CATALOGUE
 from npucall.wire.listing import declare
 from npucall.wire.replies import decode_reply, decode_timings
-from npucall_client import arguments
+from npucall_client import answers, arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -169,17 +169,17 @@ def closed() -> CancelledError:
 
 def value_of(call: BoundCall, response: Response) -> Any:
     """What ``run`` answers: the only output, or a named tuple of several."""
-    reply = arguments.decode_reply(response.reply)
-    return arguments.value_of(call.operator, arguments.unpack(call, reply, response.storage))
+    reply = answers.decode_reply(response.reply)
+    return answers.value_of(call.operator, answers.unpack(call, reply, response.storage))
 
 
 def result_of(call: BoundCall, response: Response, start: int) -> Result:
     """The full answer; ``start``: when the call was made, in nanoseconds of ``perf_counter_ns``."""
-    reply = arguments.decode_reply(response.reply)
-    outputs = arguments.unpack(call, reply, response.storage)
+    reply = answers.decode_reply(response.reply)
+    outputs = answers.unpack(call, reply, response.storage)
     return Result(
         outputs,
-        arguments.value_of(call.operator, outputs),
+        answers.value_of(call.operator, outputs),
         reply.variant,
         reply.kernel_dtype,
         decode_timings(response.timings),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike, fspath
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from npucall import buffers, memory
 from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
-    from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Options, Plan, Progress, Result
-    from npucall_client.pipeline import Calls
-    from npucall_client.reservations import Granted
-    from npucall_client.sessions.transport import SessionTransport
     from npucall_client.shared.memory import SharedMemory
+    from npucall_client.transport import Transport
 
 _KEPT = 2**30
 """Bytes that ``keep_memory=True`` keeps."""
@@ -137,56 +134,6 @@ def connect(  # noqa: PLR0913  # one a setting
 
 def _path(path: str | PathLike[str] | None) -> str | None:
     return None if path is None else fspath(path)
-
-
-class Transport(Protocol):
-    """Where calls are computed: a server, or this process."""
-
-    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
-        """Runs a call."""
-
-    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
-        """Checks a call."""
-
-    def calls(self) -> Calls:
-        """Where a pipeline sends its calls."""
-
-    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
-        """Memory that it shares; ``socket``: where, unless it is where the server says."""
-
-    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
-        """Reserves the device."""
-
-    def renew(self, key: str, timeout: float) -> Granted:
-        """Has a reservation go on. Raises ReservedError where it has ended."""
-
-    def release(self, key: str, timeout: float) -> None:
-        """Ends a reservation; without a key whatever there is."""
-
-    def under(self, key: str) -> Transport:
-        """The same, for calls under a reservation."""
-
-    @property
-    def sessions(self) -> SessionTransport:
-        """What keeps the handles of sessions."""
-
-    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
-        """Lists the operators."""
-
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
-        """Describes one operator."""
-
-    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
-        """Describes the server."""
-
-    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
-        """Who used it how long."""
-
-    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
-        """Who uses it now."""
-
-    def close(self) -> None:
-        """Gives back what it holds."""
 
 
 class Client:
@@ -322,7 +269,8 @@ class Client:
         """
         transport, timeout = self._open().sessions, self._binding.options.timeout
         wanted = lease or 0.0, budget or 0
-        home = Home(transport, self._settings.target, *wanted, timeout, refill=refill)
+        name = self._binding.options.request_id
+        home = Home(transport, self._settings.target, *wanted, timeout, name, refill=refill)
         self._shared.add(home)
         return Session(home, self._calls)
 

@@ -12,7 +12,7 @@ from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.wire.calls import decode
 from npucall.wire.replies import Reply, ServerIdentity
-from npucall_client import arguments
+from npucall_client import answers, arguments
 
 from .scripted import listed, members, parsed
 
@@ -172,10 +172,10 @@ def test_a_response_with_too_few_bytes_is_a_bug_of_the_server() -> None:
     server = ServerIdentity("a", "cpu", "Ascend910B1")
     reply = Reply("", None, {"out": spec}, ("out",), (), server)  # type: ignore[dict-item]
     with pytest.raises(InternalError, match=r"storages of \[24\] bytes, found \[20\]"):
-        arguments.unpack(arguments.BoundCall("x"), reply, [bytes(20)])
+        answers.unpack(arguments.BoundCall("x"), reply, [bytes(20)])
 
 
 def test_several_outputs_are_a_named_tuple() -> None:
-    value = arguments.value_of("aclnnTwo", {"out": ONES, "mask": ONES * 2})
+    value = answers.value_of("aclnnTwo", {"out": ONES, "mask": ONES * 2})
     assert value._fields == ("out", "mask")
     np.testing.assert_array_equal(value.mask, ONES * 2)

@@ -17,7 +17,7 @@ from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import decode
 from npucall.wire.replies import Reply
-from npucall_client import arguments
+from npucall_client import answers, arguments
 
 from .scripted import SERVER, bound, listed, members, parsed
 
@@ -135,7 +135,7 @@ def test_the_outputs_of_a_list_are_written_to_the_arrays_of_the_caller() -> None
     out = [np.zeros(2, np.float32), np.zeros(3, np.float32)]
     request = bound(SPLIT, {"out": out}, self=PAIR, dim=0)
     answer = reply({"out[0]": spec(2), "out[1]": spec(3)})
-    found = arguments.unpack(request, answer, [PAIR.tobytes(), TRIPLE.tobytes()])
+    found = answers.unpack(request, answer, [PAIR.tobytes(), TRIPLE.tobytes()])
     assert found.keys() == {"out"}
     assert [member is mine for member, mine in zip(found["out"], out, strict=True)] == [True, True]
     assert [member.tolist() for member in out] == [[1, 2], [3, 4, 5]]
@@ -146,13 +146,13 @@ def test_more_than_ten_outputs_of_a_list_stay_in_their_order() -> None:
     request = bound(SPLIT, {"out": out}, self=PAIR, dim=0)
     answer = reply({f"out[{index}]": spec(1) for index in range(12)})
     data = [np.float32(index).tobytes() for index in range(12)]
-    found = arguments.unpack(request, answer, data)["out"]
+    found = answers.unpack(request, answer, data)["out"]
     assert [member.item() for member in found] == list(range(12))
 
 
 def test_an_empty_list_of_outputs_is_answered_as_one() -> None:
     request = bound(SPLIT, {"out": []}, self=PAIR, dim=0)
-    assert arguments.unpack(request, reply({}), []) == {"out": []}
+    assert answers.unpack(request, reply({}), []) == {"out": []}
 
 
 def test_outputs_come_in_the_order_of_the_reply_lists_among_them() -> None:
@@ -160,18 +160,18 @@ def test_outputs_come_in_the_order_of_the_reply_lists_among_them() -> None:
     outputs = {"b": [PAIR.copy()], "a": PAIR.copy()}
     request = bound(two, outputs, n=1)
     answer = reply({"a": spec(2), "b[0]": spec(2)})
-    assert list(arguments.unpack(request, answer, [bytes(8), bytes(8)])) == ["a", "b"]
+    assert list(answers.unpack(request, answer, [bytes(8), bytes(8)])) == ["a", "b"]
 
 
 def test_a_list_with_too_few_bytes_is_a_bug_of_the_server() -> None:
     request = bound(SPLIT, {"out": [PAIR.copy(), TRIPLE.copy()]}, self=PAIR, dim=0)
     answer = reply({"out[0]": spec(2), "out[1]": spec(3)})
     with pytest.raises(InternalError, match=r"storages of \[8, 12\] bytes, found \[8\]"):
-        arguments.unpack(request, answer, [bytes(8)])
+        answers.unpack(request, answer, [bytes(8)])
 
 
 def test_outputs_with_names_that_python_does_not_take_are_a_named_tuple_all_the_same() -> None:
-    value = arguments.value_of("aclnnTwo", {"y": PAIR, "from": TRIPLE})
+    value = answers.value_of("aclnnTwo", {"y": PAIR, "from": TRIPLE})
     assert value.y is PAIR
     assert value[1] is TRIPLE
 
@@ -185,7 +185,7 @@ def test_an_output_in_place_is_sent_and_written() -> None:
     assert storages(request) == {"selfRef": [1, 2]}
     assert parsed(request)["selfRef"].stored
     assert not parsed(request)["selfRef"].role
-    found = arguments.unpack(request, reply({"selfRef": spec(2)}), [TRIPLE[:2].tobytes()])
+    found = answers.unpack(request, reply({"selfRef": spec(2)}), [TRIPLE[:2].tobytes()])
     assert found["selfRef"] is data
     assert data.tolist() == [3, 4]
 
@@ -197,7 +197,7 @@ def test_an_output_in_place_with_gaps_is_read_and_written_through_them(keep_layo
     assert storages(request) == {"selfRef": [1, 9, 2] if keep_layout else [1, 2]}
     sent = decode(request.call, Catalogue([RELU])).arguments["selfRef"]
     answer: Any = np.array([3, 9, 4] if keep_layout else [3, 4], np.float32)
-    arguments.unpack(request, reply({"selfRef": sent}), [answer.tobytes()])  # type: ignore[dict-item]
+    answers.unpack(request, reply({"selfRef": sent}), [answer.tobytes()])  # type: ignore[dict-item]
     assert memory.tolist() == [3, 9, 4, 9]
 
 
@@ -206,7 +206,7 @@ def test_gaps_that_were_sent_come_back_as_the_device_left_them() -> None:
     request = bound(RELU, {"selfRef": memory[::2]}, keep_layout=True)
     sent = decode(request.call, Catalogue([RELU])).arguments["selfRef"]
     answer = np.array([3, 8, 4], np.float32).tobytes()
-    arguments.unpack(request, reply({"selfRef": sent}), [answer])  # type: ignore[dict-item]
+    answers.unpack(request, reply({"selfRef": sent}), [answer])  # type: ignore[dict-item]
     assert memory.tolist() == [3, 8, 4, 9]
 
 
@@ -218,7 +218,7 @@ def test_an_output_in_place_in_column_order_keeps_its_elements_apart(keep_layout
     sent = decode(request.call, Catalogue([RELU])).arguments["selfRef"]
     assert sent.strides == (1, 2)  # type: ignore[union-attr]
     answer = np.array([5, 6, 7, 8], np.float32).tobytes()
-    arguments.unpack(request, reply({"selfRef": sent}), [answer])  # type: ignore[dict-item]
+    answers.unpack(request, reply({"selfRef": sent}), [answer])  # type: ignore[dict-item]
     assert matrix.tolist() == [[5, 7], [6, 8]]
 
 
@@ -226,7 +226,7 @@ def test_an_output_in_place_that_runs_backwards_is_gathered_and_scattered() -> N
     memory = np.array([1, 2, 3], np.float32)
     request = bound(RELU, {"selfRef": memory[::-1]})
     assert storages(request) == {"selfRef": [3, 2, 1]}
-    arguments.unpack(request, reply({"selfRef": spec(3)}), [TRIPLE.tobytes()])
+    answers.unpack(request, reply({"selfRef": spec(3)}), [TRIPLE.tobytes()])
     assert memory.tolist() == [5, 4, 3]
 
 

@@ -13,7 +13,6 @@ import pytest
 from npucall.errors import InternalError, SharedMemoryError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_client import arguments
 from npucall_client.remote import channel
 
 from . import scripted, side_script, stream_script
@@ -290,7 +289,7 @@ def test_an_output_with_a_place_has_no_chunks(
     calls, answers = client._transport.calls(), queue.Queue[Any]()
     calls.send(request, PATIENCE, "", answers.put)
     response = answers.get(timeout=PATIENCE)
-    outputs = arguments.unpack(request, arguments.decode_reply(response.reply), response.storage)
+    outputs = answers.unpack(request, answers.decode_reply(response.reply), response.storage)
     assert [y.tolist() for y in outputs["y"]] == [[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]]
     calls.close()
 

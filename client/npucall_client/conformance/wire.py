@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.wire import calls
 from npucall.wire.replies import decode_timings
-from npucall_client.arguments import BoundCall, decode_reply
+from npucall_client.answers import decode_reply
+from npucall_client.arguments import BoundCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

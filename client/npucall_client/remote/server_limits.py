@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import TooLargeError
 from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
-from npucall_client.remote.transfer import is_chunked, size_of, travelling
+from npucall_client.remote.transfer import held_bytes, is_chunked, size_of, travelling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,16 +43,21 @@ class ServerLimits:
     def travels_in_chunks(self, call: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
 
-        Its request does not travel in chunks where only its answer could be too long for a message.
+        Its request does not travel in chunks where only its answer could be as long: one that is
+        computed from much that the server has.
         """
         if not self.stream_window:
             return False
         size = size_of(call)
         if size >= self._stream_from or self._is_too_long(call, size):
             return True
-        if call.placement is None or is_chunked(call, self.chunk_bytes):
+        if call.kept or is_chunked(call, self.chunk_bytes):
             return False
-        return self._is_too_long(call, sum(map(len, call.data.values())))
+        if call.home is not None and size + held_bytes(call) >= self._stream_from:
+            return True
+        return call.placement is not None and self._is_too_long(
+            call, sum(map(len, call.data.values()))
+        )
 
     def check_message(self, call: BoundCall, size: int) -> None:
         """Raises TooLargeError for a message of so many bytes that the server would refuse."""
@@ -82,11 +87,12 @@ class ServerLimits:
 
 
 def _too_large(call: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
-    name, data = max(travelling(call).items(), key=lambda item: len(item[1]))
+    tensors = travelling(call).items()
+    name, data = max(tensors, key=lambda item: len(item[1]), default=("", b""))
+    largest = f"; the largest tensor is {name} with {len(data)}" if name else ""
     return TooLargeError(
-        f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
-        f"the largest tensor is {name} with {len(data)}",
-        parameter=name,
+        f"request: expected at most {limit} bytes, the server's {setting}, found {size}{largest}",
+        parameter=name or (),
         limit=str(limit),
         setting=setting,
     )

@@ -27,7 +27,7 @@ from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.programs import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client import arrays
-from npucall_client.arguments import decode_reply
+from npucall_client.answers import decode_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +43,12 @@ def size_of(call: BoundCall) -> int:
     if call.placement is None:
         return sum([0 if isinstance(data, tuple) else len(data) for data in call.storage.values()])
     return sum(map(len, travelling(call).values()))
+
+
+def held_bytes(call: BoundCall) -> int:
+    """Bytes of the storages of a call that a session holds."""
+    places = call.storage.values()
+    return sum(place.length for place in places if isinstance(place, HandlePart))
 
 
 def travelling(call: BoundCall) -> Mapping[str, Buffer]:

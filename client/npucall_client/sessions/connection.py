@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Binding, Options
-    from npucall_client.client import Transport
     from npucall_client.sessions.home import Home
     from npucall_client.sessions.transport import SessionTransport
+    from npucall_client.transport import Transport
 
 
 class Shared:
@@ -97,7 +97,7 @@ class Connection:
         if not binding.knows(operator):
             binding.declare(self._transport().operator(operator, "", options.timeout))
         call = binding.bind(operator, args, kwargs, options, home, within)
-        if call.home is not None and call.home not in self._shared:
+        if call.home is not home and call.home not in self._shared:
             raise ValueError(
                 f"remote: expected one of this connection, found one of {call.home!r}; fetch() "
                 "brings it here"

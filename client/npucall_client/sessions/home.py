@@ -57,6 +57,7 @@ class Home:
         lease: float,
         budget: int,
         timeout: float,
+        request_id: str = "",
         *,
         refill: bool,
     ) -> None:
@@ -64,6 +65,7 @@ class Home:
         self._transport = transport
         self._wanted = lease, budget
         self._timeout = timeout
+        self._name = request_id
         self._proofs = Proofs() if refill else None
         self._collected = Collected()
         self._process = os.getpid()
@@ -143,19 +145,8 @@ class Home:
     def upload(
         self, upload: Upload, timeout: float, request_id: str, progress: Progress | None
     ) -> None:
-        """Fills a handle; of a constant that is long, by its digest if that will do."""
-
-        def send(seconds: float) -> None:
-            ends = time.monotonic() + seconds
-            long = len(upload.data) >= _ASKED_FROM and self._transport.remembers
-            if upload.digest and long:
-                with suppress(MissingError):
-                    named = replace(upload, by_digest=True)
-                    return self._transport.upload(self, named, seconds, request_id, None)
-            left = max(0.0, ends - time.monotonic())
-            return self._transport.upload(self, upload, left, request_id, progress)
-
-        self.attempt(send, timeout)
+        """Fills a handle."""
+        self.attempt(lambda seconds: self._fill(upload, seconds, request_id, progress), timeout)
         if self._proofs is not None:
             self._proofs.keep(upload)
 
@@ -164,11 +155,11 @@ class Home:
     ) -> memoryview:
         """The bytes of a handle."""
         memory = memoryview(fresh(part.length))
-        self.attempt(
-            lambda seconds: self._transport.download(self, part, memory, seconds, "", progress),
-            self._timeout if timeout is None else timeout,
-            [held],
-        )
+
+        def send(seconds: float) -> None:
+            self._transport.download(self, part, memory, seconds, self._name, progress)
+
+        self.attempt(send, self._timeout if timeout is None else timeout, [held])
         return memory
 
     def collect(self, handle: bytes, nbytes: int) -> None:
@@ -192,6 +183,10 @@ class Home:
             self._transport.release(self, handles, timeout)
         except (*_GONE, WrongServerError) as error:
             self._end(error, self.filling)
+        except NpucallError:
+            for handle in handles:
+                self._collected.add(handle, 0)  # with the next batch
+            raise
 
     def close(self) -> None:
         """Ends the session. Where the server does not answer, it ends with its lease."""
@@ -231,7 +226,7 @@ class Home:
         return True
 
     def _end(self, error: NpucallError, known: int) -> None:
-        """The session that was opened as the so-manieth is no more."""
+        """The session is no more, as far as it is that which was open then."""
         with self._opening:
             if self.filling == known and self._lost is None:
                 self._lost = error
@@ -244,11 +239,24 @@ class Home:
         with self._opening:
             if self._lost is None or self._proofs is None:
                 return
-            self._collected.take()
+            self._proofs.forget(self._collected.take())
             self._open(timeout)
             for upload in self._proofs.valid():
-                self._transport.upload(self, upload, max(0.0, ends - time.monotonic()), "", None)
+                self._fill(upload, max(0.0, ends - time.monotonic()), "", None)
             self._lost = None
+
+    def _fill(
+        self, upload: Upload, seconds: float, request_id: str, progress: Progress | None
+    ) -> None:
+        """Of a constant that is long, by its digest if that will do."""
+        ends = time.monotonic() + seconds
+        is_long = len(upload.data) >= _ASKED_FROM and self._transport.remembers
+        if upload.digest and is_long:
+            with suppress(MissingError):
+                named = replace(upload, by_digest=True)
+                return self._transport.upload(self, named, seconds, request_id, None)
+        left = max(0.0, ends - time.monotonic())
+        return self._transport.upload(self, upload, left, request_id, progress)
 
     def proves(self, handle: bytes) -> bool:
         """Whether a handle was filled again when the session was opened anew."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, overload
 
 from npucall.errors import NpucallError, TooLargeError
 from npucall.places import Discard, Keep, StepOutput
-from npucall_client import arguments
+from npucall_client import answers
 from npucall_client.calling import plan_of
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.results import came_from_torch, new_handle, results_of_step
@@ -62,6 +62,7 @@ class Program:
         self._fetched: set[StepOutput] = set()
         self._ended = ""
         self._most = connection.sessions.program_steps
+        self._checks = connection.checks
 
     def __enter__(self) -> Self:
         return self
@@ -116,19 +117,13 @@ class Program:
         number = len(self._steps)
         call, _ = self._connection.bind(operator, args, kwargs, self._home, self)
         call.within = None
-        checks = self._connection.checks
         results = results_of_step(
-            self, number, self._home, call, checks, from_torch=came_from_torch(args, kwargs)
+            self, number, self._home, call, self._checks, from_torch=came_from_torch(args, kwargs)
         )
         self._steps.append(
             _Step(call, {name: weakref.ref(remote) for name, remote in results.items()})
         )
-        outputs: Mapping[str, Any] = results
-        if call.targets:  # in the operator's order
-            outputs = {
-                name: results.get(name, call.targets.get(name)) for name in checks.results_of(call)
-            }
-        return arguments.value_of(call.operator, arguments.in_lists(call, outputs))
+        return self._value(call, results)
 
     def fetch(self, *remotes: Remote) -> None:
         """Has results come back with the program's answer, instead of being kept on the server.
@@ -150,6 +145,14 @@ class Program:
             lambda seconds: sessions.plan_program(self._home, calls, seconds, name), self._timeout
         )
         return ProgramPlan(tuple(map(plan_of, answer.steps)), answer.peak_device_bytes)
+
+    def _value(self, call: BoundCall, results: Mapping[str, Remote]) -> Any:
+        """What ``run`` answers: results, and the caller's own arrays, in the operator's order."""
+        if len(results) == 1 and not call.targets and not call.lists:
+            return next(iter(results.values()))
+        names = self._checks.results_of(call)
+        outputs = {name: results.get(name, call.targets.get(name)) for name in names}
+        return answers.value_of(call.operator, answers.in_lists(call, outputs))
 
     def _check(self, kwargs: Mapping[str, Any]) -> None:
         if self._ended:
@@ -215,9 +218,9 @@ class Program:
 
 def _take(call: BoundCall, remotes: Mapping[str, Remote], answer: Response) -> None:
     """Gives results what they are now."""
-    reply = arguments.decode_reply(answer.reply)
-    for name, place in arguments.placed(call, reply, answer.storage).items():
+    reply = answers.decode_reply(answer.reply)
+    for name, place in answers.placed(call, reply, answer.storage).items():
         if name in call.targets:
-            arguments.receive(call, name, reply.outputs[name], place)
+            answers.receive(call, name, reply.outputs[name], place)
         elif name in remotes:
             remotes[name].filled(bytes(place) if isinstance(place, memoryview) else None)

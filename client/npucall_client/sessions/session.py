@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 
 from npucall.dtypes import BY_NUMPY
 from npucall.places import Keep
-from npucall_client import arguments, arrays
+from npucall_client import answers, arrays
 from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.results import came_from_torch, new_handle, results_of
@@ -139,9 +139,9 @@ class Session:
         response = self._connection.send(call, options)
         for remote in remotes.values():
             remote.filled()
-        reply = arguments.decode_reply(response.reply)
-        outputs = arguments.unpack(call, reply, response.storage, remotes)
-        return arguments.value_of(call.operator, outputs)
+        reply = answers.decode_reply(response.reply)
+        outputs = answers.unpack(call, reply, response.storage, remotes)
+        return answers.value_of(call.operator, outputs)
 
     def program(self, *, timeout: float | None = None) -> Program:
         """Many calls in one round trip: ``with session.program() as p: a = p.run(...)``.

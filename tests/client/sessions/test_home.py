@@ -19,6 +19,7 @@ from npucall.errors import (
     CancelledError,
     HandleLostError,
     HandleMemoryError,
+    ServerUnreachableError,
     SessionExpiredError,
     WrongServerError,
 )
@@ -44,6 +45,7 @@ class Script:
         self.asked: list[Any] = []
         self.opened = 0
         self.errors: list[Exception] = []
+        self.is_away = False
 
     def open(self, lease: float, budget: int, timeout: float) -> Opened:
         self.opened += 1
@@ -56,6 +58,8 @@ class Script:
         self.asked.append("close")
 
     def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+        if self.is_away:
+            raise ServerUnreachableError("away")
         self.asked.append(list(handles))
 
     def upload(self, home: Home, upload: Upload, *_: Any) -> None:
@@ -112,6 +116,28 @@ def test_refill_opens_another_session_under_the_same_handles(kind: type[Exceptio
     assert script.asked == [("session 2", b"kept")]
     assert home.proves(b"kept")
     assert not home.proves(b"gone")
+
+
+def test_what_was_collected_before_the_session_was_lost_is_not_filled_again() -> None:
+    script = Script()
+    home = home_of(script, refill=True)
+    home.upload(Upload(b"gone", b"data"), 9.0, "", None)
+    home.collect(b"gone", 4)
+    script.errors = [HandleLostError("gone")]
+    assert home.attempt(script.call, 9.0) == "done"
+    assert script.asked == [("session 1", b"gone")]
+
+
+def test_a_batch_that_a_server_did_not_get_goes_with_the_next_one() -> None:
+    script = Script()
+    home = home_of(script)
+    home.collect(b"a", 1)
+    script.is_away = True
+    assert home.renew()
+    home.collect(b"b", 1)
+    script.is_away = False
+    assert home.renew()
+    assert script.asked == [[b"a", b"b"]]
 
 
 def test_refill_does_not_move_to_another_server() -> None:

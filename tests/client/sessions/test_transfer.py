@@ -16,7 +16,8 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import encode_tensor
 from npucall.wire.frames import split_request_frame
 from npucall.wire.messages import split_request
-from npucall_client.arguments import BoundCall, decode_reply, unpack
+from npucall_client.answers import decode_reply, unpack
+from npucall_client.arguments import BoundCall
 from npucall_client.remote.transfer import Incoming, outgoing, place_nothing_in_chunks, size_of
 
 MIB = 2**20

@@ -1,0 +1,65 @@
+"""Where calls are computed: what a client asks of a server, or of this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from npucall.v1 import access_service_pb2 as access_pb
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import BoundCall
+    from npucall_client.pipeline import Calls
+    from npucall_client.reservations import Granted
+    from npucall_client.sessions.transport import SessionTransport
+    from npucall_client.shared.memory import SharedMemory
+
+
+class Transport(Protocol):
+    """Where calls are computed: a server, or this process."""
+
+    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+        """Runs a call."""
+
+    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+        """Checks a call."""
+
+    def calls(self) -> Calls:
+        """Where a pipeline sends its calls."""
+
+    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+        """Memory that it shares; ``socket``: where, unless it is where the server says."""
+
+    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+        """Reserves the device."""
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has a reservation go on. Raises ReservedError where it has ended."""
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends a reservation; without a key whatever there is."""
+
+    def under(self, key: str) -> Transport:
+        """The same, for calls under a reservation."""
+
+    @property
+    def sessions(self) -> SessionTransport:
+        """What keeps the handles of sessions."""
+
+    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+        """Lists the operators."""
+
+    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+        """Describes one operator."""
+
+    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+        """Describes the server."""
+
+    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+        """Who used it how long."""
+
+    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+        """Who uses it now."""
+
+    def close(self) -> None:
+        """Gives back what it holds."""
