@@ -286,9 +286,9 @@ def test_an_output_with_a_place_has_no_chunks(
     request = scripted.bound(
         LISTS, {"y": [memory.array(NUMBERS[:3]), np.empty(3, np.float32)]}, x=[ONE]
     )
-    calls, answers = client._transport.calls(), queue.Queue[Any]()
-    calls.send(request, PATIENCE, "", answers.put)
-    response = answers.get(timeout=PATIENCE)
+    calls, heard = client._transport.calls(), queue.Queue[Any]()
+    calls.send(request, PATIENCE, "", heard.put)
+    response = heard.get(timeout=PATIENCE)
     outputs = answers.unpack(request, answers.decode_reply(response.reply), response.storage)
     assert [y.tolist() for y in outputs["y"]] == [[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]]
     calls.close()
