@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 AS_IT_COMES, KEPT, NOT_SENT = "as it comes", "kept memory", "self not sent"
 UNARY, CHUNKED, PIPELINE = "unary", "chunked", "pipeline"
+IN_FLIGHT = "pipeline of one thread"
+FLIGHT = "Arrow Flight"
 COPIED, IN_PLACE, IN_PROCESS = "shared memory copied", "shared memory in place", "in process"
 GRPC_ALONE, COPIES_ALONE = "gRPC alone", "copies alone"
 STEP, TEACHER, RESIDENT = "KL step", "teacher resident", "all resident"
@@ -129,7 +131,13 @@ class Beside(NamedTuple):
 
 def besides(case: Case) -> list[Beside]:
     """Those of a case."""
-    all_of_them = Beside(TIME, IN_PLACE, IN_PROCESS), Beside(RATE, TEACHER, STEP)
+    speed = RATE if case.size < 64 * KIB else THROUGHPUT
+    all_of_them = (
+        Beside(TIME, IN_PLACE, IN_PROCESS),
+        Beside(RATE, TEACHER, STEP),
+        Beside(speed, KEPT, FLIGHT),
+        Beside(speed, IN_FLIGHT, FLIGHT),
+    )
     return [each for each in all_of_them if {each.way, each.other} <= set(case.ways)]
 
 
@@ -148,20 +156,26 @@ def quick_cases() -> list[Case]:
     large = (AS_IT_COMES, KEPT, NOT_SENT, COPIED, COPIES_ALONE, IN_PLACE, IN_PROCESS, *RESIDENTS)
     return [
         Case(KIB, 1, (AS_IT_COMES, PIPELINE, PROGRAM, GRPC_ALONE), rounds=9),
-        Case(KIB, 8, (AS_IT_COMES, PROGRAM), rounds=9, seconds=0.4),
-        Case(KIB, 32, (AS_IT_COMES,), rounds=9, seconds=0.4),
+        Case(KIB, 8, (AS_IT_COMES, IN_FLIGHT, PROGRAM), rounds=9, seconds=0.4),
+        Case(KIB, 32, (AS_IT_COMES, IN_FLIGHT), rounds=9, seconds=0.4),
         Case(64 * KIB, 1, (AS_IT_COMES, GRPC_ALONE), rounds=7),
         Case(MIB, 1, (AS_IT_COMES,), rounds=7),
-        Case(MIB, 4, (AS_IT_COMES,), rounds=7, seconds=0.4),
+        Case(MIB, 4, (AS_IT_COMES, IN_FLIGHT), rounds=7, seconds=0.4),
         Case(16 * MIB, 1, large),
         Case(16 * MIB, 4, (AS_IT_COMES, KEPT), seconds=1.0),
         Case(256 * MIB, 1, (AS_IT_COMES, KEPT), rounds=3),
     ]
 
 
-def ways_at(size: int) -> tuple[str, ...]:
-    """All of them; programs for calls that are small."""
-    return (*ALL_WAYS, PROGRAM) if size < 64 * KIB else ALL_WAYS
+def ways_at(size: int, callers: int) -> tuple[str, ...]:
+    """All of them; programs for calls that are small, many in flight for those that are not large.
+
+    Arrow Flight beside 1 and 4 callers.
+    """
+    ways = ALL_WAYS
+    ways += (PROGRAM,) if size < 64 * KIB else ()
+    ways += (IN_FLIGHT,) if size <= MIB else ()
+    return (*ways, FLIGHT) if callers <= 4 and size != 64 * KIB else ways  # noqa: PLR2004
 
 
 def full_cases() -> list[Case]:
@@ -172,12 +186,14 @@ def full_cases() -> list[Case]:
     """
     sizes = (KIB, 64 * KIB, MIB, 16 * MIB)
     every = [
-        Case(size, callers, ways_at(size), rounds=5 if size == 16 * MIB else 9)
+        Case(size, callers, ways_at(size, callers), rounds=5 if size == 16 * MIB else 9)
         for size in sizes
         for callers in (4, 8, 32)
     ]
-    every += [Case(size, 1, (*ways_at(size), GRPC_ALONE), rounds=9) for size in sizes[:-1]]
-    every += [Case(16 * MIB, 1, (*ALL_WAYS, COPIES_ALONE, IN_PROCESS, *RESIDENTS), rounds=9)]
+    every += [Case(size, 1, (*ways_at(size, 1), GRPC_ALONE), rounds=9) for size in sizes[:-1]]
+    every += [
+        Case(16 * MIB, 1, (*ways_at(16 * MIB, 1), COPIES_ALONE, IN_PROCESS, *RESIDENTS), rounds=9)
+    ]
     dtypes = (AS_IT_COMES, KEPT)
     every += [Case(16 * MIB, 1, dtypes, dtype) for dtype in ("float16", "bfloat16")]
     return [*every, Case(256 * MIB, 1, ALL_WAYS)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from cases import PROGRAM, RESIDENT, STEP, TEACHER
+from cases import FLIGHT, IN_FLIGHT, KEPT, PROGRAM, RESIDENT, STEP, TEACHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,9 +34,12 @@ GOALS = (
     Goal("1 KiB, 32 callers, calls a second", HIGHER, 0.8, 1.2, "1/s"),
     Goal(f"1 KiB, 1 caller, calls a second, {PROGRAM}", HIGHER, 10.0, 20.0, "1/s"),
     Goal(f"1 KiB, 8 callers, calls a second, {PROGRAM}", HIGHER, 15.0, 30.0, "1/s"),
+    Goal(f"1 KiB, 8 callers, calls a second, {IN_FLIGHT}", HIGHER, 3.0, 6.0, "1/s"),
+    Goal(f"1 KiB, 32 callers, calls a second, {IN_FLIGHT}", HIGHER, 3.0, 6.0, "1/s"),
     Goal("64 KiB, 1 caller, throughput", HIGHER, 1.2, 1.8, "GB/s"),
     Goal("1 MiB, 1 caller, throughput", HIGHER, 1.5, 2.0, "GB/s"),
     Goal("1 MiB, 4 callers, throughput", HIGHER, 1.5, 2.0, "GB/s"),
+    Goal(f"1 MiB, 4 callers, throughput, {IN_FLIGHT}", HIGHER, 2.5, 3.0, "GB/s"),
     Goal("16 MiB, 1 caller, throughput", HIGHER, 5.0, None, "GB/s"),
     Goal("16 MiB, 1 caller, throughput, kept memory", HIGHER, None, 9.0, "GB/s", kept=True),
     Goal("16 MiB, 4 callers, throughput", HIGHER, 4.0, None, "GB/s"),
@@ -62,6 +65,12 @@ GOALS = (
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / NumPy", HIGHER, 10.0, None, "ms"),
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / torch", HIGHER, None, 0.5, "ms"),
 )
+FULL_GOALS = (
+    *GOALS,
+    Goal(f"16 MiB, 1 caller, throughput, {KEPT} / {FLIGHT}", HIGHER, 0.9, 1.1, "GB/s", kept=True),
+    Goal(f"16 MiB, 4 callers, throughput, {KEPT} / {FLIGHT}", HIGHER, 0.9, 1.1, "GB/s", kept=True),
+)
+"""Those of ``make bench-full``, which measures Arrow Flight too."""
 FAR_GOALS = (
     Goal("far link, 1 KiB, round trips", LOWER, 1.3, None, "s"),
     Goal("far link, 16 MiB, time / bytes at the wire's rate", LOWER, 1.1, 0.75, "s"),
@@ -133,13 +142,13 @@ def rows_of(figures: Iterable[Figure], goals: Sequence[Goal] = GOALS) -> list[Ro
     return with_goal + [Row(figure, None) for figure in by_name.values()]
 
 
-def faults(planned: Sequence[Series]) -> list[str]:
+def faults(planned: Sequence[Series], goals: Sequence[Goal] = GOALS) -> list[str]:
     """What is wrong with a plan: names twice, goals that nothing measures or that say otherwise."""
     by_name = {series.name: series for series in planned}
     found = [
         f"{series.name}: measured twice" for series in planned if by_name[series.name] is not series
     ]
-    for goal in GOALS:
+    for goal in goals:
         series = by_name.get(goal.name)
         if series is None:
             found.append(f"{goal.name}: nothing measures it")

@@ -50,13 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
              else "same host" for link in LINKS]  # fmt: skip
     print(f"| ms | {' | '.join(heads)} |\n|---{'|---' * len(heads)}|")
     for row, *values in zip(ROWS, *columns, strict=True):
-        print(f"| {row} | {' | '.join(f'{value:.3g}' for value in values)} |")
+        print(f"| {row} | {' | '.join(map(_text, values))} |")
     return 0
 
 
 def _column(link: Link | None, rounds: int) -> list[float]:
     with _server(link) as (target, inside):
         return [_milliseconds(target, inside, *row, rounds) for row in ROWS.values()]
+
+
+def _text(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"  # noqa: PLR2004
 
 
 @contextmanager

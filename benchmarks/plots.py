@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-from cases import ALL_WAYS, CPU, RATE, THROUGHPUT
+from cases import ALL_WAYS, CPU, FLIGHT, RATE, THROUGHPUT
 from figures import MIB, size_text
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STYLE = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10}
-_WAYS = ("yardstick", *ALL_WAYS)
+_WAYS = ("yardstick", *ALL_WAYS, FLIGHT)
 _COLOURS = dict(zip(_WAYS, mpl.colormaps["tab10"].colors, strict=False))
 _ENDS = {"client": "#4c78a8", "server": "#f58518"}
 _RATES = (RATE.name, THROUGHPUT.name)

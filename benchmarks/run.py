@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goals import faults, rows_of
+from goals import FULL_GOALS, GOALS, faults, rows_of
 from page import page
 from plan import full, quick
 from report import as_json, figure_table, goal_table, summary
@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, writes; answers the exit code."""
     options = _options(arguments)
     console = Console(width=None if sys.stdout.isatty() else 160)
-    plan = full() if options.full else quick()
-    if wrong := faults(list(plan.series())):
+    plan, goals = (full(), FULL_GOALS) if options.full else (quick(), GOALS)
+    if wrong := faults(list(plan.series()), goals):
         console.print(*wrong, sep="\n")
         return 2
     plan = plan.shortened(options.rounds, options.seconds).only(options.only)
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - start:4.0f} s  {text}", file=sys.stderr, flush=True)
 
-    rows = rows_of(plan.figures(say))
+    rows = rows_of(plan.figures(say), goals)
     say("done")
     console.print(figure_table(rows), "", goal_table(rows), "", summary(rows), sep="\n")
     (options.folder / "bench.json").write_text(as_json(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import ml_dtypes
 import numpy as np
-from cases import COPIES_ALONE, GRPC_ALONE
+from cases import COPIES_ALONE, FLIGHT, GRPC_ALONE, IN_FLIGHT
+from flight import flight
 from resident import EXPECTED, RESIDENT_WAYS
 from yardstick import ECHO, UNLIMITED, WINDOWS, YardstickClient
 
@@ -77,6 +79,36 @@ def _pipeline(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
         client.pipeline() as pipeline,
     ):
         yield [lambda: pipeline.submit(kl_div_backward, *arrays).result()] * callers
+
+
+class _InFlight:
+    """Keeps so many calls of a pipeline in flight; as many are submitted at a time."""
+
+    def __init__(self, submit: Callable[[], Any], count: int) -> None:
+        self._submit, self._count = submit, count
+        self._calls: deque[Any] = deque()
+
+    def __call__(self) -> np.ndarray[Any, Any]:
+        for _ in range(self._count):
+            self._calls.append(self._submit())
+            if len(self._calls) >= self._count:
+                result = self._calls.popleft().result()
+        return result
+
+    def finish(self) -> None:
+        """Waits for those that are left."""
+        while self._calls:
+            self._calls.popleft().result()
+
+
+@contextmanager
+def _in_flight(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
+    """One thread, which has as many calls in flight as there are callers."""
+    with (
+        npucall_client.connect(target, timeout=_TIMEOUT, send_unread=True) as client,
+        client.pipeline() as pipeline,
+    ):
+        yield [_InFlight(lambda: pipeline.submit(kl_div_backward, *arrays), callers)]
 
 
 @contextmanager
@@ -155,6 +187,8 @@ WAYS: dict[str, Way] = {
     "unary": partial(_calls, send_unread=True, stream_from=_NEVER),
     "chunked": partial(_calls, send_unread=True, stream_from=1),
     "pipeline": _pipeline,
+    IN_FLIGHT: _in_flight,
+    FLIGHT: flight,
     "shared memory copied": partial(_shared, copied=True),
     "shared memory in place": partial(_shared, copied=False),
     "in process": _in_process,

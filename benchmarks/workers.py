@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from cases import GRPC_ALONE, PROGRAM, RESIDENT, TEACHER
+from cases import FLIGHT, GRPC_ALONE, PROGRAM, RESIDENT, TEACHER
+from flight import running_flight
 from ways import WAYS
 from yardstick import running_yardstick
 
@@ -34,14 +36,19 @@ class Server(NamedTuple):
     pid: int
 
 
-class Servers(NamedTuple):
-    """Ours and the yardstick's."""
+class Servers:
+    """Ours and the yardstick's, and Arrow Flight's once somebody asks for it."""
 
-    ours: Server
-    yardstick: Server
+    def __init__(self, ours: Server, yardstick: Server, opened: ExitStack) -> None:
+        self.ours, self.yardstick = ours, yardstick
+        self._opened = opened
+        self._flight: Server | None = None
 
     def of(self, way: str) -> Server:
         """The one that a way talks to."""
+        if way == FLIGHT:
+            self._flight = self._flight or Server(*self._opened.enter_context(running_flight()))
+            return self._flight
         return self.yardstick if way in ("yardstick", GRPC_ALONE) else self.ours
 
 
@@ -88,8 +95,8 @@ def running_servers() -> Iterator[Servers]:
     """Both servers, ours with shared memory where it has that."""
     with tempfile.TemporaryDirectory(prefix="npucall-bench-") as folder, running_yardstick() as it:
         shared = ("--shared-memory", f"{folder}/shared") if shares_memory() else ()
-        with running_server("--queue-length", "64", *shared) as ours:
-            yield Servers(Server(ours.target, ours.process.pid), Server(*it))
+        with running_server("--queue-length", "64", *shared) as ours, ExitStack() as opened:
+            yield Servers(Server(ours.target, ours.process.pid), Server(*it), opened)
 
 
 def shares_memory() -> bool:
@@ -103,4 +110,6 @@ def available(way: str) -> bool:
         raise ValueError(f"expected one of {', '.join(WAYS)}, found {way}")
     if way in _IN_SESSIONS:
         return hasattr(Client, "session")
+    if way == FLIGHT:
+        return find_spec("pyarrow") is not None
     return way not in _SHARED or shares_memory()

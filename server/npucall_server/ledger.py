@@ -127,11 +127,16 @@ class Ledger:
 
     def grow(self, entry: Entry, amount: int) -> None:
         """Takes so much more into an entry, as ``take`` does."""
+        with self._lock:
+            if not self._waiting and self.used + amount <= self.limit:
+                self.used += amount
+                self._enlarge(entry, amount)
+                return
         more = self.take(entry, amount)
         with self._lock:
             self._drop(more)
-            more.amount, entry.amount = 0, entry.amount + amount
-            self._owners.setdefault(entry.owner, {})[entry] = None
+            more.amount = 0
+            self._enlarge(entry, amount)
 
     def shrink(self, entry: Entry, amount: int) -> None:
         """Gives a part of an entry back. One of nothing may still grow."""
@@ -172,6 +177,10 @@ class Ledger:
             self._owners[entry.owner] = {entry: None}
         else:
             entries[entry] = None
+
+    def _enlarge(self, entry: Entry, amount: int) -> None:
+        entry.amount += amount
+        self._owners.setdefault(entry.owner, {})[entry] = None
 
     def _drop(self, entry: Entry) -> bool:
         """Whether it was among what is held."""

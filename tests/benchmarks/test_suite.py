@@ -16,7 +16,9 @@ from cases import (
     ALL_WAYS,
     COPIED,
     COPIES_ALONE,
+    FLIGHT,
     GRPC_ALONE,
+    IN_FLIGHT,
     IN_PLACE,
     IN_PROCESS,
     PROGRAM,
@@ -34,10 +36,10 @@ from workers import shares_memory
 if TYPE_CHECKING:
     from figures import Figure
 
-WAYS = (*ALL_WAYS, PROGRAM, *RESIDENTS, GRPC_ALONE, COPIES_ALONE, IN_PROCESS)
+WAYS = (*ALL_WAYS, IN_FLIGHT, PROGRAM, *RESIDENTS, GRPC_ALONE, COPIES_ALONE, IN_PROCESS)
 TINY = Plan(
     cases=(
-        Case(KIB, 2, WAYS, rounds=2, seconds=0.01),
+        Case(KIB, 2, (*WAYS, FLIGHT), rounds=2, seconds=0.01),
         Case(KIB, 1, WAYS, "bfloat16", rounds=1, seconds=0.01),
     ),
     memory=(MemoryCase(("as it comes",), rounds=1, size=MIB, callers=2, calls=1),),

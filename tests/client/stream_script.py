@@ -44,6 +44,8 @@ class StreamScript:
         self.begins: list[pb.Begin] = []
         self.chunks: list[int] = []
         """Sizes, of all streams."""
+        self.frames: list[int] = []
+        """Of each message of a stream."""
         self.unary = 0
         self._lock = threading.Lock()
 
@@ -64,12 +66,14 @@ class StreamScript:
 
     def _noted(self, messages: Iterator[bytes]) -> Frames:
         for message in messages:
-            frame = pb.ExecuteStreamRequest.FromString(message)
-            if frame.HasField("begin"):
-                self.begins.append(frame.begin)
-            elif frame.HasField("chunk"):
-                self.chunks.append(len(frame.chunk.data))
-            yield frame
+            first = pb.ExecuteStreamRequest.FromString(message)
+            self.frames.append(1 + len(first.more))
+            for frame in (first, *first.more):
+                if frame.HasField("begin"):
+                    self.begins.append(frame.begin)
+                elif frame.HasField("chunk"):
+                    self.chunks.append(len(frame.chunk.data))
+                yield frame
 
 
 def echo(frames: Frames, context: grpc.ServicerContext) -> Answers:

@@ -9,6 +9,7 @@ import io
 import json
 import queue
 import threading
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,18 @@ def serving(
         served.streams._threads.shutdown()
 
 
+MANY = (("npucall-frames-per-message", "64"),)
+"""Metadata of a peer that takes messages of several frames."""
+
+
+def message_of(frames: Sequence[pb.ExecuteStreamRequest]) -> bytes:
+    """One message of several frames."""
+    message = pb.ExecuteStreamRequest()
+    message.CopyFrom(frames[0])
+    message.more.extend(frames[1:])
+    return message.SerializeToString()
+
+
 class Peer:
     """The other end of a stream: sends what a test says, receives frame by frame."""
 
@@ -156,12 +169,29 @@ class Peer:
         metadata: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._held: list[pb.ExecuteStreamRequest] | None = None
+        self._received: deque[pb.ExecuteStreamResponse] = deque()
+        self.most_frames = 0
+        """That came in one message."""
+        self.received_bytes = 0
         self.call: Any = channel.stream_stream(f"/{NAME}/ExecuteStream")(
             iter(self._frames.get, None), timeout=timeout, metadata=metadata
         )
 
     def send(self, call_id: int = 0, **frame: Any) -> None:
-        self.send_bytes(pb.ExecuteStreamRequest(call_id=call_id, **frame).SerializeToString())
+        request = pb.ExecuteStreamRequest(call_id=call_id, **frame)
+        if self._held is None:
+            self.send_bytes(request.SerializeToString())
+        else:
+            self._held.append(request)
+
+    @contextmanager
+    def one_message(self) -> Iterator[None]:
+        """Whatever is sent within goes in one message."""
+        self._held = held = []
+        yield
+        self._held = None
+        self.send_bytes(message_of(held))
 
     def send_bytes(self, message: bytes) -> None:
         self._frames.put(message)
@@ -194,7 +224,27 @@ class Peer:
         self._frames.put(None)
 
     def receive(self) -> pb.ExecuteStreamResponse:
-        return pb.ExecuteStreamResponse.FromString(next(self.call))
+        if not self._received:
+            data = next(self.call)
+            self.received_bytes += len(data)
+            message = pb.ExecuteStreamResponse.FromString(data)
+            self._received += (message, *message.more)
+            self.most_frames = max(self.most_frames, len(self._received))
+        return self._received.popleft()
+
+    def answers(self) -> tuple[dict[int, list[pb.ExecuteStreamResponse]], str]:
+        """All frames that come, by call, and the reason with which the stream ends."""
+        found: dict[int, list[pb.ExecuteStreamResponse]] = {}
+        try:
+            while True:
+                frame = self.receive()
+                found.setdefault(frame.call_id, []).append(frame)
+        except StopIteration:
+            return found, "OK"
+        except grpc.RpcError:
+            return found, info_of(
+                dict(self.call.trailing_metadata())["grpc-status-details-bin"]
+            ).reason
 
     def reason(self, call_id: int) -> str:
         """The reason of the error that comes next, which must be of that call."""

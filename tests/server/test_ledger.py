@@ -185,3 +185,51 @@ def test_whatever_threads_do_the_sum_is_right_and_never_above_the_limit(
     gc.collect()
     assert above == []
     assert (subject.used, subject._owners, subject._waiting) == (0, {}, [])
+
+
+# --- What grows, and what is spare ----------------------------------------------------------------
+
+
+def test_an_entry_grows_and_shrinks_and_is_forgotten_when_it_has_nothing() -> None:
+    subject = of(10)
+    entry = subject.take(holder("a"), 4)
+    subject.grow(entry, 3)
+    assert (subject.used, subject.held("a"), entry.amount) == (7, 7, 7)
+    with pytest.raises(FullError):
+        subject.grow(entry, 4)
+    subject.shrink(entry, 7)
+    assert (subject.used, subject.owners) == (0, {})
+    subject.grow(entry, 2)
+    assert subject.owners == {"a": 2}
+    entry.give_back()
+    assert (subject.used, subject.owners) == (0, {})
+
+
+def test_what_grows_waits_for_others_to_give_way() -> None:
+    subject = of(10)
+    entry = subject.take(holder("a"), 1)
+    hog: Entry = subject.take(holder("hog"), 8, lambda: hog.give_back())  # noqa: PLW0108  # not yet made
+    subject.grow(entry, 4)
+    assert (subject.used, subject.owners) == (5, {"a": 5})
+
+
+def test_what_shrinks_gives_to_those_who_wait() -> None:
+    subject = of(10)
+    entry = subject.take(holder("a"), 4)
+    hog: Entry = subject.take(holder("hog"), 6, lambda: subject.shrink(entry, 3))
+    assert subject.take(holder("b"), 3).amount == 3
+    assert (entry.amount, hog.amount) == (1, 6)
+
+
+def test_what_is_spare_is_taken_at_once_or_not_at_all_and_ends_for_anybody() -> None:
+    subject = of(10)
+    subject.take(holder("a"), 4)
+    ended: list[int] = []
+    assert subject.take_spare(holder("spare"), 7, lambda: ended.append(7)) is None
+    spare = subject.take_spare(
+        holder("spare"), 6, lambda: (ended.append(6), spare and spare.give_back())
+    )
+    assert spare is not None
+    subject.take(holder("b"), 2)
+    assert ended == [6]
+    assert subject.owners == {"a": 4, "b": 2}

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import grpc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from npucall.exchange import PASSED_OVER, TRANSITIONS, Event, State
-from npucall.v1 import operator_service_pb2 as pb
 
-from .streams import Peer, Served, info_of, serving, stream
+from .streams import MANY, Peer, Served, serving, stream
 
 STORAGES, SIZE = 3, 8
 SENT = ("begin", "begin_chunked", "chunk", "end", "cancel")
@@ -58,17 +56,24 @@ def served() -> Iterator[Served]:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(SENT)), max_size=14))
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from(SENT), st.booleans()), max_size=14),
+    st.sampled_from([(), MANY]),
+)
 def test_a_stream_ends_where_the_table_says_and_answers_every_other_call_once(
-    served: Served, frames: list[tuple[int, str]]
+    served: Served, frames: list[tuple[int, str, bool]], metadata: tuple[tuple[str, str], ...]
 ) -> None:
+    """However the frames are put into messages: True is the last one of its message."""
     model = Model()
-    with stream(served) as peer:
-        for call_id, kind in frames:
-            send(peer, model, call_id, kind)
-            model.take(call_id, kind)
-            if model.breaks:
-                break
+    with stream(served, metadata=metadata) as peer:
+        while frames and not model.breaks:
+            with peer.one_message():
+                while frames and not model.breaks:
+                    call_id, kind, is_last = frames.pop(0)
+                    send(peer, model, call_id, kind)
+                    model.take(call_id, kind)
+                    if is_last:
+                        break
         for call_id, state in model.states.items():
             if state is State.RECEIVING and not model.breaks:
                 peer.cancel(call_id)
@@ -83,10 +88,5 @@ def test_a_stream_ends_where_the_table_says_and_answers_every_other_call_once(
 
 def answers(peer: Peer) -> tuple[list[int], str]:
     """The ids of all answers that come, and the reason with which the stream ends."""
-    ids: list[int] = []
-    try:
-        while (message := next(peer.call, None)) is not None:
-            ids.append(pb.ExecuteStreamResponse.FromString(message).call_id)
-    except grpc.RpcError:
-        return ids, info_of(dict(peer.call.trailing_metadata())["grpc-status-details-bin"]).reason
-    return ids, "OK"
+    found, reason = peer.answers()
+    return [call_id for call_id, frames in found.items() for _ in frames], reason

@@ -86,9 +86,13 @@ class Bench:
         self._subjects.append(subject)
         return subject
 
+    def tasks(self, tasks: list[Task]) -> None:
+        """These are to be ended too."""
+        self._tasks += tasks
+
     def submit(self, subject: Threads, count: int) -> list[Task]:
         tasks = [Task() for _ in range(count)]
-        self._tasks += tasks
+        self.tasks(tasks)
         for task in tasks:
             task.future = subject.submit(task)
         return tasks

@@ -87,11 +87,12 @@ class ServerLimits:
 
 
 def _too_large(call: BoundCall, size: int, limit: int, setting: str) -> TooLargeError:
-    name, data = max(travelling(call).items(), key=lambda item: len(item[1]))
+    tensors = travelling(call).items()
+    name, data = max(tensors, key=lambda item: len(item[1]), default=("", b""))
+    largest = f"; the largest tensor is {name} with {len(data)}" if name else ""
     return TooLargeError(
-        f"request: expected at most {limit} bytes, the server's {setting}, found {size}; "
-        f"the largest tensor is {name} with {len(data)}",
-        parameter=name,
+        f"request: expected at most {limit} bytes, the server's {setting}, found {size}{largest}",
+        parameter=name or (),
         limit=str(limit),
         setting=setting,
     )

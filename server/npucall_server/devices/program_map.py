@@ -16,7 +16,7 @@ from npucall.programs import last_reads
 from npucall_server.devices.base import ResidentPart, is_resident
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall_server.devices.base import Step, Target
@@ -102,6 +102,8 @@ class _Tensor(NamedTuple):
 class _Tensors(NamedTuple):
     inputs: Sequence[_Tensor]
     outputs: Sequence[_Tensor]
+    unread: int
+    """Bytes of the longest input whose values nobody reads."""
     unproven: bool
     """Whether the call may leave some of its outputs as they are."""
 
@@ -117,8 +119,9 @@ def _tensors_of(call: Prepared) -> _Tensors:
             if spec.storage_bytes  # type: ignore[attr-defined]
         ]
 
-    unproven = call.done or not call.operator.reference
-    return _Tensors(found(call.inputs), found(call.outputs), unproven)
+    inputs, unproven = found(call.inputs), call.done or not call.operator.reference
+    unread = max((tensor.length for tensor in inputs if not tensor.stored), default=0)
+    return _Tensors(inputs, found(call.outputs), unread, unproven)
 
 
 class _Maker:
@@ -142,60 +145,50 @@ class _Maker:
         """Length by start of memory that only steps need."""
 
     def made(self) -> ProgramMap:
-        sent_inputs = {(s.step, s.name): s for s in self._sent_inputs()}
-        sent_outputs = list(self._sent_outputs())
+        sent_inputs = self._sent_inputs()
+        sent_outputs = self._sent_outputs()
         sent_end = self._end
-        self._answered_outputs()
+        answered = self._answered()
         staged = self._end
-        longest = max((t.length for t in self._unread()), default=0)
+        longest = max((t.unread for t in self._tensors), default=0)
         zeros = self._bump(longest) if longest else 0
         steps = [self._step(number, sent_inputs, zeros) for number in range(len(self._steps))]
-        return ProgramMap(
-            steps,
-            [*sent_inputs.values(), *sent_outputs],
-            [
-                Answered(n, t.name, place, t.length)
-                for n, t in self._answers()
-                if type(place := self._places[StepOutput(n, t.name)]) is int
-            ],
-            sent_end,
-            staged,
-            (zeros, longest),
-            self._end,
-        )
+        sent = [*sent_inputs.values(), *sent_outputs]
+        size = self._end
+        return ProgramMap(steps, sent, answered, sent_end, staged, (zeros, longest), size)
 
-    def _sent_inputs(self) -> Iterator[Sent]:
+    def _sent_inputs(self) -> dict[tuple[int, str], Sent]:
+        sent = {}
         for number, step in enumerate(self._steps):
+            source_of = step.storages.get
             for name, length, stored in self._tensors[number].inputs:
-                if stored and _is_of_host(step.storages.get(name)):
-                    yield Sent(number, name, self._bump(length), length)
+                if stored and type(source_of(name)) not in _ON_DEVICE:
+                    sent[number, name] = Sent(number, name, self._bump(length), length)
+        return sent
 
-    def _sent_outputs(self) -> Iterator[Sent]:
+    def _sent_outputs(self) -> list[Sent]:
         """Outputs that are read too. Their memory is no other's: they are there from the start."""
+        sent = []
         for number, step in enumerate(self._steps):
             for name, length, stored in self._tensors[number].outputs:
-                if stored and _is_of_host(step.storages.get(name)):
+                if stored and type(step.storages.get(name)) not in _ON_DEVICE:
                     target = _handle(step.targets.get(name), length)
                     place = self._bump(length) if target is None else target
                     self._places[StepOutput(number, name)] = place
-                    yield Sent(number, name, place, length)
+                    sent.append(Sent(number, name, place, length))
+        return sent
 
-    def _answers(self) -> Iterator[tuple[int, _Tensor]]:
+    def _answered(self) -> list[Answered]:
+        answered = []
         for number, step in enumerate(self._steps):
-            for tensor in self._tensors[number].outputs:
-                if tensor.name not in step.discarded and (
-                    _handle(step.targets.get(tensor.name), tensor.length) is None
-                ):
-                    yield number, tensor
-
-    def _answered_outputs(self) -> None:
-        for number, tensor in self._answers():
-            output = StepOutput(number, tensor.name)
-            if output not in self._places:
-                self._places[output] = self._bump(tensor.length)
-
-    def _unread(self) -> Iterator[_Tensor]:
-        return (t for tensors in self._tensors for t in tensors.inputs if not t.stored)
+            for name, length, _ in self._tensors[number].outputs:
+                if name in step.discarded or is_resident(step.targets.get(name)):
+                    continue
+                place = self._places.get(StepOutput(number, name))
+                start = place if isinstance(place, int) else self._bump(length)
+                self._places[StepOutput(number, name)] = start
+                answered.append(Answered(number, name, start, length))
+        return answered
 
     def _step(self, number: int, sent: Mapping[tuple[int, str], Sent], zeros: int) -> StepMap:
         step, tensors = self._steps[number], self._tensors[number]
@@ -242,14 +235,10 @@ class _Maker:
 
     def _give_back(self, number: int, scratch: Sequence[int]) -> None:
         """What no later step needs."""
-        unread = [
-            output
-            for tensor in self._tensors[number].outputs
-            if (output := StepOutput(number, tensor.name)) not in self._read
-        ]
-        places = [self._places.get(output) for output in (*unread, *self._ended[number])]
-        for place in (*places, *scratch):
-            if type(place) is int and (length := self._pieces.pop(place, 0)):
+        outputs = (StepOutput(number, tensor.name) for tensor in self._tensors[number].outputs)
+        gone = [*self._ended[number], *(output for output in outputs if output not in self._read)]
+        for place in (*(self._places.get(output) for output in gone), *scratch):
+            if isinstance(place, int) and (length := self._pieces.pop(place, 0)):
                 insort(self._free, (length, place))
 
     def _take(self, length: int) -> int:
@@ -269,8 +258,8 @@ class _Maker:
         return start
 
 
-def _is_of_host(source: object) -> bool:
-    return type(source) is not StepOutput and type(source) is not ResidentPart
+_ON_DEVICE = (StepOutput, ResidentPart)
+"""Storages that do not come from the host."""
 
 
 def _handle(target: Target | None, length: int) -> ResidentPart | None:

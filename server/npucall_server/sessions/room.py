@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from npucall.errors import HandleMemoryError, OutOfMemoryError, QueueFullError
@@ -16,10 +15,12 @@ if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Device, Resident
     from npucall_server.ledger import Ledger
-    from npucall_server.quotas import Quotas
+    from npucall_server.quotas import Held, Quotas
 
 HANDLE_BYTES = 1 << 10
 """Of the host, that each handle counts for besides what it holds."""
+PAGE_BYTES = 1 << 12
+"""Of a device's own memory, in which each handle counts for the server: it takes whole ones."""
 SESSION_BYTES = 1 << 18
 """Of the host, that each session counts for: ids that it remembers, above all."""
 
@@ -46,17 +47,25 @@ class Budget:
 
 
 class Room:
-    """The memory of one handle, which counts until it is given back."""
+    """The memory of one handle, and all that it counts for, as far as that has been taken."""
 
-    __slots__ = ("_counted", "memory")
+    __slots__ = ("_account", "host_bytes", "of_all", "of_session", "quota", "resident")
 
-    def __init__(self, memory: Resident, counted: ExitStack) -> None:
-        self.memory = memory
-        self._counted = counted
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.of_session = self.of_all = self.host_bytes = 0
+        self.quota: Held | None = None
+        self.resident: Resident | None = None
+
+    @property
+    def memory(self) -> Resident:
+        """Of a handle that got all of it."""
+        assert self.resident is not None  # noqa: S101  # Account.take has answered it
+        return self.resident
 
     def give_back(self) -> None:
-        """Frees the memory; then it counts no more. A second time does nothing."""
-        self._counted.close()
+        """Frees the memory; then it counts no more. To be called once."""
+        self._account.give_back(self)
 
 
 class Account:
@@ -71,16 +80,34 @@ class Account:
 
     def take(self, size: int, dtype: DType | None = None) -> Room:
         """Memory for a handle. Raises HandleMemoryError."""
+        room = Room(self)
+        try:
+            self._take(room, size, dtype)
+        except BaseException:
+            room.give_back()
+            raise
+        return room
+
+    def _take(self, room: Room, size: int, dtype: DType | None) -> None:
         memory = self._memory
-        with ExitStack() as counted:
-            for budget in self.budget, memory.budget:
-                budget.take(size)
-                counted.callback(budget.give_back, size)
-            counted.callback(memory.quotas.hold_handle(self._tenant, size).give_back)
-            memory.count(self._entry, size, counted)
-            resident = memory.allocate(size, dtype)
-            counted.callback(resident.free)
-            return Room(resident, counted.pop_all())
+        self.budget.take(size)
+        room.of_session = size
+        taken = memory.taken(size)
+        memory.budget.take(taken)
+        room.of_all = taken
+        room.quota = memory.quotas.hold_handle(self._tenant, size)
+        room.host_bytes = memory.count(self._entry, size)
+        room.resident = memory.allocate(size, dtype)
+
+    def give_back(self, room: Room) -> None:
+        """Called by a room."""
+        if room.resident is not None:
+            room.resident.free()
+        self._memory.host.shrink(self._entry, room.host_bytes)
+        if room.quota is not None:
+            room.quota.give_back()
+        self._memory.budget.give_back(room.of_all)
+        self.budget.give_back(room.of_session)
 
     def close(self) -> None:
         """The session has ended; what is still read counts on."""
@@ -107,24 +134,28 @@ class HandleMemory:
         self._device, self._make_room = device, make_room
         self._is_host = device.memory_for_handles == 0
 
-    def count(self, entry: Entry, size: int, counted: ExitStack) -> None:
-        """Has a handle count for what it takes of the host."""
+    def taken(self, size: int) -> int:
+        """Bytes that a handle takes of all that there are for handles."""
+        return size if self._is_host else max(-(-size // PAGE_BYTES), 1) * PAGE_BYTES
+
+    def count(self, entry: Entry, size: int) -> int:
+        """Has a handle count for what it takes of the host, which is answered."""
         taken = HANDLE_BYTES + (size if self._is_host else 0)
         try:
             self.host.grow(entry, taken)
         except QueueFullError as error:
             limit, held = self.host.limit, self.host.used
             raise full("calls and handles", "memory_limit", limit, held, taken) from error
-        counted.callback(self.host.shrink, entry, taken)
         if self._is_host:
             self._make_room(size)
+        return taken
 
     def allocate(self, size: int, dtype: DType | None = None) -> Resident:
         """Memory of the device. Raises HandleMemoryError where it has none."""
         try:
             return self._device.allocate(size, dtype)
         except (OutOfMemoryError, MemoryError) as error:
-            limit, held = self.budget.limit, self.budget.held - size
+            limit, held = self.budget.limit, self.budget.held - self.taken(size)
             raise HandleMemoryError(
                 f"handle: expected {size} free bytes on the device, found less: {error}; handles "
                 f"hold {held} bytes of the {limit} that handle_memory allows, release some",

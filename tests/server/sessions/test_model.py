@@ -78,7 +78,7 @@ class Model(RuleBasedStateMachine):
     def start(self) -> None:
         self.held = Held(
             Rules(ALL, SESSION, MOST, LEASE),
-            Device(own_memory=1 << 20),
+            Device(),
             tenants={"speech": {"handle_memory": OF_SPEECH}},
         )
         self.known: list[Expected] = []
@@ -306,7 +306,9 @@ class Model(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(
-    "examples", [60, pytest.param(600, marks=pytest.mark.more)], ids=["quick", "broad"]
+    "examples",
+    [60, pytest.param(600, marks=pytest.mark.more), pytest.param(6000, marks=pytest.mark.long)],
+    ids=["quick", "broad", "long"],
 )
 def test_sessions_are_what_a_dictionary_says(examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]

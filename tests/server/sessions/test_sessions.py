@@ -37,7 +37,7 @@ from npucall.errors import (
 from npucall.limits import MAX_SESSION_CHARACTERS
 from npucall_server.sessions import sessions as module
 from npucall_server.sessions.ids import place_of
-from npucall_server.sessions.room import HANDLE_BYTES, SESSION_BYTES
+from npucall_server.sessions.room import HANDLE_BYTES, PAGE_BYTES, SESSION_BYTES
 from npucall_server.sessions.sessions import Rules
 from npucall_server.settings import ServerSettings
 
@@ -344,7 +344,17 @@ def test_a_device_without_memory_left_refuses_the_handle() -> None:
     session = held.open()
     filled(session, A, bytes(60))
     details = refused(held, session, 41)
-    assert (details["setting"], details["held"]) == ("handle_memory", "60")
+    assert (details["setting"], details["held"]) == ("handle_memory", str(PAGE_BYTES))
+
+
+def test_handles_take_whole_pages_of_a_devices_own_memory() -> None:
+    held = Held(Rules(3 * PAGE_BYTES, 1 << 20, 8, LEASE), device=Device(own_memory=1 << 30))
+    session = held.open()
+    filled(session, A, bytes(PAGE_BYTES + 1))
+    assert session.held == PAGE_BYTES + 1
+    assert refused(held, session, PAGE_BYTES + 1)["held"] == str(2 * PAGE_BYTES)
+    filled(session, B, b"")
+    assert held.memory.budget.held == 3 * PAGE_BYTES
 
 
 def test_a_handle_that_found_no_room_may_be_filled_later() -> None:

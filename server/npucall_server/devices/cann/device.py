@@ -161,8 +161,11 @@ class CannDevice:
     def _run_program(self, program: Program, turn: Turn) -> RanProgram:
         for number, step in enumerate(program.steps):
             if step.call.checked_inputs:
-                with program.at(number):
+                try:
                     values.check(step.call, step.storages, turn.check)
+                except NpucallError as error:
+                    program.name_step(number, error)
+                    raise
         with turn():
             try:
                 while not self._goes_on(program, turn):

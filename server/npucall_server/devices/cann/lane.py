@@ -5,7 +5,7 @@ It belongs to the thread that opens it, and is used in that thread alone.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -141,11 +141,12 @@ class Lane:
             program.transfer.on(self._stream)
             first = program.next
             try:
-                with program.at(first) if program.careful else nullcontext():
-                    self._go_on(program, program.transfer, check)
+                self._go_on(program, program.transfer, check)
                 if program.has_ended:
                     self._take_back(program)
             except BaseException as error:
+                if program.careful and isinstance(error, NpucallError):
+                    program.name_step(first, error)
                 self._begin_again(program, error)
                 raise
             self._owner = program.owner
@@ -192,14 +193,19 @@ class Lane:
             return workspace
 
         mark = self._stopwatch.mark
-        while not program.has_ended and expected < SLICE_NS:
+        limit = 0.0 if program.careful else SLICE_NS
+        while True:
             number = program.next
             call = steps[number].call
-            with program.at(number):
-                addresses = program.prepare(number, transfer)
-                planned += self._launch(call, addresses, ready)
+            try:
+                planned += self._launch(call, program.prepare(number, transfer), ready)
+            except NpucallError as error:
+                program.name_step(number, error)
+                raise
             program.next += 1
-            expected += SLICE_NS if program.careful else pace_of(call).nanoseconds
+            expected += pace_of(call).nanoseconds
+            if program.has_ended or expected >= limit:
+                break
         self._descriptors.trim()
         return planned
 

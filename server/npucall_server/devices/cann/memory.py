@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_void_p
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ _OVERREACH = 32
 """Kernels may touch as many bytes behind a tensor, once its length is rounded up to as many."""
 
 
+@lru_cache(1024)
 def piece_bytes(length: int) -> int:
     """Bytes that a tensor of this length takes in a buffer."""
     return _round_up(_round_up(length, _OVERREACH) + _OVERREACH, PIECE)

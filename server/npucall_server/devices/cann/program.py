@@ -9,7 +9,6 @@ keeps its memory, and goes on with whatever lane comes: the synchronise orders t
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy as np
 from npucall import buffers
 from npucall.buffers import fresh_array
 from npucall.declare.prepare import once_a_call
-from npucall.programs import at_step
 from npucall_server.devices.base import Phases
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.resident import address_of, is_aligned
@@ -25,10 +23,10 @@ from npucall_server.devices.program_map import program_map_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray
+    from npucall.errors import NpucallError
     from npucall_server.devices.base import Step
     from npucall_server.devices.cann.transfer import Transfer
     from npucall_server.devices.program_map import Place, ProgramMap, StepMap
@@ -91,9 +89,10 @@ class Program:
         """Whether all has been queued."""
         return self.next == len(self.steps)
 
-    def at(self, number: int) -> AbstractContextManager[None]:
-        """Errors of the block name the step, unless this is a single call."""
-        return nullcontext() if self._is_call else at_step(number)
+    def name_step(self, number: int, error: NpucallError) -> None:
+        """Says in an error which step it was, unless this is a single call."""
+        if not self._is_call:
+            error.details.setdefault("step", str(number))
 
     def begin_again(self) -> None:
         """Nothing has been done."""
@@ -108,11 +107,11 @@ class Program:
         if length:
             transfer.fill(transfer.device(start), length)
         for step, name, place, size in self.map.sent:
-            source = np.frombuffer(self.steps[step].storages[name], np.uint8)  # type: ignore[arg-type]
+            data: Any = self.steps[step].storages[name]
             if self._staged and type(place) is int:
-                np.copyto(transfer.pinned(place, size), source)
+                transfer.stage_bytes(place, data)
             else:
-                transfer.hold(source)
+                source = np.frombuffer(data, np.uint8)  # lives as long as the steps
                 address = self._address(transfer, place)
                 transfer.copy_to_device(address, source.ctypes.data, size)
         if self._staged and self.map.sent_end:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from npucall_server.devices.memory_map import MemoryMap
 
 
+_SMALL = 1 << 14
+"""Bytes below which Python copies sooner than NumPy begins."""
+
+
 class Transfer:
     """Staging and device memory of a lane. Copies are queued on its stream."""
 
@@ -87,9 +91,13 @@ class Transfer:
             source = np.frombuffer(storages[span.name], np.uint8)
             np.copyto(self.pinned(span.start, span.length), source)
 
-    def hold(self, source: AnyArray) -> None:
-        """Keeps host memory that is copied from, until the stream has passed."""
-        self._sources.append(source)
+    def stage_bytes(self, start: int, data: Buffer) -> None:
+        """Fills a part of staging."""
+        size = len(data)
+        if size < _SMALL:
+            self._staging.bytes.data[start : start + size] = data
+        else:  # others compute meanwhile
+            np.copyto(self.pinned(start, size), np.frombuffer(data, np.uint8))
 
     def copy_in(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """Queues what goes to the device. ``storages`` must live until the stream has passed."""

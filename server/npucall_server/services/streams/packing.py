@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _MESSAGE_BYTES = MIB
 """Of frames in one message, but for one that is longer itself: joining copies them once more. A
 client of gRPC receives 4 MiB unless told more."""
+_DIGITS = 9
+"""Of a caller's number that are read."""
 
 
 class Packing:
@@ -37,7 +39,7 @@ class Packing:
     def for_caller(cls, caller: UnaryCaller, next_answer: Callable[[], StreamCall | None]) -> Self:
         """As many frames in a message as a caller takes: one unless it says more."""
         said = str(caller.metadata.get(METADATA, ""))
-        most = int(said) if said.isascii() and said.isdigit() else 1
+        most = int(said[:_DIGITS]) if said.isascii() and said.isdigit() else 1
         return cls(max(1, min(most, FRAMES_PER_MESSAGE)), next_answer)
 
     def add(self, call: StreamCall | None) -> bool:

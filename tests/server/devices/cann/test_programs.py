@@ -205,39 +205,53 @@ def test_a_long_program_lets_others_have_turns(open_device: Open) -> None:
     assert device.simulator.call_count(SYNCHRONISE) == before + 3  # two parts, and the other call
 
 
-def test_a_program_goes_on_with_another_lane(open_device: Open) -> None:
-    """While the one that it had runs another call, in memory of its own."""
+class Occupied(FreeTurn):
+    """Between the first part of a program and the second another call takes its lane for long."""
+
+    def __init__(self, device: Opened, leaves: bool) -> None:
+        super().__init__()
+        self._device, self._leaves = device, leaves
+        self._has_begun, self._may_end = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._occupy)
+        self.served: list[bool] = []
+
+    def pause(self) -> None:
+        if not self._thread.ident:
+            self._thread.start()
+            assert self._has_begun.wait(PATIENCE)
+            if self._leaves:
+                raise CancelledError("call: nobody waits")
+
+    def end(self) -> None:
+        self._may_end.set()
+        self._thread.join()
+
+    def _occupy(self) -> None:
+        other = l1(self._device.device, 50)
+        self.served.append(self._device.runs_around(other, self._hold))
+
+    def _hold(self) -> None:
+        self._has_begun.set()
+        assert self._may_end.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["goes on", "leaves"])
+def test_a_program_goes_on_with_another_lane(open_device: Open, leaves: bool) -> None:
+    """Or leaves its memory there, while the lane that it had runs another call."""
     device = open_device(lanes=2)
-    asked, other = mse(device), l1(device.device, 50)
-    has_begun, may_end = threading.Event(), threading.Event()
-    served: list[bool] = []
-
-    def hold() -> None:
-        has_begun.set()
-        assert may_end.wait(PATIENCE)
-
-    def occupy() -> None:
-        served.append(device.runs_around(other, hold))
-
-    class Giving(FreeTurn):
-        """Between the first step and the second somebody takes the lane for long."""
-
-        def pause(self) -> None:
-            if not threads:
-                threads.append(threading.Thread(target=occupy))
-                threads[0].start()
-                assert has_begun.wait(PATIENCE)
-
-    threads: list[threading.Thread] = []
+    asked = mse(device)
     pace_of(asked.call).nanoseconds = 11e6
+    steps, turn = chain(asked, 3), Occupied(device, leaves)
     try:
-        steps = chain(asked, 3)
-        assert differences(device.device.run_program(steps, Giving()).outputs, steps) == []
+        if leaves:
+            with pytest.raises(CancelledError):
+                device.device.run_program(steps, turn)
+        else:
+            assert differences(device.device.run_program(steps, turn).outputs, steps) == []
+        assert device.serves(asked)
     finally:
-        may_end.set()
-        for thread in threads:
-            thread.join()
-    assert served == [True]
+        turn.end()
+    assert turn.served == [True]
     assert [device.serves(asked) for _ in range(3)] == [True] * 3
 
 

@@ -1,0 +1,184 @@
+"""What a pipeline sends: remote.writing without gRPC, and messages of many frames with it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from npucall.limits import FRAMES_PER_MESSAGE
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall.v1 import operator_service_pb2 as pb
+from npucall_client import arguments
+from npucall_client.remote.writing import OpenStream, SentCall, Writer
+
+from .stream_script import KIB, MIB, PATIENCE, StreamScript, answer, connected, numbers, reply_of
+from .test_pipeline import submit
+
+if TYPE_CHECKING:
+    import grpc
+
+    from .stream_script import Answers, Frames
+
+
+class Connection:
+    """Nobody in particular calls, unless the test says who."""
+
+    def __init__(self) -> None:
+        self.who = ""
+
+    def authorization(self) -> str:
+        return self.who
+
+    def authorization_lasts(self) -> float | None:
+        return 0.001 if self.who else None
+
+
+class Written:
+    """A writer, and what it sends on one stream."""
+
+    def __init__(self, most: int, chunk_bytes: int = 2 * MIB) -> None:
+        self.open: dict[int, SentCall] = {}
+        self.connection = Connection()
+        self.lock = threading.Lock()
+        self.writer = Writer(self.connection, self.open, self.lock, chunk_bytes, most)
+        self.opened = OpenStream()
+        self._messages = self.writer.messages(self.opened)
+
+    def add(self, count: int = 1, elements: int = 2) -> list[SentCall]:
+        return [self._add(elements) for _ in range(count)]
+
+    def _add(self, elements: int) -> SentCall:
+        array = np.ones(elements, np.float32)
+        bound = arguments.bind(
+            l1_loss_backward, "", (array, array, array), {}, {}, keep_layout=False
+        )
+        call = SentCall(bound, PATIENCE, "", lambda _: None)
+        call.id = len(self.open) + 1
+        with self.lock:
+            self.open[call.id] = call
+            self.writer.add(call)
+        return call
+
+    def close(self) -> list[list[tuple[int, str]]]:
+        """Ids and kinds of the frames of each message that is left."""
+        with self.lock:
+            self.writer.close()
+            self.open.clear()
+        return [kinds(message) for message in self._messages]
+
+    def next(self) -> list[tuple[int, str]]:
+        return kinds(next(self._messages))
+
+
+def kinds(message: bytes) -> list[tuple[int, str]]:
+    read = pb.ExecuteStreamRequest.FromString(message)
+    return [(frame.call_id, str(frame.WhichOneof("frame"))) for frame in (read, *read.more)]
+
+
+@pytest.fixture
+def script() -> StreamScript:
+    return StreamScript()
+
+
+def test_what_is_unsent_goes_in_one_message() -> None:
+    written = Written(64)
+    written.add(5)
+    assert written.next() == [(call_id, "begin") for call_id in range(1, 6)]
+    assert written.close() == []
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(0, [1] * 5), (1, [1] * 5), (2, [2, 2, 1])])
+def test_a_server_gets_no_more_frames_than_it_takes(most: int, sizes: list[int]) -> None:
+    written = Written(most)
+    written.add(5)
+    assert [len(written.next()) for _ in sizes] == sizes
+
+
+def test_no_message_has_more_frames_than_the_contract_allows() -> None:
+    written = Written(1000)
+    written.add(FRAMES_PER_MESSAGE + 1)
+    assert [len(written.next()) for _ in range(2)] == [FRAMES_PER_MESSAGE, 1]
+
+
+def test_calls_that_are_long_together_go_in_several_messages() -> None:
+    written = Written(64)
+    written.add(5, elements=8 * KIB)
+    assert [len(written.next()) for _ in range(3)] == [2, 2, 1]
+
+
+def test_a_chunk_goes_alone_and_in_its_place() -> None:
+    written = Written(64)
+    written.add(1)
+    written.add(1, elements=MIB // 2)
+    written.add(1)
+    assert written.next() == [(1, "begin"), (2, "begin")]
+    assert [written.next() for _ in range(3)] == [[(2, "chunk")]] * 3
+    assert written.next() == [(2, "end"), (3, "begin")]
+
+
+def test_a_credential_goes_before_the_calls_and_cancels_too() -> None:
+    written = Written(64)
+    written.add(2)
+    with written.lock:
+        del written.open[1]
+        written.writer.cancel(1)
+    written.connection.who = "Bearer x"
+    assert written.next() == [(0, "credential"), (1, "cancel"), (2, "begin")]
+
+
+def test_a_call_that_is_cancelled_before_it_goes_is_not_sent() -> None:
+    written = Written(64)
+    written.add(3)
+    with written.lock:
+        del written.open[2]
+    assert written.next() == [(1, "begin"), (3, "begin")]
+
+
+def test_a_stream_that_is_over_sends_nothing_more() -> None:
+    written = Written(1)
+    written.add(3)
+    written.next()
+    written.opened.over = True
+    assert list(written._messages) == []
+
+
+def collected(count: int) -> Any:
+    """A server that answers so many calls in one message, and notes who takes many frames."""
+
+    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
+        metadata = dict(context.invocation_metadata())
+        assert metadata["npucall-frames-per-message"] == str(FRAMES_PER_MESSAGE)
+        begun: list[pb.ExecuteStreamRequest] = []
+        for frame in frames:
+            begun.append(frame)
+            if len(begun) == count:
+                first, *others = [
+                    answer(each.call_id, reply=reply_of(each.begin.request.storage[0].data))
+                    for each in reversed(begun)
+                ]
+                first.more.extend(others)
+                yield first
+                begun.clear()
+
+    return behaviour
+
+
+def test_answers_of_one_message_reach_their_calls(script: StreamScript) -> None:
+    script.behaviours = [cast("Any", collected(4))]
+    with connected(script) as client, client.pipeline() as pipeline:
+        calls = [submit(pipeline, numbers(4 * size)) for size in range(8)]
+        assert [call.result(PATIENCE).size for call in calls] == list(range(8))
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 64])
+def test_a_pipeline_keeps_to_what_the_server_takes(script: StreamScript, most: int) -> None:
+    script.limits.frames_per_message = most
+    script.limits.stream_window = 32
+    with connected(script) as client, client.pipeline() as pipeline:
+        calls = [submit(pipeline, numbers(4 * size)) for size in range(200)]
+        assert [call.result(PATIENCE).size for call in calls] == list(range(200))
+    assert max(script.frames) <= max(1, most)
+    assert sum(script.frames) == 200
