@@ -13,6 +13,7 @@ import pytest
 from npucall.errors import InternalError, SharedMemoryError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall_client import answers
 from npucall_client.remote import channel
 
 from . import scripted, side_script, stream_script
