@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from npucall.places import HandlePart, Keep
@@ -12,10 +14,15 @@ from npucall_client.remote.server_limits import ServerLimits
 STREAM_FROM = 1000
 LIMITS = pb.Limits(stream_window=8, max_message_bytes=1 << 20)
 SHORT = bytes(10)
+HOME: Any = object()
 
 
 def held(length: int) -> HandlePart:
     return HandlePart(bytes(16), 0, length)
+
+
+def in_session(storage: dict[str, Any], **more: Any) -> BoundCall:
+    return BoundCall("x", storage=storage, home=HOME, **more)
 
 
 @pytest.mark.parametrize(
@@ -23,9 +30,9 @@ def held(length: int) -> HandlePart:
     [
         (BoundCall("x", storage={"a": SHORT}), False),
         (BoundCall("x", storage={"a": bytes(STREAM_FROM)}), True),
-        (BoundCall("x", storage={"a": SHORT, "b": held(STREAM_FROM - 1)}), False),
-        (BoundCall("x", storage={"a": SHORT, "b": held(STREAM_FROM)}), True),
-        (BoundCall("x", storage={"b": held(STREAM_FROM)}, kept={"out": Keep(bytes(16))}), False),
+        (in_session({"a": SHORT, "b": held(STREAM_FROM - 11)}), False),
+        (in_session({"a": SHORT, "b": held(STREAM_FROM - 10)}), True),
+        (in_session({"b": held(STREAM_FROM)}, kept={"out": Keep(bytes(16))}), False),
     ],
     ids=["small", "large", "a small handle", "a large handle", "a large handle, answer kept"],
 )
