@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from npucall.places import HandlePart, Keep
@@ -18,14 +20,19 @@ def held(length: int) -> HandlePart:
     return HandlePart(bytes(16), 0, length)
 
 
+def of_session(storage: dict[str, Any], **more: Any) -> BoundCall:
+    home: Any = object()
+    return BoundCall("x", storage=storage, home=home, **more)
+
+
 @pytest.mark.parametrize(
     ("call", "has_stream"),
     [
         (BoundCall("x", storage={"a": SHORT}), False),
         (BoundCall("x", storage={"a": bytes(STREAM_FROM)}), True),
-        (BoundCall("x", storage={"a": SHORT, "b": held(STREAM_FROM - 1)}), False),
-        (BoundCall("x", storage={"a": SHORT, "b": held(STREAM_FROM)}), True),
-        (BoundCall("x", storage={"b": held(STREAM_FROM)}, kept={"out": Keep(bytes(16))}), False),
+        (of_session({"a": SHORT, "b": held(STREAM_FROM - 11)}), False),
+        (of_session({"a": SHORT, "b": held(STREAM_FROM - 10)}), True),
+        (of_session({"b": held(STREAM_FROM)}, kept={"out": Keep(bytes(16))}), False),
     ],
     ids=["small", "large", "a small handle", "a large handle", "a large handle, answer kept"],
 )
