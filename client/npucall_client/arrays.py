@@ -25,6 +25,9 @@ _TORCH_ONLY = {
     "torch.float8_e8m0fnu": (ml_dtypes.float8_e8m0fnu, "uint8"),
 }
 
+_CAST = frozenset("bBhHiIlLqQfd")
+"""Types of NumPy whose memory Python sees as bytes without NumPy's help."""
+
 
 class Sent(NamedTuple):
     """How a tensor travels."""
@@ -200,6 +203,8 @@ def _memory(array: AnyArray, elements: int) -> AnyArray:
 
 
 def _bytes(array: AnyArray) -> memoryview:
+    if array.size and type(array) is np.ndarray and array.dtype.char in _CAST:
+        return array.data.cast("B")  # makes no other array
     return np.asarray(array).reshape(-1).view(np.uint8).data  # a matrix stays two-dimensional
 
 

@@ -142,6 +142,7 @@ class Server:
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
+        self._sessions.end_all()
         self._access.close()
         self._metrics.close()
         if self._usage_file is not None:

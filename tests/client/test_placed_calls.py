@@ -13,6 +13,7 @@ import pytest
 from npucall.errors import InternalError, SharedMemoryError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall_client import answers
 from npucall_client.remote import channel
 
 from . import scripted, side_script, stream_script
@@ -286,9 +287,9 @@ def test_an_output_with_a_place_has_no_chunks(
     request = scripted.bound(
         LISTS, {"y": [memory.array(NUMBERS[:3]), np.empty(3, np.float32)]}, x=[ONE]
     )
-    calls, answers = client._transport.calls(), queue.Queue[Any]()
-    calls.send(request, PATIENCE, "", answers.put)
-    response = answers.get(timeout=PATIENCE)
+    calls, heard = client._transport.calls(), queue.Queue[Any]()
+    calls.send(request, PATIENCE, "", heard.put)
+    response = heard.get(timeout=PATIENCE)
     outputs = answers.unpack(request, answers.decode_reply(response.reply), response.storage)
     assert [y.tolist() for y in outputs["y"]] == [[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]]
     calls.close()

@@ -134,7 +134,7 @@ def test_a_misuse_ends_the_calls_beside_it() -> None:
 
 
 def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npucall_server.services.streams.stream.Ids", partial(Ids, 3))
+    monkeypatch.setattr("npucall_server.services.streams.calls.Ids", partial(Ids, 3))
     with serving() as served, stream(served) as peer:
         for call_id in (30, 10, 20, 21, 22, 11, 0):
             peer.begin(call_id)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import HandleEmptyError, HandleLostError, HandleReleasedError
+from npucall.limits import CACHED_CALLS
 from npucall.places import HandlePart
 from npucall.tensors import TensorSpec
 from npucall_client import arrays
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
 
 
 _STATES = {HandleReleasedError: "released", HandleEmptyError: "empty"}
+
+
+@lru_cache(CACHED_CALLS)
+def _spec_of(tensor: Tensor) -> TensorSpec:
+    dtype, shape, strides, storage_shape = tensor
+    return TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape)  # type: ignore[arg-type]
 
 
 class Remote(Held):
@@ -108,8 +116,7 @@ class Remote(Held):
         Raises HandleEmptyError, HandleReleasedError, HandleLostError and SessionExpiredError;
         DeadlineError.
         """
-        dtype, shape, strides, storage_shape = self.tensor
-        spec = TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape)  # type: ignore[arg-type]
+        spec = _spec_of(self.tensor)
         place = self.place(None)
         if isinstance(place, HandlePart):
             return arrays.receive(spec, self.home.download(self, place, timeout, progress))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from npucall_server.devices.base import BrokenDeviceError
 
@@ -12,10 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from npucall.errors import NpucallError
-    from npucall_server.devices.lane_thread import LaneThread
 
 _GRACE_SECONDS = 1.0
 """Beyond the time that a launch may take, for the steps before and behind it."""
+
+
+class Watched(Protocol):
+    """What may call a C function that never returns: a lane."""
+
+    @property
+    def busy_since(self) -> float | None:
+        """``time.monotonic()`` when what is under way began; None while nothing is."""
+
+    def give_up(self, error: NpucallError) -> None:
+        """Raises this where somebody waits for it, if anybody can be told."""
 
 
 class Watchdog:
@@ -23,7 +33,7 @@ class Watchdog:
 
     def __init__(
         self,
-        lanes: Sequence[LaneThread[Any]],
+        lanes: Sequence[Watched],
         device_timeout: float,
         lost: Callable[[NpucallError], None],
     ) -> None:
@@ -58,6 +68,6 @@ class Watchdog:
         )
 
 
-def _busy_seconds(lane: LaneThread[Any]) -> float:
+def _busy_seconds(lane: Watched) -> float:
     began = lane.busy_since
     return 0.0 if began is None else time.monotonic() - began

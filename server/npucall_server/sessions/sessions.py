@@ -145,6 +145,14 @@ class Sessions:
             if session.is_due or not self._is_known(session.identity):
                 self._expire(key, session)
 
+    def end_all(self) -> None:
+        """Ends every session, before the device is closed that has what they hold."""
+        with self._lock:
+            found = [(key, session) for key, (session, _) in self._open.items()]
+        for key, session in found:
+            if session.end(unknown):
+                self._forget(key)
+
     def _opened(self, caller: Caller, lease: float, budget: Budget, held: Held) -> Session:
         identity, most = caller.identity, self.rules.max_sessions
         account = Account(self.memory, identity, budget)

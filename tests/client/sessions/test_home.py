@@ -210,6 +210,7 @@ def test_a_server_without_sessions_says_which_setting_allows_them() -> None:
         client.session()
 
 
+@pytest.mark.more
 def test_a_forked_process_is_told_to_open_its_own(npucall_server: str) -> None:
     program = f"""
         import os, sys

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
+import pytest
 from tests.server.scripted import PATIENCE
+from tests.server.sessions.held import A, User
 from tests.server.streams import info_of
 
 from npucall.v1 import session_service_pb2 as pb
@@ -14,11 +18,15 @@ from npucall.v1 import tensor_pb2
 from npucall.v1.operator_service_pb2 import Chunk, End
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tests.server.streams import Served
 
 SERVICE = "/npucall.v1.SessionService"
 TRAILER = "grpc-status-details-bin"
 CHUNK = 100_000
+DATA = bytes(range(256)) * 1000
+DIGEST = sha256(DATA).digest()
 
 
 class RefusedError(Exception):
@@ -150,3 +158,45 @@ def _told() -> Iterator[None]:
         if trailer is None:
             raise
         raise RefusedError(trailer, failed.code(), failed.details()) from None
+
+
+def entry(handle: bytes = A, data: bytes = DATA, **fields: Any) -> tuple[pb.UploadEntry, bytes]:
+    return pb.UploadEntry(handle=handle, length=len(data), **fields), data
+
+
+def refused(act: Callable[[], object]) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        act()
+    return caught.value
+
+
+class Uploading:
+    """An upload whose frames a test sends one by one."""
+
+    def __init__(self, asker: Asker, *entries: tuple[pb.UploadEntry, bytes]) -> None:
+        self._messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        call: Any = asker.channel.stream_unary(f"{SERVICE}/Upload")  # type: ignore[call-arg]
+        self.call = call.future(
+            iter(self._messages.get, None), metadata=asker.metadata, timeout=PATIENCE
+        )
+        self.session = asker.session
+        if entries:
+            self.send(begin(*(entry for entry, _ in entries)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.call.cancel()
+        self._messages.put(None)
+
+    def send(self, *messages: pb.UploadRequest) -> None:
+        for message in messages:
+            self._messages.put(message.SerializeToString())
+
+    def holds(self, served: Served) -> bool:
+        """Whether its handle is being filled."""
+        return bool(served.sessions.of(User(self.session)).held)
+
+    def answer(self) -> list[bool]:
+        return list(pb.UploadResponse.FromString(self.call.result(PATIENCE)).remembered)

@@ -132,6 +132,7 @@ def test_after_a_restart_everything_is_lost_and_says_which_server_had_it() -> No
         asker.close()
 
 
+@pytest.mark.more
 def test_another_server_says_that_it_is_the_wrong_one() -> None:
     with running_server() as server, asking(server.target) as asker:
         session = asker.open().session

@@ -21,6 +21,7 @@ from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lanes import Lanes
 from npucall_server.devices.program_map import program_map_of
+from npucall_server.devices.watchdog import Watchdog
 from npucall_server.npu_settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class CannDevice:
             opening.callback(self._lanes.close)
             room = self._lanes.empty_idle
             self._handles = HandleMemory(self._context, self._report_lost, room)
+            watched = Watchdog([self._handles], settings.device_timeout, self._report_lost)
+            opening.callback(watched.close)
             self._open = opening.pop_all()
         for line in self._operators.notes:
             note(line)

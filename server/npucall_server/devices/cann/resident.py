@@ -12,6 +12,7 @@ ends, and from then on nothing is freed: its stream may still write.
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,18 @@ class HandleMemory:
     ) -> None:
         self._device, self._acl, self._lost = device, device.libraries.acl, lost
         self._make_room = make_room
+        self._busy: dict[int, float] = {}
+        """When what a thread does at the device began."""
         self.broken = False
         """The device will not work again: nothing is freed, since work may still use it."""
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the oldest of what is under way began, for a watchdog."""
+        return min(list(self._busy.values()), default=None)
+
+    def give_up(self, error: NpucallError) -> None:
+        """A thread that is in C for ever cannot be told."""
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
         """Memory of anything. Raises OutOfMemoryError."""
@@ -94,6 +105,8 @@ class HandleMemory:
 
     def _once(self, function: Callable[..., None], *arguments: object) -> None:
         """Calls a C function in a thread that may not have been at the device before."""
+        thread = threading.get_ident()
+        self._busy[thread] = time.monotonic()
         try:
             self._device.bind()
             function(*arguments)
@@ -101,6 +114,8 @@ class HandleMemory:
             if not self.broken:
                 self._lost(error)
             raise
+        finally:
+            del self._busy[thread]
 
 
 class Range:

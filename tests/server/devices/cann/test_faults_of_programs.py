@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +19,7 @@ from .faults import failure
 from .opened import FreeTurn
 from .situations import SITUATIONS, l1
 from .sweep import Sweep
-from .test_programs import chain
+from .test_programs import PATIENCE, chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,6 +180,22 @@ def test_memory_that_cannot_be_given_back_is_nobodys_error(device: Opened) -> No
     device.simulator.fail("aclrtFree", status=BROKEN)
     memory.free()
     assert len(device.lost) == 1
+    device.abandon()
+
+
+def test_a_copy_for_a_handle_that_hangs_ends_the_device(open_device: Open) -> None:
+    device = open_device(device_timeout=0.05)
+    memory = device.device.allocate(100)
+    device.simulator.fail("aclrtMemcpy", status=BROKEN, what="hang")
+    is_lost = threading.Event()
+    device.device.watch(lambda error: (device.lost.append(error), is_lost.set()))
+    work = partial(failure, lambda: memory.write(0, bytes(100)))
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert is_lost.wait(PATIENCE)
+    assert device.lost[0].details["setting"] == "device_timeout"
+    device.simulator.clear_faults()
+    thread.join()
     device.abandon()
 
 
