@@ -258,6 +258,11 @@ class Executor:
         if self._refusal is not None:
             raise self._refusal()
 
+    @property
+    def has_spare_turn(self) -> bool:
+        """Whether a call that comes now need not wait for the device."""
+        return self.turns.running < self.device.lanes and not self.turns.waiting
+
     def peers(self) -> set[str]:
         """Those with a call, or with an answer that they have not read."""
         return self._places.peers | self.memory.peers

@@ -14,15 +14,15 @@ from npucall_client.remote.server_limits import ServerLimits
 STREAM_FROM = 1000
 LIMITS = pb.Limits(stream_window=8, max_message_bytes=1 << 20)
 SHORT = bytes(10)
-HOME: Any = object()
 
 
 def held(length: int) -> HandlePart:
     return HandlePart(bytes(16), 0, length)
 
 
-def in_session(storage: dict[str, Any], **more: Any) -> BoundCall:
-    return BoundCall("x", storage=storage, home=HOME, **more)
+def of_session(storage: dict[str, Any], **more: Any) -> BoundCall:
+    home: Any = object()
+    return BoundCall("x", storage=storage, home=home, **more)
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def in_session(storage: dict[str, Any], **more: Any) -> BoundCall:
     [
         (BoundCall("x", storage={"a": SHORT}), False),
         (BoundCall("x", storage={"a": bytes(STREAM_FROM)}), True),
-        (in_session({"a": SHORT, "b": held(STREAM_FROM - 11)}), False),
-        (in_session({"a": SHORT, "b": held(STREAM_FROM - 10)}), True),
-        (in_session({"b": held(STREAM_FROM)}, kept={"out": Keep(bytes(16))}), False),
+        (of_session({"a": SHORT, "b": held(STREAM_FROM - 11)}), False),
+        (of_session({"a": SHORT, "b": held(STREAM_FROM - 10)}), True),
+        (of_session({"b": held(STREAM_FROM)}, kept={"out": Keep(bytes(16))}), False),
     ],
     ids=["small", "large", "a small handle", "a large handle", "a large handle, answer kept"],
 )

@@ -106,11 +106,16 @@ def refusal(channel: grpc.Channel, request: pb.ExecuteRequest) -> str:
     return wire.refusal(channel, "Execute", request.SerializeToString())
 
 
-def streamed(channel: grpc.Channel, **begin: Any) -> list[pb.ExecuteStreamResponse]:
+def streamed(
+    channel: grpc.Channel, *chunks: pb.Chunk, **begin: Any
+) -> list[pb.ExecuteStreamResponse]:
     """All frames of the answer to one call on a stream of its own."""
-    frame = pb.ExecuteStreamRequest(call_id=7, begin=pb.Begin(**begin)).SerializeToString()
+    frames = [pb.ExecuteStreamRequest(call_id=7, begin=pb.Begin(**begin))]
+    frames += (pb.ExecuteStreamRequest(call_id=7, chunk=chunk) for chunk in chunks)
+    if chunks:
+        frames.append(pb.ExecuteStreamRequest(call_id=7, end=pb.End()))
     method = channel.stream_stream(f"/{wire.SERVICE}/ExecuteStream")
-    answers = method(iter([frame]), timeout=wire.PATIENCE)
+    answers = method(map(pb.ExecuteStreamRequest.SerializeToString, frames), timeout=wire.PATIENCE)
     return [pb.ExecuteStreamResponse.FromString(answer) for answer in answers]
 
 
@@ -250,12 +255,19 @@ def test_a_plan_has_no_places(channel: grpc.Channel, side: Path) -> None:
             assert told == "MESSAGE_MALFORMED"
 
 
-def test_a_call_in_chunks_has_no_places(channel: grpc.Channel, side: Path) -> None:
+def test_a_call_in_chunks_may_have_places(channel: grpc.Channel, side: Path) -> None:
+    """Two of its storages come in chunks; the third, and the output, are in shared memory."""
     with Memory(side, MIB) as memory:
         call = L1(memory, 100)
-        for request in call.request(), pb.ExecuteRequest(call=l1(100), output_places=[call.place]):
-            (frame,) = streamed(channel, request=request, chunked=True)
-            assert reason_in(frame.error) == "MESSAGE_MALFORMED"
+        data = [memory.bytes[call.size * number :][: call.size] for number in (0, 1)]
+        empty = tensor_pb2.Storage()
+        request = pb.ExecuteRequest(
+            call=l1(100), storage=[empty, empty, call.storage[2]], output_places=[call.place]
+        )
+        chunks = [pb.Chunk(storage=number, data=bytes(data[number])) for number in (0, 1)]
+        (frame,) = streamed(channel, *chunks, request=request, chunked=True)
+        assert frame.reply.storage[0].region == call.place.region
+        assert call.written() == call.expected
 
 
 def test_bytes_in_shared_memory_count_towards_the_memory_limit(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class CpuDevice:
 
     name = "cpu"
     catalogue = CATALOGUE
+    runs_in_calling_thread = True
+    """A quick call needs no other thread; see ``Stream``."""
 
     def __init__(self, soc: str, default_variant: str, lanes: int | None = None) -> None:
         self.soc = soc

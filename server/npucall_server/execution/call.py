@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from npucall.buffers import fresh
 from npucall.errors import MessageError, TooLargeError
 from npucall.exchange import Receiving, into
-from npucall.limits import MAX_ANSWER_BYTES
+from npucall.limits import KIB, MAX_ANSWER_BYTES
 from npucall.places import StepOutput
 from npucall.programs import Program, ProgramStep, check_output_places, sizes
 from npucall.wire.messages import join_response, split_request
@@ -35,6 +35,10 @@ class Answer(NamedTuple):
     reply: bytes
     timings: bytes
     storage: Sequence[Place]
+
+
+QUICK_ELEMENTS = 16 * KIB
+"""That a call computes in far less than a millisecond, whatever its operator."""
 
 
 class CallExecution(Execution):
@@ -131,6 +135,13 @@ class CallExecution(Execution):
     def runs_as_bytes_come(self) -> bool:
         """Whether ``run`` begins before the storages have come; it waits for ``end_of_bytes``."""
         return self._arrivals is not None
+
+    @property
+    def is_quick(self) -> bool:
+        """Likewise. What waits for handles, or for chunks, is not."""
+        waits = self._placed is not None or self._arrivals is not None
+        little = self.asked.computation <= QUICK_ELEMENTS
+        return little and not waits and self._common.executor.has_spare_turn
 
     def end_of_bytes(self) -> None:
         """All storages have come."""

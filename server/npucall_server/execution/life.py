@@ -83,6 +83,11 @@ class Execution:
         """Whether ``run`` begins before the storages have come; it waits for ``end_of_bytes``."""
         return False
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether it computes little, waits for no bytes, and could run at this moment."""
+        return False
+
     def end_of_bytes(self) -> None:
         """All storages have come."""
         if self._admission is not None:

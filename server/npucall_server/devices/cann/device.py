@@ -11,7 +11,7 @@ from npucall_server import device_kinds
 from npucall_server.devices.base import BrokenDeviceError, NoDeviceError, Ran, RanProgram, Step
 from npucall_server.devices.cann import values
 from npucall_server.devices.cann.host import HostCatalogue
-from npucall_server.devices.cann.lane import Lane, LaneLimits
+from npucall_server.devices.cann.lane import SYNCHRONISE, Lane, LaneLimits
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.operators import OpApi
@@ -180,13 +180,13 @@ class CannDevice:
         return RanProgram(program.outputs(), program.phases)
 
     def _goes_on(self, program: Program, turn: Turn) -> bool:
-        """Whether it has ended. Of a failure that names no step the second try does."""
+        """Whether it has ended. Which step failed a synchronise the second try says."""
         try:
             return self._lanes.do(lambda lane: lane.go_on(program, turn.check))
         except BrokenDeviceError:
             raise
         except DeviceError as error:
-            if "step" in error.details or program.careful:
+            if program.careful or error.details.get("function") != SYNCHRONISE:
                 raise
             program.careful = True
             return False

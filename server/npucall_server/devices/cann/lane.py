@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
 """The marks of a call on the stream, and how many there are."""
+SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
+"""The function that answers what became of work that was queued."""
 _PLACEHOLDER = 1 << 40
 """Stands for a device address where none is read: not null, and aligned as addresses are."""
 

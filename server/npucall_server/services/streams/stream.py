@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
@@ -91,8 +92,11 @@ class Stream:
         self._handling = handling
         self._threads = threads
         self._chunk_bytes = limits.chunk_bytes
-        self._line = Line()
-        """Of small calls."""
+        device = executions.executor.device
+        self._runs_here = getattr(device, "runs_in_calling_thread", False)
+        """Whether the thread that reads runs quick calls itself, where a turn is free."""
+        self._lines = cycle([Line() for _ in range(device.lanes)])
+        """Of other small calls."""
         self._calls = Calls(limits.window, place)
         self._failure: Exception | None = None
         """What ends the stream once all that is decided has been answered."""
@@ -214,9 +218,11 @@ class Stream:
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             self._refuse(call, error)
             return
-        if not begin.chunked or call.execution.runs_as_bytes_come:
-            is_small = len(begin.request) <= _SMALL_BYTES and not (begin.program or begin.chunked)
-            self._threads.start(partial(self._run, call), self._line if is_small else None)
+        is_small = len(begin.request) <= _SMALL_BYTES and not (begin.program or begin.chunked)
+        if is_small and self._runs_here and call.execution.is_quick:
+            self._run(call)
+        elif not begin.chunked or call.execution.runs_as_bytes_come:
+            self._threads.start(partial(self._run, call), next(self._lines) if is_small else None)
 
     def _opened(self, call_id: int, begin: Begin, size: int) -> StreamCall:
         caller = StreamCaller(self._peer, begin.request_id, begin.timeout_ns / 1e9 or None)

@@ -19,7 +19,7 @@ from .faults import failure
 from .opened import FreeTurn
 from .situations import SITUATIONS, l1
 from .sweep import Sweep
-from .test_programs import PATIENCE, chain
+from .test_programs import PATIENCE, SYNCHRONISE, chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,10 @@ def faults(sweep: Sweep, fate: Fate, *occurrences: int) -> list[Any]:
 
 @pytest.mark.parametrize("fate", only(Fate.ARGUMENT, Fate.UNAVAILABLE, Fate.CALL), ids=str)
 def test_a_failure_is_named_and_the_next_program_is_right(sweep: Sweep, fate: Fate) -> None:
-    assert sweep.misfits(faults(sweep, fate, 1, 2)) == []
+    found = faults(sweep, fate, 1, 2)
+    if fate is Fate.CALL:  # then the program is run again
+        found = [fault for fault in found if fault.function != SYNCHRONISE]
+    assert sweep.misfits(found) == []
 
 
 def test_lack_of_memory_is_mended_once(sweep: Sweep) -> None:
