@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SERVICE = "npucall.v1.OperatorService"
-METHODS = ("Execute", "Plan", "ListOperators", "GetOperator", "GetServerInfo")
+METHODS = (
+    "Execute", "Plan", "ExecuteProgram", "PlanProgram", "ListOperators", "GetOperator",
+    "GetServerInfo",
+)  # fmt: skip
 FLOAT = tensor_pb2.DATA_TYPE_FLOAT
 
 PATIENCE = 30.0

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _MESSAGE_BYTES = 256 * KIB
 """Of frames in one message, but for one that is longer itself: joining copies them once more."""
+_BETWEEN_FRAMES = 6
+"""Bytes that a message takes for each of its frames at the most, besides the frame."""
 
 
 class Authorized(Protocol):
@@ -84,6 +86,7 @@ class Writer:
         self._is_open = is_open
         self._chunk_bytes = chunk_bytes
         self._most = max(1, min(most, FRAMES_PER_MESSAGE))
+        self._most_bytes = min(_MESSAGE_BYTES, chunk_bytes)  # which any message has room for
         self._work = threading.Condition(lock)
         self._unsent: deque[SentCall] = deque()
         self._cancelled: deque[int] = deque()
@@ -128,7 +131,8 @@ class Writer:
     def messages(self, opened: OpenStream) -> Iterator[bytes]:
         """What is sent on a stream, until that is over or nothing more will come."""
         while (ready := self._ready(opened)) is not None:
-            yield from _in_messages(self._frames(opened, *ready), self._most)
+            frames = self._frames(opened, *ready)
+            yield from _in_messages(frames, self._most, self._most_bytes)
             del ready  # arrays are not kept until more comes
 
     def _ready(self, opened: OpenStream) -> tuple[deque[int], deque[SentCall]] | None:
@@ -176,17 +180,20 @@ class Writer:
                 return  # it was cancelled, or has its answer
 
 
-def _in_messages(frames: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Messages of at most so many frames, each made no later than its last frame."""
+def _in_messages(frames: Iterable[bytes], most: int, most_bytes: int) -> Iterator[bytes]:
+    """Messages of at most so many frames and bytes, each made no later than its last frame.
+
+    One frame may be longer.
+    """
     parts: list[bytes] = []
     size = 0
     for frame in frames:
-        if parts and size + len(frame) > _MESSAGE_BYTES:
+        if parts and size + len(frame) > most_bytes:
             yield join_frames(parts)
             parts, size = [], 0
         parts.append(frame)
-        size += len(frame)
-        if len(parts) == most or size >= _MESSAGE_BYTES:
+        size += _BETWEEN_FRAMES + len(frame)
+        if len(parts) == most or size >= most_bytes:
             yield join_frames(parts)
             parts, size = [], 0
     if parts:

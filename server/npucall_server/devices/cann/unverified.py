@@ -134,7 +134,7 @@ UNVERIFIED = (
         "Copies from and to ordinary memory end before they return",
         "Calls above staging_limit take received bytes, which may be read-only pages, and fresh "
         "arrays; both live until the stream has passed in any case.",
-        ("devices/cann/transfer.py: _copy_to_device", "devices/cann/transfer.py: _copy_to_host"),
+        ("devices/cann/transfer.py: copy_to_device", "devices/cann/transfer.py: copy_to_host"),
         "`npucall conform` against a server with --staging-limit 0.",
     ),
     Claim(
