@@ -6,10 +6,11 @@ bits that ``evaluate.run`` gives it alone.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from npucall.compute import evaluate
+from npucall.compute import alike, evaluate
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import UNLIMITED, Held
 from npucall.errors import NpucallError
@@ -17,7 +18,7 @@ from npucall.places import StepOutput
 from npucall.programs import last_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from npucall.compute.helpers import Helpers, Turn
     from npucall.declare.prepare import Prepared
@@ -63,8 +64,8 @@ def run(
         if is_small:
             with turn():
                 held = Held(turn)
-                for number in numbers:
-                    program.run(number, held)
+                for alike in program.alike(numbers):
+                    program.run_alike(alike, held)
         else:
             for number in numbers:
                 program.run(number, turn)
@@ -81,6 +82,35 @@ class _Run:
         self._results: dict[StepOutput, Buffer] = {}
         self.answers: list[list[Buffer | None]] = []
 
+    def alike(self, numbers: Iterable[int]) -> Iterator[list[int]]:
+        """Steps that follow each other, in groups of those that can be computed as one."""
+        group: list[int] = []
+        call, room = None, 0
+        for number in numbers:
+            step = self._steps[number]
+            if step.call is not call or not room or not _is_plain(step):
+                if group:
+                    yield group
+                group, call = [], step.call
+                room = alike.most(step.call) if _is_plain(step) else 1
+            group.append(number)
+            room -= 1
+        if group:
+            yield group
+
+    def run_alike(self, numbers: Sequence[int], turn: Turn) -> None:
+        """Computes a group of ``alike``."""
+        if len(numbers) > 1:
+            turn.pause()
+            steps = [self._steps[number] for number in numbers]
+            with suppress(NpucallError):  # one by one, so that the error names its step
+                found = alike.run(steps[0].call, [step.storages for step in steps])  # type: ignore[misc]
+                for number, outputs in zip(numbers, found, strict=True):
+                    self._answer(number, outputs)
+                return
+        for number in numbers:
+            self.run(number, turn)
+
     def run(self, number: int, turn: Turn) -> None:
         """Computes one step; those before it have been computed."""
         step, results = self._steps[number], self._results
@@ -95,14 +125,26 @@ class _Run:
             error.details.setdefault("step", str(number))
             raise
         del storages
-        names, discarded = step.call.outputs, step.discarded
-        for name, output in zip(names, outputs, strict=True):
-            if (source := StepOutput(number, name)) in self._read:
-                results[source] = output
+        self._answer(number, outputs)
+
+    def _answer(self, number: int, outputs: Sequence[Buffer]) -> None:
+        """A step has given this."""
+        names, discarded = self._steps[number].call.outputs, self._steps[number].discarded
         pairs = zip(names, outputs, strict=True)
         self.answers.append([None if name in discarded else output for name, output in pairs])
+        if not self._read:
+            return
+        for name, output in zip(names, outputs, strict=True):
+            if (source := StepOutput(number, name)) in self._read:
+                self._results[source] = output
         for source in self._ended[number]:
-            del results[source]
+            del self._results[source]
+
+
+def _is_plain(step: Step) -> bool:
+    """Whether its bytes come with it, and all outputs are answered."""
+    sources = step.storages.values()
+    return not (step.targets or step.discarded or StepOutput in map(type, sources))
 
 
 def peak_bytes(steps: Sequence[AnyStep]) -> int:

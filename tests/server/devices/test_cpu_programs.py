@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from tests.operators.collected import SUBJECTS
 
+from npucall.compute import alike
 from npucall.declare.call import Call
+from npucall.declare.cuts import BLOCK
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, INT64
 from npucall.errors import ArgumentError, CancelledError
@@ -21,7 +23,7 @@ from npucall.tensors import TensorSpec
 from npucall_server.devices.base import ResidentPart, Step
 from npucall_server.devices.cpu import CpuDevice
 
-from .programs import a_program, differences
+from .programs import a_program, call_of, differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -304,3 +306,42 @@ def test_a_program_of_any_operator_has_the_bits_of_single_calls(
     for step in steps[:2]:
         alone = device.run(step.call, step.storages, CountedTurn(), step.targets).outputs  # type: ignore[arg-type]
         assert differences([alone], [step]) == []
+
+
+def rolled(call: Prepared, storages: dict[str, bytes], by: int) -> dict[str, bytes]:
+    """The same tensors, the elements of each in another order; single numbers changed too."""
+    found = dict(storages)
+    for name in storages.keys() - call.checked_inputs:
+        array = np.roll(np.frombuffer(storages[name], call.inputs[name].dtype.numpy), by)
+        changed = (array * (by + 1)).astype(array.dtype) if array.size == 1 else array
+        found[name] = changed.tobytes()
+    return found
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_calls_computed_as_one_have_the_bits_of_single_calls(
+    device: CpuDevice, subject: Subject
+) -> None:
+    call, storages = call_of(subject, device)
+    each = [rolled(call, storages, by) for by in range(5)]
+    steps = [Step(call, each[by]) for by in (0, 1, 2)]
+    steps += [Step(call, each[3], discarded=frozenset(call.outputs)), Step(call, each[4])]
+    found = device.run_program(steps, CountedTurn()).outputs
+    for by, outputs in enumerate(found):
+        expected = device.run(call, each[by], CountedTurn()).outputs
+        for output, single in zip(outputs, expected, strict=True):
+            assert by == 3 if output is None else bytes(output) == bytes(single)  # type: ignore[arg-type]
+
+
+def test_most_elementwise_operators_compute_small_calls_as_one(device: CpuDevice) -> None:
+    calls = [call_of(subject, device)[0] for subject in SUBJECTS]
+    assert sum(alike.most(call) > 1 for call in calls) > len(calls) // 3
+    assert all(alike.most(call) * call.computation <= BLOCK for call in calls)
+
+
+def test_a_turn_is_offered_between_groups_of_calls(device: CpuDevice) -> None:
+    call = l1()
+    steps = [Step(call, storages_of(call))] * (alike.most(call) + 1)
+    turn = CountedTurn(pauses=1)
+    with pytest.raises(CancelledError):
+        device.run_program(steps, turn)
