@@ -37,6 +37,8 @@ def test_waiting_for_a_kernel_is_not_our_time(figures: list[dict[str, object]]) 
     assert [figure["name"] for figure in figures] == [
         "1 KiB, host, ours",
         "1 KiB, host, ours, C empty",
+        "1 KiB, a step of a program, host, ours",
+        "1 KiB, a step of a program, C empty",
         "16 MiB, staged, host, ours",
         "16 MiB, direct, host, ours",
     ]

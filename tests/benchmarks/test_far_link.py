@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import far_link
@@ -37,7 +38,7 @@ def test_bytes_take_no_less_time_than_delay_and_rate_of_the_wire_say() -> None:
     assert kernel.up >= 0.1 + 2 / 8
 
 
-@pytest.mark.more
+@pytest.mark.long
 @needs_a_wire
 def test_every_measurement_gives_a_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -48,28 +49,35 @@ def test_every_measurement_gives_a_figure(
     assert all(f"far link, {name}" in told for name in far_link.MEASURED)
 
 
-@pytest.mark.more
+@pytest.mark.long
 @needs_a_wire
 def test_nothing_is_left_of_it_when_it_is_killed() -> None:
     command = [sys.executable, "benchmarks/far_link.py"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as benchmark:
-        wire.until(lambda: "npucall_server" in names(benchmark.pid), "its server runs")
-        started = below(benchmark.pid)
-        benchmark.send_signal(signal.SIGKILL)
+        try:
+            wire.until(lambda: "npucall_server" in names(benchmark.pid), "its server runs")
+            started = below(benchmark.pid)
+        finally:
+            benchmark.send_signal(signal.SIGKILL)
     wire.until(lambda: not any(map(runs, started)), "all that it started has ended")
 
 
 def below(pid: int) -> list[int]:
     """The processes that a process started, and those that they did."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
-    own = [int(each) for each in children.read_text().split()] if children.exists() else []
+    own: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        own = [int(each) for each in children.read_text().split()]
     return own + [each for child in own for each in below(child)]
 
 
 def names(pid: int) -> str:
     """The command lines of all of them."""
-    paths = (Path(f"/proc/{each}/cmdline") for each in below(pid))
-    return " ".join(path.read_text() for path in paths if path.exists())
+    found = []
+    for each in below(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            found.append(Path(f"/proc/{each}/cmdline").read_text())
+    return " ".join(found)
 
 
 def runs(pid: int) -> bool:

@@ -285,7 +285,7 @@ def test_a_stream_whose_caller_reads_nothing_ends_too(
     for number in range(2, 66):  # 32 MiB, which gRPC does not take for who does not read
         peer.begin(number, 1 << 17)
     (place,) = lab.server._streams._streams
-    until(lambda: len(place._answers) > 8, "answers wait for him to read")
+    until(lambda: len(place._calls.answered) > 8, "answers wait for him to read")
     lab.revoke(token)
     wait_until_gone(lab)
 

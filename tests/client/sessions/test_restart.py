@@ -135,7 +135,7 @@ def test_an_array_that_changed_since_is_not_filled_in_again(address: str) -> Non
         for method in METHODS
     ],
 )
-@pytest.mark.parametrize("refill", [False, pytest.param(True, marks=pytest.mark.more)])
+@pytest.mark.parametrize("refill", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_restart_in_the_middle_of(
     method: str, refill: bool, pool: ThreadPoolExecutor, address: str
 ) -> None:
