@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 KERNEL_MICROSECONDS = 50_000
 
 
-pytestmark = pytest.mark.more  # it measures
+pytestmark = pytest.mark.long  # it measures
 
 
 @pytest.fixture(scope="module")
