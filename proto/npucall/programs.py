@@ -187,15 +187,12 @@ def prepare_program(
         raise MessageError(f"program: expected 1 to {MAX_PROGRAM_STEPS} steps, found {len(calls)}")
     steps: list[ProgramStep] = []
     for number, (call, storage, output_places) in enumerate(calls):
-        try:
+        with at_step(number):
             step = ProgramStep(prepared(call), storage, output_places)
             if planned or not step.is_plain:
                 step = _checked(step, steps, planned=planned)
             else:
                 step.call.check_sizes(tuple(map(len, storage)))  # type: ignore[arg-type]  # plain
-        except NpucallError as error:
-            error.details.setdefault("step", str(number))
-            raise
         steps.append(step)
     return Program(steps)
 

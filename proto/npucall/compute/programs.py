@@ -15,7 +15,7 @@ from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import UNLIMITED, Held
 from npucall.errors import NpucallError
 from npucall.places import StepOutput
-from npucall.programs import last_reads
+from npucall.programs import at_step, last_reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -114,16 +114,13 @@ class _Run:
     def run(self, number: int, turn: Turn) -> None:
         """Computes one step; those before it have been computed."""
         step, results = self._steps[number], self._results
-        try:
+        with at_step(number):
             turn.pause()
             storages = {
                 name: results[source] if type(source) is StepOutput else source
                 for name, source in step.storages.items()
             }
             outputs = evaluate.run(step.call, storages, turn, step.targets, self._helpers)  # type: ignore[arg-type]
-        except NpucallError as error:
-            error.details.setdefault("step", str(number))
-            raise
         del storages
         self._answer(number, outputs)
 

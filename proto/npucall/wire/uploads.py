@@ -45,20 +45,6 @@ class UploadBegin(NamedTuple):
 UploadFrame: TypeAlias = UploadBegin | Chunk | End
 
 
-def join_upload_begin(begin: UploadBegin) -> bytes:
-    """The bytes of the frame that opens an upload."""
-    entries = [
-        pb.UploadEntry(
-            handle=entry.handle,
-            length=entry.length,
-            digest=entry.digest,
-            dtype=0 if entry.dtype is None else entry.dtype.wire,  # type: ignore[arg-type]  # a code
-        )
-        for entry in begin.entries
-    ]
-    return pb.UploadRequest(begin=pb.UploadBegin(entries=entries)).SerializeToString()
-
-
 def split_upload_frame(message: bytes) -> UploadFrame:
     """The frame in an ``UploadRequest``. Raises MessageError, and DTypeError for an entry's dtype.
 
