@@ -375,6 +375,24 @@ class ConnectionLostError(ServerUnreachableError):
     repeat = Repeat.FEW_TIMES
 
 
+class NoMemberError(NpucallError):
+    """Made by the client: no member of the pool is what the call wants. Mend the wish."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "NO_MEMBER"
+
+
+class MixedPoolError(NpucallError):
+    """Made by the client: members of several SoCs, whose results differ. Say which (``soc``)."""
+
+    code, reason = StatusCode.FAILED_PRECONDITION, "MIXED_POOL"
+
+
+class PoisonedCallError(NpucallError):
+    """Made by the client: the call ended the server each time that it ran. Do not repeat it."""
+
+    code, reason = StatusCode.ABORTED, "POISONED_CALL"
+
+
 def _family(base: type[NpucallError]) -> list[type[NpucallError]]:
     return [base] + [error for child in base.__subclasses__() for error in _family(child)]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from npucall import keepalive
 from npucall.errors import QueueFullError
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 _SPARE_THREADS = 8
 _STANDING = 16
 """Watchers of health and streams of reflection at a time."""
-_KEEPALIVE_SECONDS, _KEEPALIVE_PATIENCE_SECONDS = 20, 10
-_FREQUENT_SECONDS = 5
-"""Between pings of a client; one that pings more often is sent away."""
 _RETRY_SECONDS = 1.0
 _IDENTITY_ALONE = 1
 """Of the bits for compressions: none."""
@@ -52,13 +50,7 @@ def options(settings: ServerSettings, budget: Budget) -> list[tuple[str, int]]:
         ("grpc.max_connection_idle_ms", int(settings.idle_timeout * 1000)),
         # A compressed message is refused before anything is unpacked.
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
-        # A peer that has stopped is found in half a minute, and nobody pings all the time.
-        ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_PATIENCE_SECONDS * 1000),
-        # What counts in gRPC 1.85 instead of that: with its default of 60 s it took 80.
-        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_PATIENCE_SECONDS * 1000),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", _FREQUENT_SECONDS * 1000),
+        *keepalive.SERVER,
     ]
 
 

@@ -1,5 +1,6 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
+from npucall import keepalive
 from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.v1 import access_service_pb2, operator_service_pb2, session_service_pb2
 from npucall.wire import status
@@ -23,13 +24,7 @@ OPTIONS = [
     # What one attempt may take, whatever its name: TLS over a slow link needs six ways.
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 2000),
-    # A peer that stops without a word is found in 30 s, while calls are under way. The server has
-    # to allow a ping every 20 s (grpc.http2.min_ping_interval_without_data_ms).
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),  # what counts in newer versions instead of that
-    ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.http2.max_pings_without_data", 0),  # any number; else two, then one a minute
+    *keepalive.CLIENT,
 ]
 MANY_FRAMES = (status.FRAMES_PER_MESSAGE, str(FRAMES_PER_MESSAGE))
 """Metadata of streams: messages of several frames may come."""

@@ -70,6 +70,8 @@ class _CallerRoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """Reserve the device besides."""
     CALLER_ROLE_ADMIN: _CallerRole.ValueType  # 3
     """See everybody's usage, and end reservations besides."""
+    CALLER_ROLE_SERVER: _CallerRole.ValueType  # 4
+    """Announce a server to a directory, and nothing else."""
 
 class CallerRole(_CallerRole, metaclass=_CallerRoleEnumTypeWrapper):
     """What a caller may do."""
@@ -82,6 +84,8 @@ CALLER_ROLE_BENCH: CallerRole.ValueType  # 2
 """Reserve the device besides."""
 CALLER_ROLE_ADMIN: CallerRole.ValueType  # 3
 """See everybody's usage, and end reservations besides."""
+CALLER_ROLE_SERVER: CallerRole.ValueType  # 4
+"""Announce a server to a directory, and nothing else."""
 global___CallerRole = CallerRole
 
 class _KnownBy:
@@ -1404,6 +1408,22 @@ class GetServerInfoResponse(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class LabelsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     SERVER_FIELD_NUMBER: builtins.int
     PRODUCT_FIELD_NUMBER: builtins.int
     DEFAULT_VARIANT_FIELD_NUMBER: builtins.int
@@ -1416,6 +1436,8 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     SHARED_MEMORY_SOCKET_FIELD_NUMBER: builtins.int
     CALLER_FIELD_NUMBER: builtins.int
     RESERVATION_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    CATALOGUE_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -1433,6 +1455,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     shared_memory_socket: builtins.str
     """Path of the Unix socket that hands out shared memory (`shared_memory.proto`), as the server
     sees it; empty: it hands out none.
+    """
+    catalogue: builtins.int
+    """A digest of ListOperators: servers that have the same one have the same operators and variants.
+    0: unknown.
     """
     @property
     def server(self) -> global___ServerIdentity:
@@ -1454,6 +1480,12 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def reservation(self) -> global___Reservation:
         """Who has reserved the device; not set while nobody has."""
 
+    @property
+    def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """What the server's administrator says of it, such as a rack or a driver. Clients of a pool pick
+        by it.
+        """
+
     def __init__(
         self,
         *,
@@ -1469,9 +1501,11 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         shared_memory_socket: builtins.str = ...,
         caller: global___CallerInfo | None = ...,
         reservation: global___Reservation | None = ...,
+        labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        catalogue: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["caller", b"caller", "device", b"device", "limits", b"limits", "reservation", b"reservation", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "default_variant", b"default_variant", "device", b"device", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "catalogue", b"catalogue", "default_variant", b"default_variant", "device", b"device", "labels", b"labels", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 
