@@ -21,7 +21,6 @@ from npucall_client.pipeline import OneByOne
 from npucall_client.remote.failures import unreachable
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.link import Link
-from npucall_client.remote.retry import repeated
 from npucall_client.remote.server_limits import ServerLimits
 from npucall_client.remote.sessions import RemoteSessions
 from npucall_client.remote.stream import CallStream
@@ -48,20 +47,21 @@ _NO_SPAN = nullcontext()
 
 
 class ChannelTransport(Link):
-    """Sends to the server that the settings name.
+    """Sends to the server that the settings name; ``once``: see Link.
 
     Raises ServerUnreachableError where nothing answers within ``connect_timeout``, and ValueError
     for credentials that cannot be.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: ClientSettings, *, once: bool = False) -> None:
+        super().__init__(settings, once=once)
         self._memories = SharedMemories()
+        self._stream_from = settings.stream_from
         seconds = settings.connect_timeout
         try:
-            limits = self.server_info(seconds).limits
+            self.info = self.asked(seconds)
         except (DeadlineError, ServerUnreachableError) as error:
-            why = self.why_unreachable()
+            why = "" if once else self.why_unreachable()
             self.close()
             if isinstance(error, ConnectionLostError):
                 raise
@@ -69,7 +69,12 @@ class ChannelTransport(Link):
         except BaseException:
             self.close()
             raise
-        self._limits = ServerLimits(limits, settings.stream_from)
+
+    def asked(self, timeout: float) -> pb.GetServerInfoResponse:
+        """What the server is now; its limits count from here on."""
+        info = self.server_info(timeout)
+        self._limits = ServerLimits(info.limits, self._stream_from)
+        return info
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
@@ -161,7 +166,7 @@ class ChannelTransport(Link):
                 self._check_same_server(info, error, ends - time.monotonic())
                 raise
 
-        return repeated(attempt, timeout, self.pause)
+        return self.tried(attempt, timeout)
 
     @property
     def sessions(self) -> RemoteSessions:

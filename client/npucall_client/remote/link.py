@@ -6,6 +6,7 @@ Knows no call: bytes go, and bytes come.
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -19,7 +20,7 @@ from npucall_client.calling import closed
 from npucall_client.remote.channels import Connections
 from npucall_client.remote.credentials import credential_of
 from npucall_client.remote.failures import Sender, failure, lateness
-from npucall_client.remote.retry import repeated
+from npucall_client.remote.retry import Attempts, repeated
 from npucall_client.remote.service import MANY_FRAMES
 
 if TYPE_CHECKING:
@@ -36,14 +37,21 @@ _LAST_TRY_SECONDS = 1.0
 _NOBODY = "Connection refused"
 
 
+def _nothing() -> None:
+    """Nothing ends the attempts at a call but its timeout."""
+
+
 class Link:
     """Sends to the server that the settings name: for a reservation, a session, or for neither.
 
-    Raises ValueError for credentials that cannot be.
+    ``once``: one attempt at each call, that does not wait for a server which is starting; somebody
+    else has others. Raises ValueError for credentials that cannot be.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, once: bool = False) -> None:
         self._target = settings.target
+        self._once = once
+        self._goes_on: Callable[[], object] = _nothing
         self._credential = credential_of(settings)
         self._connections = Connections(settings)
         self._closed = threading.Event()
@@ -68,6 +76,15 @@ class Link:
         other._home = home  # noqa: SLF001  # of its own kind
         return other
 
+    def repeating(self, goes_on: Callable[[], object]) -> Self:
+        """The same connection, for calls that nobody else can answer: they are repeated here.
+
+        ``goes_on`` is called between two attempts, and raises what ends them.
+        """
+        other = copy.copy(self)
+        other._once, other._goes_on = False, goes_on  # noqa: SLF001  # of its own kind
+        return other
+
     def open_stream(
         self,
         messages: Iterator[bytes],
@@ -81,7 +98,7 @@ class Link:
         channels = self._connections.take()
         try:
             stream = channels.stream(method)(
-                messages, timeout=timeout, metadata=metadata, wait_for_ready=True
+                messages, timeout=timeout, metadata=metadata, wait_for_ready=self._waits
             )
         except BaseException:
             self._connections.give_back(channels)
@@ -144,7 +161,22 @@ class Link:
 
     def repeated(self, send: Callable[[float, str], T], timeout: float) -> T:
         """What one of the attempts gives; ``send`` gets the seconds left and the authorization."""
-        return repeated(self._authorized(send), timeout, self.pause)
+        return self.tried(self._authorized(send), timeout)
+
+    def tried(self, attempt: Callable[[float], T], timeout: float) -> T:
+        """What an attempt gives: the only one, or one of several."""
+        if self._once:
+            return attempt(timeout)
+        return repeated(attempt, timeout, self.pause)
+
+    def attempts(self, ends: float) -> Attempts:
+        """Those behind the first one that a call has until ``ends``."""
+        return Attempts(-math.inf if self._once else ends)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a call waits for a connection."""
+        return not self._once and self._goes_on is _nothing
 
     def _authorized(self, send: Callable[[float, str], T]) -> Callable[[float], T]:
         """An attempt; once more where the server wants another credential, and there is one."""
@@ -193,7 +225,7 @@ class Link:
         try:
             with self.errors(timeout):
                 return channels.method(method)(
-                    request, timeout=seconds, metadata=metadata, wait_for_ready=True
+                    request, timeout=seconds, metadata=metadata, wait_for_ready=self._waits
                 )
         finally:
             self._connections.give_back(channels)
@@ -211,6 +243,7 @@ class Link:
         """Waits between two attempts. Raises CancelledError once the client is closed."""
         if self._closed.wait(seconds):
             raise closed()
+        self._goes_on()
 
     def failure(self, error: Any, timeout: float) -> NpucallError:
         """What gRPC's error means."""

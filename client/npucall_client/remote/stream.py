@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from npucall.exchange import ResponseFrame
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
+    from npucall_client.remote.retry import Attempts
     from npucall_client.remote.writing import Done
 
 
@@ -39,6 +40,9 @@ class Connection(Authorized, Protocol):
 
     def has_another(self, error: NpucallError, sent: str) -> bool:
         """Whether there is another authorization than that which the server refused."""
+
+    def attempts(self, ends: float) -> Attempts:
+        """Those behind the first one that a call has until ``ends``."""
 
     def errors(self, timeout: float) -> AbstractContextManager[None]:
         """Has gRPC's errors become the contract's."""
@@ -87,7 +91,7 @@ class CallStream:
         Raises DeadlineError if it has none in time, CancelledError once this is closed.
         """
         self._connection.place(call)
-        sent = SentCall(call, timeout, request_id, done)
+        sent = SentCall(call, timeout, request_id, done, self._connection.attempts)
         with self._lock:
             self._start_threads()
             if len(self._open) >= self._window:

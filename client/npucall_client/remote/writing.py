@@ -12,7 +12,6 @@ from npucall.exchange import Credential
 from npucall.limits import FRAMES_PER_MESSAGE, KIB
 from npucall.wire.frames import join_cancel, join_credential
 from npucall.wire.stream_messages import join_frames
-from npucall_client.remote.retry import Attempts
 from npucall_client.remote.transfer import Incoming, outgoing
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
+    from npucall_client.remote.retry import Attempts
 
     Done: TypeAlias = "Callable[[Response | Exception], object]"
     """Hears how a call ended."""
@@ -43,7 +43,14 @@ class Authorized(Protocol):
 class SentCall:
     """A call without an answer yet."""
 
-    def __init__(self, call: BoundCall, timeout: float, request_id: str, done: Done) -> None:
+    def __init__(  # all that makes a call
+        self,
+        call: BoundCall,
+        timeout: float,
+        request_id: str,
+        done: Done,
+        attempts: Callable[[float], Attempts],
+    ) -> None:
         self.id = 0
         self.call = call
         self.request_id = request_id
@@ -51,7 +58,7 @@ class SentCall:
         self.ends = time.monotonic() + timeout
         self.done = done
         self.incoming = Incoming(call)
-        self.attempts = Attempts(self.ends)
+        self.attempts = attempts(self.ends)
         self.waits_for_another_server = False
 
 

@@ -1,0 +1,78 @@
+"""Which members fit a call, and which of them has the least to do. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.errors import MixedPoolError, NoMemberError
+from npucall.limits import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from npucall_client.pool.members import Load, Member
+
+ANY = "any"
+"""As a wish for the SoC: whatever it is, and on whatever device."""
+
+
+class Wish(NamedTuple):
+    """What a client wants of every member that it calls; empty: nothing."""
+
+    soc: str = ""
+    product: str = ""
+    labels: Mapping[str, str] = {}
+
+    def allows(self, member: Member) -> bool:
+        """Whether a member is so, as far as is known of it yet."""
+        return (
+            (self.soc in ("", ANY) or member.soc in ("", self.soc))
+            and (not self.product or member.product in ("", self.product))
+            and (not member.instance or self.labels.items() <= member.labels.items())
+        )
+
+    def __str__(self) -> str:
+        parts = [f"soc {self.soc}"] if self.soc not in ("", ANY) else []
+        parts += [f"product {self.product}"] if self.product else []
+        parts += [f"label {key}={value}" for key, value in self.labels.items()]
+        return ", ".join(parts) or "nothing"
+
+
+def cost_of(nbytes: int) -> float:
+    """What a call of so many bytes counts beside one of none."""
+    return 1.0 + nbytes / MIB
+
+
+def work_of(load: Load) -> float:
+    """What a member said that it has to do, in the same unit."""
+    return load.running + load.waiting + load.bytes_in_flight / MIB
+
+
+def check_alike(wish: Wish, members: Collection[Member]) -> None:
+    """Raises MixedPoolError for members whose results differ, where nobody said which to take."""
+    if wish.soc == ANY:
+        return
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for member in members:
+        if member.soc:
+            kind = member.device.partition(":")[0]
+            kinds.setdefault((member.soc, kind), []).append(member.address)
+    if len(kinds) > 1:
+        found = "; ".join(
+            f"{soc} on {kind}: {', '.join(sorted(addresses)[:3])}"
+            for (soc, kind), addresses in sorted(kinds.items())
+        )
+        raise MixedPoolError(
+            f"pool: expected members of one SoC and one kind of device, found {found}; say which "
+            f"with soc or labels (NPUCALL_SOC, NPUCALL_LABELS), or soc={ANY} for whichever"
+        )
+
+
+def none_fits(wish: Wish, members: Collection[Member]) -> NoMemberError:
+    """What is raised where no member is as the client wants it."""
+    found = sorted({f"{each.soc or 'unknown'} on {each.device or 'unknown'}" for each in members})
+    return NoMemberError(
+        f"pool: expected a member with {wish}, found {len(members)} others"
+        + (f" ({', '.join(found)})" if found else "")
+        + "; mend soc, product or labels (NPUCALL_SOC, NPUCALL_PRODUCT, NPUCALL_LABELS)"
+    )

@@ -1,0 +1,327 @@
+"""What a client knows of the members of its pool, and who gets its next call. No I/O."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from random import random
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from npucall_client.pool.members import State
+from npucall_client.pool.picking import check_alike, cost_of, none_fits, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from npucall.errors import NpucallError
+    from npucall_client.pool.members import Member
+    from npucall_client.pool.picking import Wish
+
+T = TypeVar("T")
+
+_WIDTH = 4
+"""Members that a client connects to at first; to others when those have enough to do."""
+_SHORTEST_REST, _LONGEST_REST = 1.0, 30.0
+"""Seconds for which a member that failed is not called; twice as long each time."""
+
+
+_EAGER_SECONDS = 0.1
+"""Between two looks at a pool of which nobody serves."""
+
+
+class Wanted(NamedTuple):
+    """What one call wants of its member."""
+
+    operator: str = ""
+    variant: str = ""
+    nbytes: int = 0
+
+
+NOTHING = Wanted()
+
+
+class Candidate(Generic[T]):
+    """A member as one client knows it. ``link``: what the client opened to it."""
+
+    __slots__ = (
+        "address", "asked", "busy_until", "failure", "lanes", "link", "member", "opening", "order",
+        "others", "own", "rest", "rests_until", "work",
+    )  # fmt: skip
+
+    def __init__(self, member: Member) -> None:
+        self.address = member.address
+        self.member = member
+        self.link: T | None = None
+        self.opening = threading.Lock()
+        """Held by who opens the link, or asks again what the member is."""
+        self.order = random()  # noqa: S311  # another one in each client, so that they spread
+        self.own = 0.0
+        """What calls of this client cost that are under way there."""
+        self.others = 0.0
+        """What those of others cost, as the member last said."""
+        self.lanes = 1
+        self.work = 0.0
+        """What it has to do, for each of its lanes."""
+        self.rest = 0.0
+        self.rests_until = 0.0
+        """It failed: it is not called before that, and only once it has said that it serves."""
+        self.asked = False
+        """Somebody asks it whether it serves."""
+        self.busy_until = 0.0
+        """It said that others may answer sooner."""
+        self.failure: NpucallError | None = None
+        """Of the last attempt, where that failed."""
+
+    @property
+    def host(self) -> str:
+        """The machine, or what is known of it."""
+        return self.member.host or self.address.rpartition(":")[0]
+
+    def hear(self, member: Member) -> None:
+        """What the source says now, where it says it; the rest stays as the member itself said."""
+        known = self.member
+        if member.instance in ("", known.instance) and not member.soc:
+            member = replace(known, state=member.state, load=member.load or known.load)
+        elif member.instance != known.instance:
+            self.rests_until = self.rest = 0.0  # it has been started again
+        self.member = member
+        if member.load is not None:
+            self.lanes = max(1, member.load.lanes)
+            self.others = max(0.0, work_of(member.load) - self.own)
+        self.weigh()
+
+    def weigh(self) -> None:
+        """Finds out anew what it has to do."""
+        self.work = (self.own + self.others) / self.lanes
+
+
+class Table(Generic[T]):
+    """The members of a pool. Safe to use from several threads.
+
+    ``changed`` is notified when a call that waits may find a member.
+    """
+
+    def __init__(self, wish: Wish, clock: Callable[[], float] = time.monotonic) -> None:
+        self.wish = wish
+        self.changed = threading.Condition()
+        self.catalogues: dict[int, frozenset[tuple[str, str]]] = {}
+        """Names and variants of the operators, by ``Member.catalogue``."""
+        self._clock = clock
+        self._known: dict[str, Candidate[T]] = {}
+        self._fitting: dict[tuple[str, str], list[Candidate[T]]] = {}
+        """Whom a call may go to, by its operator; found anew when something changes."""
+        self._until = 0.0
+        """When that changes by itself."""
+        self._width = _WIDTH
+        self._smallest = 0
+        """Bytes that each member has room for."""
+
+    def update(self, members: Sequence[Member], *, complete: bool) -> list[Candidate[T]]:
+        """Takes what a source lists. Answers those who are gone, whose links may be closed."""
+        with self.changed:
+            for member in members:
+                known = self._known.get(member.address)
+                if known is None:
+                    known = self._known[member.address] = Candidate(member)
+                known.hear(member)
+            listed = {member.address for member in members}
+            gone = [each for name, each in self._known.items() if name not in listed]
+            if not complete:
+                gone = []
+            for each in gone:
+                del self._known[each.address]
+            self._forget()
+            return gone
+
+    def learn(self, candidate: Candidate[T], member: Member) -> None:
+        """Takes what a member says of itself."""
+        with self.changed:
+            load = member.load or candidate.member.load
+            candidate.member = replace(member, load=load)
+            if load is not None:
+                candidate.lanes = max(1, load.lanes)
+            self._forget()
+
+    def take(
+        self,
+        wanted: Wanted = NOTHING,
+        tried: Collection[str] = (),
+        only: Collection[str] | None = None,
+        hosts: Collection[str] = (),
+    ) -> Candidate[T] | None:
+        """Who gets a call, which is counted as under way there; None where one has to wait.
+
+        ``tried``: addresses that are left out; ``only``: addresses that alone count; ``hosts``:
+        machines that are taken last. Raises NoMemberError, MixedPoolError.
+        """
+        with self.changed:
+            fitting = self._fit(wanted)
+            if tried or only is not None or hosts or wanted.nbytes > self._smallest:
+                fitting = self._left(wanted, tried, only, hosts)
+            count = len(fitting)
+            if not count:
+                return None
+            best = fitting[0]
+            if count > 1:
+                # Of two at random: where everybody takes the best, all take the same one.
+                first = int(random() * count)  # noqa: S311  # no secret
+                second = int(random() * (count - 1))  # noqa: S311  # no secret
+                best, other = fitting[first], fitting[second + (second >= first)]
+                if other.work < best.work:
+                    best = other
+            if best.work >= 1 and self._width < len(self._known):
+                self._width += 1  # from the next call on
+                self._fitting.clear()
+            best.own += cost_of(wanted.nbytes)
+            best.work = (best.own + best.others) / best.lanes
+            return best
+
+    def give_back(self, candidate: Candidate[T], nbytes: int, *, well: bool) -> None:
+        """A call has ended there; ``well``: the member answered it."""
+        with self.changed:
+            candidate.own = max(0.0, candidate.own - cost_of(nbytes))
+            candidate.weigh()
+            if well and candidate.rest:
+                candidate.rest = 0.0
+                candidate.failure = None
+
+    def failed(self, candidate: Candidate[T], error: NpucallError) -> None:
+        """It could not be reached, broke off, or goes down: it rests."""
+        with self.changed:
+            candidate.failure = error
+            now = self._clock()
+            if candidate.rests_until <= now:  # of many calls that fail at once one counts
+                candidate.rest = min(_LONGEST_REST, max(_SHORTEST_REST, 2 * candidate.rest))
+                candidate.rests_until = now + candidate.rest
+            self._forget()
+
+    def busy(self, candidate: Candidate[T], error: NpucallError, seconds: float) -> None:
+        """It refuses calls for so long."""
+        with self.changed:
+            candidate.failure = error
+            candidate.busy_until = self._clock() + seconds
+            self._forget()
+
+    def to_ask(self) -> list[Candidate[T]]:
+        """Those whose rest has ended, or all that rest where there are no others.
+
+        From now on they count as asked.
+        """
+        with self.changed:
+            due = self._due(self._clock())
+            for each in due:
+                each.asked = True
+            return due
+
+    def _due(self, now: float) -> list[Candidate[T]]:
+        every = self._known.values()
+        last = now if any(not each.rests_until for each in every) else float("inf")
+        return [each for each in every if 0 < each.rests_until <= last and not each.asked]
+
+    def asked(self, candidate: Candidate[T], error: NpucallError | None) -> None:
+        """It has said that it serves, or has not."""
+        with self.changed:
+            candidate.asked = False
+        if error is not None:
+            self.failed(candidate, error)
+            return
+        with self.changed:
+            candidate.rests_until = 0.0
+            self._forget()
+
+    def next_look(self) -> float:
+        """Seconds after which ``to_ask`` may have somebody."""
+        with self.changed:
+            resting = [each.rests_until for each in self._known.values() if each.rests_until]
+            if resting and len(resting) == len(self._known):
+                return _EAGER_SECONDS
+            return max(_EAGER_SECONDS, min([1.0, *(each - self._clock() for each in resting)]))
+
+    @property
+    def known(self) -> Mapping[str, Candidate[T]]:
+        """All of them, by address."""
+        with self.changed:
+            return dict(self._known)
+
+    def of(self, address: str) -> Candidate[T] | None:
+        """One of them; None where there is none."""
+        return self._known.get(address)
+
+    def allowed(self) -> list[Candidate[T]]:
+        """Those that are as the client wants them. Raises NoMemberError, MixedPoolError."""
+        with self.changed:
+            return self._allowed()
+
+    def _forget(self) -> None:
+        """Something has changed: who may be called is found out anew. With the lock held."""
+        self._fitting.clear()
+        rooms = [each.member.memory_limit for each in self._known.values()]
+        self._smallest = min((room for room in rooms if room), default=1 << 62)
+        self.changed.notify_all()
+
+    def _fit(self, wanted: Wanted) -> list[Candidate[T]]:
+        now = self._clock()
+        if now >= self._until:
+            self._fitting.clear()
+        key = (wanted.operator, wanted.variant)
+        fitting = self._fitting.get(key)
+        if fitting is None:
+            if not self._fitting:
+                self._until = min(
+                    (e.busy_until for e in self._known.values() if e.busy_until > now),
+                    default=now + 3600,
+                )
+            fitting = self._fitting[key] = _nearest(self._serving(wanted, now), self._width)
+        return fitting
+
+    def _left(
+        self,
+        wanted: Wanted,
+        tried: Collection[str],
+        only: Collection[str] | None,
+        hosts: Collection[str],
+    ) -> list[Candidate[T]]:
+        every = [
+            each for each in self._serving(wanted, self._clock(), only) if each.address not in tried
+        ]
+        rooms = [(each, each.member.memory_limit or wanted.nbytes) for each in every]
+        every = [each for each, room in rooms if wanted.nbytes <= room] or every
+        return [each for each in every if each.host not in hosts] or every
+
+    def _serving(
+        self, wanted: Wanted, now: float, only: Collection[str] | None = None
+    ) -> list[Candidate[T]]:
+        """Those who may be called now; those who are suspect only where there are no others."""
+        serving = [
+            each
+            for each in self._allowed()
+            if not each.rests_until
+            and each.busy_until <= now
+            and each.member.state is not State.DRAINING
+            and (only is None or each.address in only)
+            and (only is not None or each.member.load is None or not each.member.load.reserved)
+        ]
+        serving = [each for each in serving if self._has(each, wanted)] or serving
+        well = [each for each in serving if each.member.state is State.SERVING]
+        return well or serving
+
+    def _allowed(self) -> list[Candidate[T]]:
+        allowed = [each for each in self._known.values() if self.wish.allows(each.member)]
+        if self._known and not allowed:
+            raise none_fits(self.wish, [each.member for each in self._known.values()])
+        check_alike(self.wish, [each.member for each in allowed])
+        return allowed
+
+    def _has(self, candidate: Candidate[T], wanted: Wanted) -> bool:
+        operators = self.catalogues.get(candidate.member.catalogue)
+        if operators is None or not wanted.operator:
+            return True
+        if wanted.variant:
+            return (wanted.operator, wanted.variant) in operators
+        return (wanted.operator, "") in operators
+
+
+def _nearest(candidates: list[Candidate[Any]], width: int) -> list[Candidate[Any]]:
+    """Those with a link first: a client that has little to do keeps to few of them."""
+    return sorted(candidates, key=lambda each: (each.link is None, each.order))[:width]
