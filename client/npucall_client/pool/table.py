@@ -45,14 +45,16 @@ class Candidate(Generic[T]):
     """A member as one client knows it. ``link``: what the client opened to it."""
 
     __slots__ = (
-        "address", "asked", "busy_until", "failure", "lanes", "link", "member", "opening", "order",
-        "others", "own", "rest", "rests_until", "work",
+        "address", "asked", "busy_until", "failure", "lanes", "link", "member", "opened", "opening",
+        "order", "others", "own", "rest", "rests_until", "work",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
         self.address = member.address
         self.member = member
         self.link: T | None = None
+        self.opened = ""
+        """The instance that the link knows."""
         self.opening = threading.Lock()
         """Held by who opens the link, or asks again what the member is."""
         self.order = random()  # noqa: S311  # another one in each client, so that they spread
