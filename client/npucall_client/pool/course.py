@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Course:
     """One call, until ``timeout`` seconds from now."""
 
+    __slots__ = ("_rounds", "at", "ends", "hosts", "request_id", "timeout", "tried", "wanted")
+
     def __init__(self, wanted: Wanted, timeout: float, request_id: str = "") -> None:
         self.wanted = wanted
         self.request_id = request_id
