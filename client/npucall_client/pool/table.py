@@ -289,15 +289,17 @@ class Table(Generic[T]):
         only: Collection[str] | None,
         hosts: Collection[str],
     ) -> list[Candidate[T]]:
-        every = [
-            each for each in self._serving(wanted, self._clock(), only) if each.address not in tried
-        ]
+        every = self._serving(wanted, self._clock(), tried, only)
         rooms = [(each, each.member.memory_limit or wanted.nbytes) for each in every]
         every = [each for each, room in rooms if wanted.nbytes <= room] or every
         return [each for each in every if each.host not in hosts] or every
 
     def _serving(
-        self, wanted: Wanted, now: float, only: Collection[str] | None = None
+        self,
+        wanted: Wanted,
+        now: float,
+        tried: Collection[str] = (),
+        only: Collection[str] | None = None,
     ) -> list[Candidate[T]]:
         """Those who may be called now; those who are suspect only where there are no others."""
         serving = [
@@ -306,6 +308,7 @@ class Table(Generic[T]):
             if not each.rests_until
             and each.busy_until <= now
             and each.member.state is not State.DRAINING
+            and each.address not in tried
             and (only is None or each.address in only)
             and (only is not None or each.member.load is None or not each.member.load.reserved)
         ]
