@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from npucall import buffers, memory
 from npucall.errors import NpucallError
-from npucall_server import process_limits
+from npucall_server import device_lock, process_limits
 from npucall_server.addresses import Security
 from npucall_server.app import Server
 from npucall_server.binding import BindError
@@ -79,9 +79,11 @@ def serve(arguments: list[str]) -> ExitCode:
         message = f"only {limit} files may be open at a time, and each connection is one"
         log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
     try:
-        device = open_device(settings, lambda message: log.event("note", message=message))
+        device = _take_device(settings, log)
     except NoDeviceError as error:
         return _fail(ExitCode.NO_DEVICE, str(error))
+    except device_lock.LockError as error:
+        return _fail(error.code, str(error))
     except Exception:  # noqa: BLE001  # whatever it is, the log has it
         return _bug(log)
     try:
@@ -94,6 +96,18 @@ def serve(arguments: list[str]) -> ExitCode:
         _close(device, log)
     log.flush()
     return code
+
+
+def _take_device(settings: ServerSettings, log: Log) -> Device:
+    """The device, for this process alone where there is a lock."""
+
+    def note(message: str) -> None:
+        log.event("note", message=message)
+        log.flush()
+
+    if settings.device_lock is not None:
+        device_lock.take(settings.device_lock, settings.device_lock_wait, note)
+    return open_device(settings, note)
 
 
 def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
