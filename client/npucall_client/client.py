@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from npucall import buffers, memory
+from npucall.products import DEFAULT_SOC
 from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
 from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
@@ -59,11 +60,17 @@ def connect(  # noqa: PLR0913  # one a setting
     variant: str | None = None,
     poison: bool | None = None,
     soc: str | None = None,
+    product: str | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Client:
-    """Connects to a server, and closes again as a context manager.
+    """Connects to a server or to a pool of them, and closes again as a context manager.
 
-    target: ``HOST:PORT`` or ``unix:PATH`` of a server; ``local:`` computes in this process. If not
-        given NPUCALL_TARGET counts, otherwise 127.0.0.1:50051.
+    target: ``HOST:PORT`` or ``unix:PATH`` of a server; ``local:`` computes in this process. Of a
+        pool ``pool:HOST:PORT,HOST:PORT`` with all its servers, ``pool:dns:NAME:PORT`` with a name
+        that has an address for each, ``pool:file:PATH`` with a file that lists them or a folder of
+        ready files, or ``pool:directory:HOST:PORT`` with a directory that they announce themselves
+        to (several after commas, of which one that answers is watched). If not given NPUCALL_TARGET
+        counts, otherwise 127.0.0.1:50051.
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
@@ -93,7 +100,13 @@ def connect(  # noqa: PLR0913  # one a setting
         server's own default).
     poison: for tests, fill new memory of this process with a pattern, so that bytes which nobody
         wrote show (NPUCALL_POISON, False).
-    soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
+    soc: of a pool, the SoC of the members that are called, or ``any``; if not given they have to be
+        all the same, since results differ (NPUCALL_SOC). With ``local:``, the SoC whose rules hold
+        (NPUCALL_SOC, Ascend910B1). A single server has its own.
+    product: of a pool, the family of the members that are called, such as ``Ascend910B``
+        (NPUCALL_PRODUCT, any).
+    labels: of a pool, labels that the members have to have that are called (NPUCALL_LABELS such as
+        ``rack=3,kind=cpu``, any).
 
     Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError where the server
     does not know who calls, ValueError for a setting that cannot be.
@@ -118,24 +131,33 @@ def connect(  # noqa: PLR0913  # one a setting
         variant=variant,
         poison=poison,
         soc=soc,
+        product=product,
+        labels=labels,
     )
     if settings.poison:
         buffers.poison()
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
     if settings.target == LOCAL:
-        return Client(LocalTransport(settings.soc), settings)
-    if soc is not None:
-        raise ValueError(
-            f"soc: expected none beside target {settings.target}, found {soc}; the server has its "
-            "own, only local: takes one"
-        )
+        _check_no_wish(settings.target, product=product, labels=labels)
+        return Client(LocalTransport(settings.soc or DEFAULT_SOC), settings)
     transport: Transport
     if settings.target.startswith(POOL):
         transport = PoolTransport(settings, source_of(settings))
     else:
+        _check_no_wish(settings.target, soc=soc, product=product, labels=labels)
         transport = ChannelTransport(settings)
     return Client(transport.under(settings.reservation), settings)
+
+
+def _check_no_wish(target: str, **wishes: object) -> None:
+    """Raises ValueError for a wish that the caller has beside a target with one server."""
+    for name, wish in wishes.items():
+        if wish is not None:
+            raise ValueError(
+                f"{name}: expected none beside target {target}, found {wish}; the server has its "
+                "own, only pool: takes a wish" + (", or local:" if name == "soc" else "")
+            )
 
 
 def _path(path: str | PathLike[str] | None) -> str | None:
