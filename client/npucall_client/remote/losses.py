@@ -91,6 +91,13 @@ def is_break(error: NpucallError) -> bool:
     return error.repeat is Repeat.FEW_TIMES
 
 
+def needs_look(error: NpucallError) -> bool:
+    """Whether it matters if the process has ended that had the call."""
+    if not is_break(error) or isinstance(error, DeviceLostError):
+        return False
+    return error.details.get(BEGUN, SHARED) != NONE
+
+
 def told(error: NpucallError, metadata: Iterable[tuple[str, str | bytes]]) -> None:
     """Has a broken attempt that asked say what its server told it by then.
 
