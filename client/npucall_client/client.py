@@ -11,12 +11,14 @@ from npucall.products import DEFAULT_SOC
 from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
 from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
+from npucall_client.pool.sources import source_of
+from npucall_client.pool.transport import PoolTransport
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.reservations import Renewal, checked_seconds
 from npucall_client.sessions.connection import Connection, Shared
 from npucall_client.sessions.home import Home
 from npucall_client.sessions.session import Session
-from npucall_client.settings import LOCAL, ClientSettings
+from npucall_client.settings import LOCAL, POOL, ClientSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,8 +141,12 @@ def connect(  # noqa: PLR0913  # one a setting
     if settings.target == LOCAL:
         _check_no_wish(settings.target, product=product, labels=labels)
         return Client(LocalTransport(settings.soc or DEFAULT_SOC), settings)
-    _check_no_wish(settings.target, soc=soc, product=product, labels=labels)
-    transport = ChannelTransport(settings)
+    transport: Transport
+    if settings.target.startswith(POOL):
+        transport = PoolTransport(settings, source_of(settings))
+    else:
+        _check_no_wish(settings.target, soc=soc, product=product, labels=labels)
+        transport = ChannelTransport(settings)
     return Client(transport.under(settings.reservation), settings)
 
 
@@ -311,7 +317,7 @@ class Client:
         socket, timeout = self._settings.shared_memory_socket, self._binding.options.timeout
         return self._open().shared(nbytes, socket, timeout)
 
-    def reserve(self, seconds: float, *, wait: float = 0.0) -> Reserved:
+    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
         """Reserves the device, and answers a client of the same connection that has it alone.
 
         ``with client.reserve(60) as quiet:`` and then calls of ``quiet``; its pipelines too. Calls
@@ -321,6 +327,7 @@ class Client:
 
         seconds: for how long at most; the server's ``max_reservation`` bounds it.
         wait: seconds to wait until others have ended theirs.
+        count: devices, in a pool; calls go to those that are reserved, and to no others.
 
         Raises ReservedError where others do not end in time; PermissionDeniedError.
         """
@@ -331,7 +338,7 @@ class Client:
             )
         checked_seconds(seconds, wait)
         transport, timeout = self._open(), self._binding.options.timeout
-        granted = transport.reserve(seconds, wait, timeout)
+        granted = transport.reserve(seconds, wait, timeout, count)
         renewal = Renewal(transport, granted)
         return Reserved(transport, self._settings, self._binding, self._shared, renewal)
 
@@ -438,11 +445,11 @@ class Reserved(Client):
         """Releases the device. The client that reserved it stays open."""
         self._renewal.close()
 
-    def reserve(self, seconds: float, *, wait: float = 0.0) -> Reserved:
+    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
         """It has the device already: raises ValueError."""
         raise ValueError(
             f"reserve: expected a client without a reservation, found one with "
-            f"{self.remaining:.0f} s of it left; asked for {seconds:g} s, wait {wait:g} s"
+            f"{self.remaining:.0f} s of it left; asked for {count}, {seconds:g} s, wait {wait:g} s"
         )
 
     def _open(self) -> Transport:

@@ -55,7 +55,7 @@ class Written:
         bound = arguments.bind(
             l1_loss_backward, "", (array, array, array), {}, {}, keep_layout=False
         )
-        call = SentCall(bound, PATIENCE, "", lambda _: None)
+        call = SentCall(bound, PATIENCE, "", lambda _: None, Attempts)
         call.id = len(self.open) + 1
         with self.lock:
             self.open[call.id] = call
