@@ -12,6 +12,7 @@ from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import arguments
+from npucall_client.remote.retry import Attempts
 from npucall_client.remote.writing import OpenStream, SentCall, Writer
 
 from .stream_script import KIB, MIB, PATIENCE, StreamScript, answer, connected, numbers, reply_of

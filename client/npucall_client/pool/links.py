@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
-from npucall_client.pool.members import Load, Member
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.remote.service import HEALTH_CHECK
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.pool.members import Member
     from npucall_client.pool.table import Candidate, Table
     from npucall_client.settings import ClientSettings
 
@@ -141,7 +141,6 @@ def _close(candidates: Iterable[Candidate[ChannelTransport]]) -> None:
 
 def said(member: Member, info: pb.GetServerInfoResponse) -> Member:
     """A member with what it says of itself."""
-    load = member.load or Load(0, 0, 1, 0, reserved=False)
     return replace(
         member,
         instance=info.server.instance,
@@ -152,5 +151,4 @@ def said(member: Member, info: pb.GetServerInfoResponse) -> Member:
         catalogue=info.catalogue,
         memory_limit=info.limits.memory_limit,
         labels={**member.labels, **info.labels},
-        load=load._replace(reserved=info.HasField("reservation")),
     )

@@ -73,9 +73,8 @@ class PoolCalls:
         """Sends a call on the stream of a member; waits while too many are in flight there."""
         course = self._pool.course(call, timeout, request_id)
         sent = PoolCall(call, course, done)
-        pinned = self._pool.pinned(call)
-        if pinned is not None:
-            self._submit(sent, lambda: pinned.execute(call, timeout, request_id))
+        if self._pool.is_pinned(call):
+            self._submit(sent, lambda: self._pool.execute(call, timeout, request_id))
             return sent
         candidate = self._pool.take(course)
         try:

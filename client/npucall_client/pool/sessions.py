@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from npucall.errors import HandleLostError
+from npucall.errors import HandleLostError, WrongServerError
 from npucall_client.pool.course import Course
 from npucall_client.pool.table import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from npucall.places import HandlePart
     from npucall.v1 import operator_service_pb2 as pb
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
 
 _SECONDS = 10.0
 """For which a member is waited whose limits are asked."""
+
+
+@contextmanager
+def _lost_elsewhere() -> Iterator[None]:
+    """Another server at the address of a session's member: the member is gone, and the handles."""
+    try:
+        yield
+    except WrongServerError as error:
+        raise HandleLostError(
+            "session: expected the member of the pool that opened it, found another server at its "
+            "address; open another session, or one with refill=True"
+        ) from error
 
 
 class PoolSessions:
@@ -47,6 +60,11 @@ class PoolSessions:
 
     def _any(self) -> RemoteSessions:
         return self._pool.anywhere(Course(NOTHING, _SECONDS), lambda link, _: link.sessions)
+
+    def execute(self, call: BoundCall, home: Home, timeout: float, request_id: str) -> Response:
+        """A call that names handles of a session."""
+        with _lost_elsewhere():
+            return self.link_of(home).execute(call, timeout, request_id)
 
     def link_of(self, home: Home) -> ChannelTransport:
         """The link to the member of a session. Raises HandleLostError where it is gone."""
@@ -80,7 +98,8 @@ class PoolSessions:
         return opened
 
     def renew(self, home: Home, timeout: float) -> None:
-        self._of(home).renew(home, timeout)
+        with _lost_elsewhere():
+            self._of(home).renew(home, timeout)
 
     def close(self, home: Home, timeout: float) -> None:
         try:
@@ -89,12 +108,14 @@ class PoolSessions:
             self._places.pop(home.id, None)
 
     def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
-        self._of(home).release(home, handles, timeout)
+        with _lost_elsewhere():
+            self._of(home).release(home, handles, timeout)
 
     def upload(
         self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
     ) -> None:
-        self._of(home).upload(home, upload, timeout, request_id, progress)
+        with _lost_elsewhere():
+            self._of(home).upload(home, upload, timeout, request_id, progress)
 
     def download(  # noqa: PLR0913  # all that makes a call
         self,
@@ -105,17 +126,20 @@ class PoolSessions:
         request_id: str,
         progress: Progress | None,
     ) -> None:
-        self._of(home).download(home, part, memory, timeout, request_id, progress)
+        with _lost_elsewhere():
+            self._of(home).download(home, part, memory, timeout, request_id, progress)
 
     def run_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> list[Response]:
-        return self._of(home).run_program(home, steps, timeout, request_id)
+        with _lost_elsewhere():
+            return self._of(home).run_program(home, steps, timeout, request_id)
 
     def plan_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> pb.PlanProgramResponse:
-        return self._of(home).plan_program(home, steps, timeout, request_id)
+        with _lost_elsewhere():
+            return self._of(home).plan_program(home, steps, timeout, request_id)
 
     def _of(self, home: Home) -> RemoteSessions:
         return self.link_of(home).sessions

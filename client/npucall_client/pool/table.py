@@ -145,10 +145,7 @@ class Table(Generic[T]):
     def learn(self, candidate: Candidate[T], member: Member) -> None:
         """Takes what a member says of itself."""
         with self._lock:
-            load = member.load or candidate.member.load
-            candidate.member = replace(member, load=load)
-            if load is not None:
-                candidate.lanes = max(1, load.lanes)
+            candidate.member = replace(member, load=candidate.member.load)
             self._forget()
 
     def take(

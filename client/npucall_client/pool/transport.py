@@ -84,9 +84,10 @@ class PoolTransport:
 
     def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call: where its session or its memory is, else wherever it is quickest."""
-        pinned = self.pinned(call)
-        if pinned is not None:
-            return pinned.execute(call, timeout, request_id)
+        if call.home is not None:
+            return self._sessions.execute(call, call.home, timeout, request_id)
+        if self._sharing and (link := self._sharing_link(call)) is not None:
+            return link.execute(call, timeout, request_id)
         return self.run(self.course(call, timeout, request_id), call)
 
     def course(self, call: BoundCall, timeout: float, request_id: str) -> Course:
@@ -99,10 +100,11 @@ class PoolTransport:
             course, lambda link, seconds: link.execute(call, seconds, course.request_id)
         )
 
-    def pinned(self, call: BoundCall) -> ChannelTransport | None:
-        """The link that a call has to take; None where any member will do."""
-        if call.home is not None:
-            return self._sessions.link_of(call.home)
+    def is_pinned(self, call: BoundCall) -> bool:
+        """Whether only one member can answer a call: it has the session, or shares the memory."""
+        return call.home is not None or self._sharing_link(call) is not None
+
+    def _sharing_link(self, call: BoundCall) -> ChannelTransport | None:
         for candidate in self._sharing:
             if candidate.link is not None and candidate.link.shares(call):
                 return candidate.link.repeating(self.check_open)
@@ -189,9 +191,8 @@ class PoolTransport:
 
     def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
-        pinned = self.pinned(call)
-        if pinned is not None:
-            return pinned.plan(call, timeout, request_id)
+        if call.home is not None:
+            return self._sessions.link_of(call.home).plan(call, timeout, request_id)
         course = Course(Wanted(call.operator, call.variant), timeout)
         return self.anywhere(course, lambda link, left: link.plan(call, left, request_id))
 
