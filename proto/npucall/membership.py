@@ -34,18 +34,17 @@ def check_address(address: str) -> str:
     a socket, and ``dns:1`` for a question.
     """
     host, _, port = address.rpartition(":")
+    found = repr(address[:300])
     if _PORT.fullmatch(port) is None or int(port) > _LARGEST_PORT:
-        raise ValueError(f"expected HOST:PORT with a port up to {_LARGEST_PORT}, found {address!r}")
+        raise ValueError(f"expected HOST:PORT with a port up to {_LARGEST_PORT}, found {found}")
     if host.startswith("[") and host.endswith("]"):
         is_host, names_nobody = _is_ip(host[1:-1], 6), host[1:-1] == "::"
     else:
         is_host, names_nobody = _is_ip(host, 4) or _is_name(host), host == "0.0.0.0"  # noqa: S104
     if not is_host:
-        raise ValueError(
-            f"expected the name or IP address of a host before :{port}, found {host!r}"
-        )
+        raise ValueError(f"expected the name or IP address of a host before :{port}, found {found}")
     if names_nobody:
-        raise ValueError(f"expected an address that others can reach, found {address!r}")
+        raise ValueError(f"expected an address that others can reach, found {found}")
     return address
 
 
