@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from npucall import buffers, memory
 from npucall.errors import NpucallError
-from npucall_server import health_command, process_limits
+from npucall_server import device_lock, health_command, process_limits
 from npucall_server.app import Server
 from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
@@ -73,9 +73,11 @@ def serve(arguments: list[str]) -> ExitCode:
         message = f"only {limit} files may be open at a time, and each connection is one"
         log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
     try:
-        device = open_device(settings, lambda message: log.event("note", message=message))
+        device = _take_device(settings, log)
     except NoDeviceError as error:
         return _fail(ExitCode.NO_DEVICE, str(error))
+    except device_lock.LockError as error:
+        return _fail(error.code, str(error))
     except Exception:  # noqa: BLE001  # whatever it is, the log has it
         return _bug(log)
     try:
@@ -88,6 +90,18 @@ def serve(arguments: list[str]) -> ExitCode:
         _close(device, log)
     log.flush()
     return code
+
+
+def _take_device(settings: ServerSettings, log: Log) -> Device:
+    """The device, for this process alone where there is a lock."""
+
+    def note(message: str) -> None:
+        log.event("note", message=message)
+        log.flush()
+
+    if settings.device_lock is not None:
+        device_lock.take(settings.device_lock, settings.device_lock_wait, note)
+    return open_device(settings, note)
 
 
 def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
