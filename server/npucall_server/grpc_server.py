@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from npucall import keepalive
 from npucall.errors import QueueFullError
+from npucall_server.access.guard import check_method
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
 from npucall_server.handling import on, room_for_messages
@@ -115,6 +116,7 @@ class Listings:
             caller = UnaryCaller(context)
             with refusals_told(context):
                 caller.identity = guard.identify(caller.peer, caller.metadata, context)
+                check_method(caller.identity, "ServerReflectionInfo")
                 place = room.take(caller, 1, caller.cancel)
             try:
                 yield from answers(peers.messages(messages, caller), context)

@@ -13,7 +13,7 @@ from npucall.wire.replies import ServerIdentity
 from npucall_server import grpc_server
 from npucall_server.directory import service
 from npucall_server.directory.feed import Feed
-from npucall_server.directory.hosts import may_announce
+from npucall_server.directory.hosts import Hosts
 from npucall_server.directory.service import DirectoryService
 from npucall_server.directory.table import Table
 from npucall_server.front import Front, access_of, connections_possible, metrics_of
@@ -42,7 +42,7 @@ class Directory:
         connections = min(settings.max_connections, possible)
         self.feed = Feed(Table(time.monotonic()))
         self.service = DirectoryService(
-            self.feed, may_announce(self._access.tenants), connections, connections
+            self.feed, Hosts(self._access.tenants), connections, connections
         )
         peers = Peers(log, settings.peer_timeout)
         self._metrics = metrics_of(settings, [])

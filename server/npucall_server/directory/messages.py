@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from npucall_server.directory.table import Changes
 
 _STATES = {
-    pb.MEMBER_STATE_SERVING: State.SERVING,
     pb.MEMBER_STATE_DRAINING: State.DRAINING,
     pb.MEMBER_STATE_GONE: State.GONE,
 }
+_SUSPECT = pb.Member(state=pb.MEMBER_STATE_SUSPECT).SerializeToString()
+"""Of the states that a message has the last one counts."""
 _CHANGED = pb.WatchMembersResponse.DESCRIPTOR.fields_by_name["changed"].number
 
 
@@ -36,11 +37,7 @@ def read_beat(message: bytes) -> Beat:
     if not request.sequence:
         raise MessageError("sequence: expected 1 or more, found 0")
     # What a newer server says, and this directory does not know, stays in the body.
-    state = _STATES.get(member.state)
-    if state is None:
-        state = State.SERVING
-    else:
-        member.ClearField("state")
+    state = _STATES.get(member.state, State.SERVING)
     body = member.SerializeToString(deterministic=True)
     return Beat(member.address, member.server.instance, request.sequence, state, body)
 
@@ -54,7 +51,7 @@ def members(changes: Changes) -> bytes:
     """The part of a message that says what has changed, the same for all who watch."""
     parts = []
     for beat, suspect, _ in changes.members:
-        member = beat.body + _state(beat.state, suspect=suspect)
+        member = beat.body + _SUSPECT if suspect else beat.body
         parts += [protobuf.header(_CHANGED, len(member)), member]
     rest = pb.WatchMembersResponse(gone=changes.gone).SerializeToString()
     return b"".join([*parts, rest])
@@ -65,21 +62,6 @@ def head(epoch: int, version: int, *, complete: bool) -> bytes:
     return pb.WatchMembersResponse(
         epoch=epoch, version=version, complete=complete
     ).SerializeToString()
-
-
-_SHOWN = {
-    State.SERVING: pb.MEMBER_STATE_SERVING,
-    State.DRAINING: pb.MEMBER_STATE_DRAINING,
-}
-_STATE_BYTES = {
-    value: pb.Member(state=value).SerializeToString()
-    for value in (*_SHOWN.values(), pb.MEMBER_STATE_SUSPECT)
-}
-
-
-def _state(state: State, *, suspect: bool) -> bytes:
-    """The field of the state, which counts wherever it stands in a message."""
-    return _STATE_BYTES[pb.MEMBER_STATE_SUSPECT if suspect else _SHOWN[state]]
 
 
 def _check(member: pb.Member) -> None:

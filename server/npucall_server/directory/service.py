@@ -12,11 +12,11 @@ from npucall_server.ledger import Ledger
 from npucall_server.services.parsing import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from npucall_server.access.identity import Identity
     from npucall_server.callers import UnaryCaller
     from npucall_server.directory.feed import Feed
+    from npucall_server.directory.hosts import Hosts
     from npucall_server.handling import Handling, StreamMethod
 
 NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
@@ -24,19 +24,16 @@ _RETRY_SECONDS = 5.0
 
 
 class DirectoryService:
-    """The methods, from bytes to bytes.
-
-    ``may_announce`` raises PermissionDeniedError where a caller may not announce a host.
-    """
+    """The methods, from bytes to bytes."""
 
     def __init__(
         self,
         feed: Feed,
-        may_announce: Callable[[Identity, str], object],
+        hosts: Hosts,
         announcers: int,
         watchers: int,
     ) -> None:
-        self._feed, self._may_announce = feed, may_announce
+        self._feed, self._hosts = feed, hosts
         self.announcers = Ledger(announcers, lambda: _full("announce", announcers))
         self.watchers = Ledger(watchers, lambda: _full("watch", watchers))
         self.beats = 0
@@ -62,7 +59,7 @@ class DirectoryService:
                         f"{beat.address}"
                     )
                 if not announced:
-                    self._may_announce(caller.identity, split_address(beat.address)[0])
+                    self._hosts.check(caller.identity, split_address(beat.address)[0])
                 announced = beat.address
                 if self._draining:
                     raise _draining()
@@ -102,11 +99,6 @@ class DirectoryService:
                 yield message
             finally:
                 handling.peers.end(wait)
-
-
-def anybody_may_announce(identity: Identity, host: str) -> None:
-    """Of a directory without tenants."""
-    del identity, host
 
 
 def _draining() -> DrainingError:
