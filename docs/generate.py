@@ -270,7 +270,7 @@ _CLIENT_TYPES = {
 }
 
 
-def _client_default(field: Field[Any]) -> object:
+def _client_default(field: Field[object]) -> object:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
