@@ -1,11 +1,14 @@
-# syntax=docker/dockerfile:1
-#
 #   docker build -t npucall-server:cpu .
 #   docker build -t npucall-server:npu --target npu .
 #   docker build -t npucall-test --target test .
 #
+# Docker 23, or 20.10 with DOCKER_BUILDKIT=1; podman 4 and buildah. No line `syntax=`: it has Docker
+# fetch an image from a registry, which many labs cannot reach. Their own registry and index:
+# deploy/README.md.
+#
 # tests/end_to_end/test_container_files.py runs the RUN lines of this file without an engine, with
 # /src, /wheels and /opt/npucall moved to a temporary folder. Keep to these three paths.
+# tests/containers builds and runs all of it.
 
 # Wheels of NumPy and grpcio belong to one Python minor version, so this one holds for every stage,
 # the CANN image included.
@@ -24,23 +27,48 @@ COPY constraints.txt ./
 COPY proto proto/
 COPY server server/
 COPY client client/
-# The only step that needs an index. PIP_CONSTRAINT, unlike -c, pins the build backend as well.
-# Binary wheels only: what is compiled here may not load on the older glibc of a CANN image.
+# The only step that needs an index: pip's own, that of PIP_INDEX_URL, or what the secret `pip` says, a
+# pip.conf. Neither reaches an image that runs. PIP_CONSTRAINT, unlike -c, pins the build backend as
+# well. Binary wheels only: what is compiled here may not load on the older glibc of a CANN image.
+ARG PIP_INDEX_URL
 RUN --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=pip,target=/etc/pip.conf \
     PIP_CONSTRAINT=constraints.txt pip wheel --only-binary=:all: --wheel-dir=/wheels \
     ./proto './server[auth,metrics,tracing]' './client[cli,testing]' hypothesis
 
 
-FROM ${CANN_IMAGE} AS npu
+# Environments are made in stages of their own and copied, which every engine can do: podman before
+# 4.4 cannot mount a stage that it has in its cache. What installs does not stay.
+FROM wheels AS cpu-environment
+RUN python3 -m venv /opt/npucall \
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth,metrics]' \
+    && /opt/npucall/bin/pip uninstall --yes pip setuptools
+
+
+FROM wheels AS test-environment
+RUN python3 -m venv /opt/npucall \
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels \
+    npucall-server 'npucall-client[cli,testing]' hypothesis
+
+
+FROM ${CANN_IMAGE} AS npu-environment
 ARG PYTHON_VERSION
 # hadolint ignore=DL3002
 USER 0
 RUN python3 -c "import sys; found = '%d.%d' % sys.version_info[:2]; \
     found == '${PYTHON_VERSION}' or sys.exit(f'CANN_IMAGE has Python {found}, not ${PYTHON_VERSION}')"
-# A virtual environment, since the image has a NumPy and a protobuf of CANN's own.
-RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
-    python3 -m venv /opt/npucall \
-    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth,metrics]'
+COPY --from=wheels /wheels /wheels
+# A virtual environment, since the image has a NumPy and a protobuf of CANN's own. By the Python of this
+# image, which may stand elsewhere than that of the others.
+RUN python3 -m venv /opt/npucall \
+    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth,metrics]' \
+    && /opt/npucall/bin/pip uninstall --yes pip setuptools
+
+
+FROM ${CANN_IMAGE} AS npu
+# hadolint ignore=DL3002
+USER 0
+COPY --from=npu-environment /opt/npucall /opt/npucall
 # The group of the device nodes (HwHiAiUser, mode 0660) is not made here: what counts is its number
 # on the host, which an image cannot know. It is given at the start, as compose does:
 #   docker run --group-add "$(stat -c %g /dev/davinci_manager)" ...
@@ -77,10 +105,7 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends binutils g++ gcc \
     && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
-RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
-    python3 -m venv /opt/npucall \
-    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels \
-    npucall-server 'npucall-client[cli,testing]' hypothesis
+COPY --from=test-environment /opt/npucall /opt/npucall
 COPY pyproject.toml ./
 COPY tests tests/
 RUN /opt/npucall/bin/python -m tests.simulator.build
@@ -98,9 +123,7 @@ CMD ["tests/conformance"]
 # Last, so that it is what `docker build .` makes.
 FROM ${PYTHON_IMAGE} AS cpu
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
-RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
-    python3 -m venv /opt/npucall \
-    && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels 'npucall-server[auth,metrics]'
+COPY --from=cpu-environment /opt/npucall /opt/npucall
 # Any address inside the container; who reaches it is decided by the port's publishing. Without
 # certificates there is no TLS, hence the consent to an insecure bind. With them set
 # NPUCALL_HEALTH_LISTEN, and have the check ask there.

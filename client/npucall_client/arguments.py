@@ -61,6 +61,8 @@ class BoundCall:
     send_unread: bool = False
     progress: Callable[[int, int, int], object] | None = None
     """Is told bytes sent, bytes received, and bytes known to travel in all."""
+    variant: str = ""
+    """The one that is asked for; empty: the default, or the only one."""
     home: Home | None = None
     """The session whose handles it names."""
     within: object = None
@@ -104,7 +106,12 @@ def bind(  # noqa: PLR0913  # all that makes a call
     travel.
     """
     bound = BoundCall(
-        operator.name, keep_layout=keep_layout, send_unread=send_unread, home=home, within=within
+        operator.name,
+        keep_layout=keep_layout,
+        send_unread=send_unread,
+        variant=variant,
+        home=home,
+        within=within,
     )
     roles = _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator

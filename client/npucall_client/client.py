@@ -7,15 +7,18 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from npucall import buffers, memory
+from npucall.products import DEFAULT_SOC
 from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
 from npucall_client.local import LocalTransport
 from npucall_client.pipeline import Pipeline
+from npucall_client.pool.sources import source_of
+from npucall_client.pool.transport import PoolTransport
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.reservations import Renewal, checked_seconds
 from npucall_client.sessions.connection import Connection, Shared
 from npucall_client.sessions.home import Home
 from npucall_client.sessions.session import Session
-from npucall_client.settings import LOCAL, ClientSettings
+from npucall_client.settings import LOCAL, POOL, ClientSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,11 +62,17 @@ def connect(  # noqa: PLR0913  # one a setting
     variant: str | None = None,
     poison: bool | None = None,
     soc: str | None = None,
+    product: str | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Client:
-    """Connects to a server, and closes again as a context manager.
+    """Connects to a server or to a pool of them, and closes again as a context manager.
 
-    target: ``HOST:PORT`` or ``unix:PATH`` of a server; ``local:`` computes in this process. If not
-        given NPUCALL_TARGET counts, otherwise 127.0.0.1:50051.
+    target: ``HOST:PORT`` or ``unix:PATH`` of a server; ``local:`` computes in this process. Of a
+        pool ``pool:HOST:PORT,HOST:PORT`` with all its servers, ``pool:dns:NAME:PORT`` with a name
+        that has an address for each, ``pool:file:PATH`` with a file that lists them or a folder of
+        ready files, or ``pool:directory:HOST:PORT`` with a directory that they announce themselves
+        to (several after commas, of which one that answers is watched). If not given NPUCALL_TARGET
+        counts, otherwise 127.0.0.1:50051.
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
@@ -98,7 +107,13 @@ def connect(  # noqa: PLR0913  # one a setting
         server's own default).
     poison: for tests, fill new memory of this process with a pattern, so that bytes which nobody
         wrote show (NPUCALL_POISON, False).
-    soc: with ``local:``, the SoC whose rules hold (NPUCALL_SOC, Ascend910B1). A server has its own.
+    soc: of a pool, the SoC of the members that are called, or ``any``; if not given they have to be
+        all the same, since results differ (NPUCALL_SOC). With ``local:``, the SoC whose rules hold
+        (NPUCALL_SOC, Ascend910B1). A single server has its own.
+    product: of a pool, the family of the members that are called, such as ``Ascend910B``
+        (NPUCALL_PRODUCT, any).
+    labels: of a pool, labels that the members have to have that are called (NPUCALL_LABELS such as
+        ``rack=3,kind=cpu``, any).
 
     Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError where the server
     does not know who calls, ValueError for a setting that cannot be.
@@ -125,20 +140,33 @@ def connect(  # noqa: PLR0913  # one a setting
         variant=variant,
         poison=poison,
         soc=soc,
+        product=product,
+        labels=labels,
     )
     if settings.poison:
         buffers.poison()
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
     if settings.target == LOCAL:
-        return Client(LocalTransport(settings.soc), settings)
-    if soc is not None:
-        raise ValueError(
-            f"soc: expected none beside target {settings.target}, found {soc}; the server has its "
-            "own, only local: takes one"
-        )
-    transport = ChannelTransport(settings)
+        _check_no_wish(settings.target, product=product, labels=labels)
+        return Client(LocalTransport(settings.soc or DEFAULT_SOC), settings)
+    transport: Transport
+    if settings.target.startswith(POOL):
+        transport = PoolTransport(settings, source_of(settings))
+    else:
+        _check_no_wish(settings.target, soc=soc, product=product, labels=labels)
+        transport = ChannelTransport(settings)
     return Client(transport.under(settings.reservation), settings)
+
+
+def _check_no_wish(target: str, **wishes: object) -> None:
+    """Raises ValueError for a wish that the caller has beside a target with one server."""
+    for name, wish in wishes.items():
+        if wish is not None:
+            raise ValueError(
+                f"{name}: expected none beside target {target}, found {wish}; the server has its "
+                "own, only pool: takes a wish" + (", or local:" if name == "soc" else "")
+            )
 
 
 def _path(path: str | PathLike[str] | None) -> str | None:
@@ -298,7 +326,7 @@ class Client:
         socket, timeout = self._settings.shared_memory_socket, self._binding.options.timeout
         return self._open().shared(nbytes, socket, timeout)
 
-    def reserve(self, seconds: float, *, wait: float = 0.0) -> Reserved:
+    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
         """Reserves the device, and answers a client of the same connection that has it alone.
 
         ``with client.reserve(60) as quiet:`` and then calls of ``quiet``; its pipelines too. Calls
@@ -308,6 +336,7 @@ class Client:
 
         seconds: for how long at most; the server's ``max_reservation`` bounds it.
         wait: seconds to wait until others have ended theirs.
+        count: devices, in a pool; calls go to those that are reserved, and to no others.
 
         Raises ReservedError where others do not end in time; PermissionDeniedError.
         """
@@ -318,7 +347,7 @@ class Client:
             )
         checked_seconds(seconds, wait)
         transport, timeout = self._open(), self._binding.options.timeout
-        granted = transport.reserve(seconds, wait, timeout)
+        granted = transport.reserve(seconds, wait, timeout, count)
         renewal = Renewal(transport, granted)
         return Reserved(transport, self._settings, self._binding, self._shared, renewal)
 
@@ -425,11 +454,11 @@ class Reserved(Client):
         """Releases the device. The client that reserved it stays open."""
         self._renewal.close()
 
-    def reserve(self, seconds: float, *, wait: float = 0.0) -> Reserved:
+    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
         """It has the device already: raises ValueError."""
         raise ValueError(
             f"reserve: expected a client without a reservation, found one with "
-            f"{self.remaining:.0f} s of it left; asked for {seconds:g} s, wait {wait:g} s"
+            f"{self.remaining:.0f} s of it left; asked for {count}, {seconds:g} s, wait {wait:g} s"
         )
 
     def _open(self) -> Transport:

@@ -28,7 +28,7 @@ from npucall.wire.replies import (
 )
 from npucall_client.local_sessions import LocalSessions
 from npucall_client.pipeline import OneByOne
-from npucall_client.reservations import Granted
+from npucall_client.reservations import Granted, check_one
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
@@ -117,8 +117,9 @@ class LocalTransport:
         del socket, timeout
         return ordinary(nbytes)
 
-    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Nobody else is here."""
+        check_one(count)
         del wait, timeout
         return Granted("", seconds, seconds)
 

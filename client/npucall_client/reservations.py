@@ -92,3 +92,11 @@ def checked_seconds(seconds: float, wait: float) -> None:
         raise ValueError(f"seconds: expected more than 0, found {seconds}")
     if not 0 <= wait < math.inf:
         raise ValueError(f"wait: expected 0 or more, found {wait}")
+
+
+def check_one(count: int) -> None:
+    """Raises ValueError for another number of devices than the one that there is."""
+    if count != 1:
+        raise ValueError(
+            f"count: expected 1, since the target is one server, found {count}; a pool has several"
+        )

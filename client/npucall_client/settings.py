@@ -6,14 +6,12 @@ The only module of the client that reads the environment.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
-
-from npucall.products import DEFAULT_SOC
 
 _TOGETHER = (
     {"certificate", "key"},
@@ -24,6 +22,19 @@ count."""
 
 LOCAL = "local:"
 """The target that computes in this process."""
+POOL = "pool:"
+"""What the target of a pool begins with."""
+
+
+def _labels(given: object) -> object:
+    """Labels as a text such as ``rack=3,kind=cpu`` become a mapping."""
+    if not isinstance(given, str):
+        return given
+    pairs = [pair.strip().partition("=") for pair in given.split(",") if pair.strip()]
+    for key, equals, value in pairs:
+        if not (key and equals):
+            raise ValueError(f"labels: expected KEY=VALUE, found {key}{equals}{value}")
+    return {key: value for key, _, value in pairs}
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,8 @@ class ClientSettings:
     """How a client reaches its server, and what it asks for if a call does not say."""
 
     target: str = "127.0.0.1:50051"
-    """HOST:PORT or unix:PATH of a server, or ``local:``. NPUCALL_TARGET."""
+    """HOST:PORT or unix:PATH of a server, ``local:``, or a pool: ``pool:HOST:PORT,HOST:PORT``,
+    ``pool:dns:NAME:PORT``, ``pool:file:PATH``, ``pool:directory:HOST:PORT``. NPUCALL_TARGET."""
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
     connect_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 10.0
@@ -85,8 +97,15 @@ class ClientSettings:
     poison: bool = False
     """For tests: fill new memory of this process with a pattern, so that bytes which nobody wrote
     show. NPUCALL_POISON."""
-    soc: str = DEFAULT_SOC
-    """For ``local:`` only: the SoC whose rules hold. NPUCALL_SOC."""
+    soc: str = ""
+    """With a pool, the SoC of the members that are called; empty: there may be only one. With
+    ``local:``, the SoC whose rules hold; empty: Ascend910B1. NPUCALL_SOC."""
+    product: str = ""
+    """With a pool, the family (``npucall info`` shows it) of the members that are called; empty:
+    any. NPUCALL_PRODUCT."""
+    labels: Annotated[Mapping[str, str], BeforeValidator(_labels)] = field(default_factory=dict)
+    """With a pool, labels that members have to have to be called: ``rack=3,kind=cpu``.
+    NPUCALL_LABELS."""
 
     @classmethod
     def of(cls, **given: Any) -> ClientSettings:

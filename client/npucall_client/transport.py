@@ -30,8 +30,8 @@ class Transport(Protocol):
     def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory that it shares; ``socket``: where, unless it is where the server says."""
 
-    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
-        """Reserves the device."""
+    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+        """Reserves so many devices. Raises ValueError where there are not so many."""
 
     def renew(self, key: str, timeout: float) -> Granted:
         """Has a reservation go on. Raises ReservedError where it has ended."""

@@ -1,5 +1,10 @@
 """A pool's times and texts, which servers, directories and clients share."""
 
+from __future__ import annotations
+
+import ipaddress
+import re
+
 BEAT_SECONDS = 1.0
 """Between two beats of a server."""
 SUSPECT_SECONDS = 3.0
@@ -12,3 +17,46 @@ QUIET_SECONDS = 10.0
 """Longest time without a message to those who watch."""
 DIRECTORY_PORT = 50050
 """Of a directory, where none is said."""
+
+_LARGEST_PORT = 65535
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_SCHEMES = frozenset(
+    {"dns", "fd", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds", "google-c2p"}
+)
+"""Names of which gRPC makes something else than a host."""
+
+
+def check_address(address: str) -> str:
+    """The address, which is HOST:PORT or [IPV6]:PORT; raises ValueError for what is none.
+
+    What others list goes through here before anybody connects to it: gRPC would take ``unix:1`` for
+    a socket, and ``dns:1`` for a question.
+    """
+    host, _, port = address.rpartition(":")
+    if _PORT.fullmatch(port) is None or int(port) > _LARGEST_PORT:
+        raise ValueError(f"expected HOST:PORT with a port up to {_LARGEST_PORT}, found {address!r}")
+    if host.startswith("[") and host.endswith("]"):
+        is_host, names_nobody = _is_ip(host[1:-1], 6), host[1:-1] == "::"
+    else:
+        is_host, names_nobody = _is_ip(host, 4) or _is_name(host), host == "0.0.0.0"  # noqa: S104
+    if not is_host:
+        raise ValueError(
+            f"expected the name or IP address of a host before :{port}, found {host!r}"
+        )
+    if names_nobody:
+        raise ValueError(f"expected an address that others can reach, found {address!r}")
+    return address
+
+
+def _is_name(host: str) -> bool:
+    if host.lower() in _SCHEMES or _NAME.fullmatch(host) is None:
+        return False
+    return not host.replace(".", "").isdecimal()  # an IP address that is none
+
+
+def _is_ip(host: str, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == version
+    except ValueError:
+        return False

@@ -11,13 +11,9 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-
 from npucall import buffers, memory
 from npucall.errors import NpucallError
-from npucall_server import process_limits
-from npucall_server.addresses import Security
+from npucall_server import device_lock, health_command, process_limits
 from npucall_server.app import Server
 from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
@@ -28,17 +24,15 @@ from npucall_server.settings import ServerSettings, quiet_grpc, read
 if TYPE_CHECKING:
     from npucall_server.devices.base import Device
 
-_HEALTH_SECONDS = 5.0
 _LOG_DELAY = 0.01
 """Seconds that lines may wait: written one by one they take a tenth of small calls."""
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared, not bound
 
 
 def main() -> NoReturn:
     """Runs the command of ``sys.argv`` and exits with a code of ``ExitCode``."""
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
-        sys.exit(check_health(arguments))
+        sys.exit(health_command.run(arguments))
     if command in ("token", "tenants"):
         from npucall_server import access_commands  # noqa: PLC0415  # for who manages, not for who serves
 
@@ -79,9 +73,11 @@ def serve(arguments: list[str]) -> ExitCode:
         message = f"only {limit} files may be open at a time, and each connection is one"
         log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
     try:
-        device = open_device(settings, lambda message: log.event("note", message=message))
+        device = _take_device(settings, log)
     except NoDeviceError as error:
         return _fail(ExitCode.NO_DEVICE, str(error))
+    except device_lock.LockError as error:
+        return _fail(error.code, str(error))
     except Exception:  # noqa: BLE001  # whatever it is, the log has it
         return _bug(log)
     try:
@@ -94,6 +90,18 @@ def serve(arguments: list[str]) -> ExitCode:
         _close(device, log)
     log.flush()
     return code
+
+
+def _take_device(settings: ServerSettings, log: Log) -> Device:
+    """The device, for this process alone where there is a lock."""
+
+    def note(message: str) -> None:
+        log.event("note", message=message)
+        log.flush()
+
+    if settings.device_lock is not None:
+        device_lock.take(settings.device_lock, settings.device_lock_wait, note)
+    return open_device(settings, note)
 
 
 def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
@@ -137,49 +145,12 @@ def _stop_signals() -> socket.socket:
     return reader
 
 
-def check_health(arguments: list[str]) -> int:
-    """Asks the server at a target (default: as the settings say); 0 if it serves."""
-    if arguments and arguments[0] in ("-h", "--help"):
-        sys.stdout.write(
-            "usage: npucall-server health [TARGET]\n\nExits with 0 if the server at TARGET "
-            "(HOST:PORT or unix:PATH, without TLS; default: what NPUCALL_HEALTH_LISTEN, "
-            "NPUCALL_LISTEN or the settings say) serves, with 1 if not.\n"
-        )
-        return 0
-    target = arguments[0] if arguments else _own_address()
-    with grpc.insecure_channel(target) as channel:
-        try:
-            request = health_pb2.HealthCheckRequest()
-            response = health_pb2_grpc.HealthStub(channel).Check(request, timeout=_HEALTH_SECONDS)
-        except grpc.RpcError as error:
-            sys.stderr.write(f"{target}: no answer ({error.code().name}: {error.details()})\n")
-            return 1
-    name = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
-    sys.stdout.write(f"{target}: {name}\n")
-    return 0 if response.status == health_pb2.HealthCheckResponse.SERVING else 1
-
-
 def _read_settings(arguments: list[str]) -> ServerSettings:
     """The settings; where they are wrong it says so and exits."""
     try:
         return read(arguments)
     except ValueError as error:
         sys.exit(_fail(ExitCode.SETTINGS, str(error)))
-
-
-def _own_address() -> str:
-    """Where health is asked: ``health_listen``, else the first address without TLS."""
-    settings = _read_settings([])
-    plain = [each.where for each in settings.listens if each.security is Security.PLAIN]
-    where = settings.health_listen or next(iter(plain), "")
-    if not where:
-        sys.stderr.write(
-            f"health: expected an address without TLS, found {settings.listen}; set "
-            "health_listen (NPUCALL_HEALTH_LISTEN), which answers for health alone\n"
-        )
-        sys.exit(1)
-    host, _, port = where.rpartition(":")
-    return f"{_ANY_ADDRESS.get(host, host)}:{port}"
 
 
 def _fail(code: ExitCode, message: str) -> ExitCode:

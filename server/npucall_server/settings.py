@@ -24,7 +24,7 @@ from pydantic_settings import (
 from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
-from npucall_server import device_kinds
+from npucall_server import device_kinds, device_lock
 from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import ConnectionSettings
 from npucall_server.faults import sentences
@@ -71,6 +71,19 @@ class _ServingSettings(BaseModel):
         description="What runs the calls: "
         + "".join(f"{kind.form}, {kind.meaning}; " for kind in device_kinds.KINDS)
         + "or what an installed package adds.",
+    )
+    device_lock: Path | None = Field(
+        None,
+        description="File that the server locks before it opens the device, for as long as it "
+        "lives. Servers that are told the same file have the device one after the other.",
+    )
+    device_lock_wait: float = Field(
+        60.0,
+        ge=0,
+        allow_inf_nan=False,
+        le=_LONGEST_SECONDS,
+        description="Seconds to wait for a server that has that lock; past them the exit code is "
+        "72.",
     )
     soc: Annotated[str, AfterValidator(_known_soc)] = Field(
         DEFAULT_SOC, description="The SoC whose rules hold on cpu, for example Ascend910_9391."
@@ -165,6 +178,12 @@ class ServerSettings(
                 "shared_memory: expected Linux, which has sealed memory files and tells who "
                 "connects to a socket; found another system"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _lock_where_files_can_be_locked(self) -> ServerSettings:
+        if self.device_lock is not None and not device_lock.CAN_LOCK:
+            raise ValueError("device_lock: expected Linux or macOS, found another system")
         return self
 
     @model_validator(mode="after")

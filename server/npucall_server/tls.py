@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
+from npucall.watched_file import WatchedFile
 from npucall_server.addresses import Security
-from npucall_server.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

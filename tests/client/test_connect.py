@@ -16,7 +16,9 @@ DEFAULTS = {
     "timeout": 60.0,
     "connect_timeout": 10.0,
     "variant": "",
-    "soc": "Ascend910B1",
+    "soc": "",
+    "product": "",
+    "labels": {},
 }
 OF_ENVIRONMENT = {
     "target": ("unix:/run/npucall.sock", "unix:/run/npucall.sock"),
@@ -25,6 +27,8 @@ OF_ENVIRONMENT = {
     "variant": ("builtin", "builtin"),
     "poison": ("true", True),
     "soc": ("Ascend310P3", "Ascend310P3"),
+    "product": ("Ascend910B", "Ascend910B"),
+    "labels": ("rack=3, kind=cpu", {"rack": "3", "kind": "cpu"}),
 }
 
 
@@ -74,6 +78,8 @@ def test_an_argument_comes_before_the_environment(
         ("timeout", -1.0),
         ("timeout", "soon"),
         ("connect_timeout", 0.0),
+        ("labels", "rack"),
+        ("labels", "=3"),
     ],
 )
 def test_a_value_that_cannot_be_is_a_value_error_that_names_the_setting(
@@ -121,6 +127,19 @@ def test_a_socket_file_that_is_not_there_is_unreachable(tmp_path: Any) -> None:
 def test_a_soc_beside_a_server_is_refused_since_the_server_has_its_own(free_port: int) -> None:
     with pytest.raises(ValueError, match="soc: expected none beside target 127"):
         npucall_client.connect(f"127.0.0.1:{free_port}", soc="Ascend910B1")
+
+
+@pytest.mark.parametrize("target", ["local:", "127.0.0.1:1"])
+@pytest.mark.parametrize("wish", [{"product": "Ascend910B"}, {"labels": {"rack": "3"}}])
+def test_a_wish_beside_one_server_is_refused(target: str, wish: dict[str, Any]) -> None:
+    (name,) = wish
+    with pytest.raises(ValueError, match=f"{name}: expected none beside target {target}"):
+        npucall_client.connect(target, **wish)
+
+
+def test_a_local_client_without_a_soc_stands_for_the_usual_one() -> None:
+    with npucall_client.connect("local:") as client:
+        assert client.server_info().server.soc == "Ascend910B1"
 
 
 def test_the_soc_of_a_local_client_decides_its_rules() -> None:

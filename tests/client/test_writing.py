@@ -12,6 +12,7 @@ from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import arguments
+from npucall_client.remote.retry import Attempts
 from npucall_client.remote.writing import OpenStream, SentCall, Writer
 
 from .stream_script import KIB, MIB, PATIENCE, StreamScript, answer, connected, numbers, reply_of
@@ -55,7 +56,7 @@ class Written:
         bound = arguments.bind(
             l1_loss_backward, "", (array, array, array), {}, {}, keep_layout=False
         )
-        call = SentCall(bound, PATIENCE, "", lambda _: None)
+        call = SentCall(bound, PATIENCE, "", lambda _: None, Attempts)
         call.id = len(self.open) + 1
         with self.lock:
             self.open[call.id] = call

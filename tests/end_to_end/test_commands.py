@@ -70,6 +70,26 @@ def test_health_of_a_server_with_tls_alone_needs_an_address_for_probes() -> None
     assert "health_listen" in said.stderr
 
 
+PROBE = """
+import sys
+from npucall_server.script import main
+sys.argv = ["npucall-server", "health", sys.argv[1]]
+try:
+    main()
+finally:
+    print(sorted({name.split(".")[0] for name in sys.modules} & set(HEAVY)))
+"""
+
+
+def test_a_probe_of_health_imports_nothing_but_grpc(npucall_server: str) -> None:
+    heavy = ["google", "npucall", "numpy", "pydantic"]
+    program = PROBE.replace("HEAVY", repr(heavy))
+    said = subprocess.run(
+        [sys.executable, "-c", program, npucall_server], capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stdout) == (0, f"{npucall_server}: SERVING\n[]\n")
+
+
 def test_health_of_nobody_is_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         target = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -90,7 +90,9 @@ def environment(stage: str) -> dict[str, str]:
 
 
 def copied(stage: str) -> list[str]:
-    return [source for value in values(stage, "COPY") for source in value.split()[:-1]]
+    """What it copies of this folder, not of other stages."""
+    own = (value for value in values(stage, "COPY") if not value.startswith("--from="))
+    return [source for value in own for source in value.split()[:-1]]
 
 
 def filled_in(text: str, **variables: str) -> str:
@@ -301,7 +303,24 @@ def test_the_base_images_are_pinned_by_docker_alone(tmp_path: Path) -> None:
 
 def test_every_image_that_is_built_on_can_be_given_with_a_digest() -> None:
     bases = [values(stage, "FROM")[0].split()[0] for stage in STAGES if stage]
-    assert set(bases) == {"${PYTHON_IMAGE}", "${CANN_IMAGE}"}
+    assert set(bases) - set(STAGES) == {"${PYTHON_IMAGE}", "${CANN_IMAGE}"}
+
+
+def test_no_image_has_to_be_fetched_but_those_that_it_is_built_on() -> None:
+    """``# syntax=`` is an image too, which a lab without a registry cannot have."""
+    text = (ROOT / "Dockerfile").read_text()
+    assert not re.search(r"^#\s*syntax\s*=", text, re.MULTILINE)
+    sources = {value.split()[0] for stage in STAGES for value in values(stage, "COPY")}
+    of_stages = {source.removeprefix("--from=") for source in sources if "--from" in source}
+    assert of_stages <= set(STAGES)
+
+
+@pytest.mark.parametrize("stage", SERVERS)
+def test_a_server_s_image_has_the_environment_of_its_stage_and_not_what_installed_it(
+    stage: str,
+) -> None:
+    assert f"--from={stage}-environment /opt/npucall /opt/npucall" in values(stage, "COPY")
+    assert "pip uninstall --yes pip setuptools" in values(f"{stage}-environment", "RUN")[-1]
 
 
 def test_the_test_runner_finds_the_cpu_service() -> None:
@@ -431,7 +450,7 @@ def test_the_npu_image_starts_the_server_with_cann_s_variables(tmp_path: Path) -
 
 
 def check_python(version: str) -> subprocess.CompletedProcess[str]:
-    check = values("npu", "RUN")[0].replace("${PYTHON_VERSION}", version)
+    check = values("npu-environment", "RUN")[0].replace("${PYTHON_VERSION}", version)
     return run("sh", "-c", check, env={"PATH": f"{TOOLS}:/usr/bin:/bin"})
 
 
@@ -454,7 +473,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
 def run_pip_lines(stage: str, folder: Path) -> None:
     """Runs the stage's RUN lines that use the wheels, with the image's folders below ``folder``."""
     path = f"{TOOLS}:{os.environ['PATH']}"
-    for line in (line for line in values(stage, "RUN") if "/wheels" in line):
+    lines = [line for line in values(stage, "RUN") if "/wheels" in line]
+    assert lines
+    for line in lines:
         script = re.sub(r"--mount=\S+\s*", "", line)
         script = script.replace("/opt/npucall", f"{folder}/{stage}")
         script = script.replace("/wheels", f"{folder}/wheels")
@@ -480,8 +501,8 @@ def build_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_server_of_a_stage_starts_from_wheels_alone_and_stops_in_order(
     stage: str, build_folder: Path
 ) -> None:
-    run_pip_lines(stage, build_folder)
-    command, address = build_folder / stage / "bin/npucall-server", free_address()
+    run_pip_lines(f"{stage}-environment", build_folder)
+    command, address = build_folder / f"{stage}-environment" / "bin/npucall-server", free_address()
     environment = clean_environment(NPUCALL_DEVICE="cpu", NPUCALL_LISTEN=address)
     server = subprocess.Popen([command, "serve"], env=environment, cwd=build_folder)
     try:
@@ -513,9 +534,9 @@ def test_the_test_stage_builds_the_simulator_before_its_files_can_only_be_read()
 
 @pytest.mark.long
 def test_the_test_stage_has_all_that_its_tests_import(build_folder: Path) -> None:
-    run_pip_lines("test", build_folder)
+    run_pip_lines("test-environment", build_folder)
     program, *options = json.loads(values("test", "ENTRYPOINT")[0])
     options += [*json.loads(values("test", "CMD")[0]), "--collect-only", "--quiet"]
-    program = build_folder / "test/bin" / program
+    program = build_folder / "test-environment/bin" / program
     result = run(program, *options, cwd=build_folder / "src", env=clean_environment())
     assert result.returncode == 0, result.stdout + result.stderr

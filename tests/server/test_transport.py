@@ -141,13 +141,13 @@ def test_health_is_served_without_tls_and_nothing_else(addresses: dict[str, str]
 
 
 def test_health_for_probes_says_that_a_server_drains(tmp_path: Path) -> None:
-    from npucall_server.__main__ import check_health
+    from npucall_server import health_command
 
     health = f"unix:{tmp_path}/health"
     with running_server(f"--health-listen={health}") as server:
-        assert check_health([health]) == 0
+        assert health_command.run([health]) == 0
         server.stop()
-        assert check_health([health]) == 1
+        assert health_command.run([health]) == 1
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from npucall_client.pool.members import Load, Member
 
+COST_BYTES = MIB
+"""Bytes that cost as much as a call of none."""
 ANY = "any"
 """As a wish for the SoC: whatever it is, and on whatever device."""
 
@@ -38,14 +40,9 @@ class Wish(NamedTuple):
         return ", ".join(parts) or "nothing"
 
 
-def cost_of(nbytes: int) -> float:
-    """What a call of so many bytes counts beside one of none."""
-    return 1.0 + nbytes / MIB
-
-
 def work_of(load: Load) -> float:
-    """What a member said that it has to do, in the same unit."""
-    return load.running + load.waiting + load.bytes_in_flight / MIB
+    """What a member said that it has to do: calls, and bytes in calls of none."""
+    return load.running + load.waiting + load.bytes_in_flight / COST_BYTES
 
 
 def check_alike(wish: Wish, members: Collection[Member]) -> None:

@@ -9,7 +9,7 @@ from random import random
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from npucall_client.pool.members import State
-from npucall_client.pool.picking import check_alike, cost_of, none_fits, work_of
+from npucall_client.pool.picking import COST_BYTES, check_alike, none_fits, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,8 +26,13 @@ _SHORTEST_REST, _LONGEST_REST = 1.0, 30.0
 """Seconds for which a member that failed is not called; twice as long each time."""
 
 
+_LOOK_SECONDS = 60.0
+"""After which it is found out anew who may be called, whatever has changed."""
 _EAGER_SECONDS = 0.1
 """Between two looks at a pool of which nobody serves."""
+
+
+_NOTHING = 1e-6
 
 
 class Wanted(NamedTuple):
@@ -45,14 +50,16 @@ class Candidate(Generic[T]):
     """A member as one client knows it. ``link``: what the client opened to it."""
 
     __slots__ = (
-        "address", "asked", "busy_until", "failure", "lanes", "link", "member", "opening", "order",
-        "others", "own", "rest", "rests_until", "work",
+        "address", "asked", "busy_until", "failure", "lanes", "link", "member", "opened", "opening",
+        "order", "others", "own", "rest", "rests_until", "work",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
         self.address = member.address
         self.member = member
         self.link: T | None = None
+        self.opened = ""
+        """The instance that the link knows."""
         self.opening = threading.Lock()
         """Held by who opens the link, or asks again what the member is."""
         self.order = random()  # noqa: S311  # another one in each client, so that they spread
@@ -104,7 +111,8 @@ class Table(Generic[T]):
 
     def __init__(self, wish: Wish, clock: Callable[[], float] = time.monotonic) -> None:
         self.wish = wish
-        self.changed = threading.Condition()
+        self._lock = threading.Lock()
+        self.changed = threading.Condition(self._lock)
         self.catalogues: dict[int, frozenset[tuple[str, str]]] = {}
         """Names and variants of the operators, by ``Member.catalogue``."""
         self._clock = clock
@@ -119,7 +127,7 @@ class Table(Generic[T]):
 
     def update(self, members: Sequence[Member], *, complete: bool) -> list[Candidate[T]]:
         """Takes what a source lists. Answers those who are gone, whose links may be closed."""
-        with self.changed:
+        with self._lock:
             for member in members:
                 known = self._known.get(member.address)
                 if known is None:
@@ -136,11 +144,8 @@ class Table(Generic[T]):
 
     def learn(self, candidate: Candidate[T], member: Member) -> None:
         """Takes what a member says of itself."""
-        with self.changed:
-            load = member.load or candidate.member.load
-            candidate.member = replace(member, load=load)
-            if load is not None:
-                candidate.lanes = max(1, load.lanes)
+        with self._lock:
+            candidate.member = replace(member, load=candidate.member.load)
             self._forget()
 
     def take(
@@ -155,8 +160,12 @@ class Table(Generic[T]):
         ``tried``: addresses that are left out; ``only``: addresses that alone count; ``hosts``:
         machines that are taken last. Raises NoMemberError, MixedPoolError.
         """
-        with self.changed:
-            fitting = self._fit(wanted)
+        with self._lock:
+            if self._clock() >= self._until:
+                self._fitting.clear()
+            fitting = self._fitting.get(wanted[:2])
+            if fitting is None:
+                fitting = self._fit(wanted)
             if tried or only is not None or hosts or wanted.nbytes > self._smallest:
                 fitting = self._left(wanted, tried, only, hosts)
             count = len(fitting)
@@ -173,22 +182,23 @@ class Table(Generic[T]):
             if best.work >= 1 and self._width < len(self._known):
                 self._width += 1  # from the next call on
                 self._fitting.clear()
-            best.own += cost_of(wanted.nbytes)
+            best.own += 1.0 + wanted.nbytes / COST_BYTES
             best.work = (best.own + best.others) / best.lanes
             return best
 
     def give_back(self, candidate: Candidate[T], nbytes: int, *, well: bool) -> None:
         """A call has ended there; ``well``: the member answered it."""
-        with self.changed:
-            candidate.own = max(0.0, candidate.own - cost_of(nbytes))
-            candidate.weigh()
+        with self._lock:
+            own = candidate.own - 1.0 - nbytes / COST_BYTES
+            candidate.own = own = own if own > _NOTHING else 0.0  # it is no exact sum
+            candidate.work = (own + candidate.others) / candidate.lanes
             if well and candidate.rest:
                 candidate.rest = 0.0
                 candidate.failure = None
 
     def failed(self, candidate: Candidate[T], error: NpucallError) -> None:
         """It could not be reached, broke off, or goes down: it rests."""
-        with self.changed:
+        with self._lock:
             candidate.failure = error
             now = self._clock()
             if candidate.rests_until <= now:  # of many calls that fail at once one counts
@@ -198,7 +208,7 @@ class Table(Generic[T]):
 
     def busy(self, candidate: Candidate[T], error: NpucallError, seconds: float) -> None:
         """It refuses calls for so long."""
-        with self.changed:
+        with self._lock:
             candidate.failure = error
             candidate.busy_until = self._clock() + seconds
             self._forget()
@@ -208,7 +218,7 @@ class Table(Generic[T]):
 
         From now on they count as asked.
         """
-        with self.changed:
+        with self._lock:
             due = self._due(self._clock())
             for each in due:
                 each.asked = True
@@ -221,18 +231,18 @@ class Table(Generic[T]):
 
     def asked(self, candidate: Candidate[T], error: NpucallError | None) -> None:
         """It has said that it serves, or has not."""
-        with self.changed:
+        with self._lock:
             candidate.asked = False
         if error is not None:
             self.failed(candidate, error)
             return
-        with self.changed:
+        with self._lock:
             candidate.rests_until = 0.0
             self._forget()
 
     def next_look(self) -> float:
         """Seconds after which ``to_ask`` may have somebody."""
-        with self.changed:
+        with self._lock:
             resting = [each.rests_until for each in self._known.values() if each.rests_until]
             if resting and len(resting) == len(self._known):
                 return _EAGER_SECONDS
@@ -241,7 +251,7 @@ class Table(Generic[T]):
     @property
     def known(self) -> Mapping[str, Candidate[T]]:
         """All of them, by address."""
-        with self.changed:
+        with self._lock:
             return dict(self._known)
 
     def of(self, address: str) -> Candidate[T] | None:
@@ -250,7 +260,7 @@ class Table(Generic[T]):
 
     def allowed(self) -> list[Candidate[T]]:
         """Those that are as the client wants them. Raises NoMemberError, MixedPoolError."""
-        with self.changed:
+        with self._lock:
             return self._allowed()
 
     def _forget(self) -> None:
@@ -262,17 +272,11 @@ class Table(Generic[T]):
 
     def _fit(self, wanted: Wanted) -> list[Candidate[T]]:
         now = self._clock()
-        if now >= self._until:
-            self._fitting.clear()
-        key = (wanted.operator, wanted.variant)
-        fitting = self._fitting.get(key)
-        if fitting is None:
-            if not self._fitting:
-                self._until = min(
-                    (e.busy_until for e in self._known.values() if e.busy_until > now),
-                    default=now + 3600,
-                )
-            fitting = self._fitting[key] = _nearest(self._serving(wanted, now), self._width)
+        if not self._fitting:
+            busy = [e.busy_until for e in self._known.values() if e.busy_until > now]
+            self._until = min(busy, default=now + _LOOK_SECONDS)
+        fitting = _nearest(self._serving(wanted, now), self._width)
+        self._fitting[wanted[:2]] = fitting
         return fitting
 
     def _left(
@@ -282,15 +286,17 @@ class Table(Generic[T]):
         only: Collection[str] | None,
         hosts: Collection[str],
     ) -> list[Candidate[T]]:
-        every = [
-            each for each in self._serving(wanted, self._clock(), only) if each.address not in tried
-        ]
+        every = self._serving(wanted, self._clock(), tried, only)
         rooms = [(each, each.member.memory_limit or wanted.nbytes) for each in every]
         every = [each for each, room in rooms if wanted.nbytes <= room] or every
         return [each for each in every if each.host not in hosts] or every
 
     def _serving(
-        self, wanted: Wanted, now: float, only: Collection[str] | None = None
+        self,
+        wanted: Wanted,
+        now: float,
+        tried: Collection[str] = (),
+        only: Collection[str] | None = None,
     ) -> list[Candidate[T]]:
         """Those who may be called now; those who are suspect only where there are no others."""
         serving = [
@@ -299,6 +305,7 @@ class Table(Generic[T]):
             if not each.rests_until
             and each.busy_until <= now
             and each.member.state is not State.DRAINING
+            and each.address not in tried
             and (only is None or each.address in only)
             and (only is not None or each.member.load is None or not each.member.load.reserved)
         ]

@@ -29,7 +29,7 @@ from npucall_client.remote.transfer import (
     message_of,
     place_nothing_in_chunks,
 )
-from npucall_client.reservations import RUNNING_SECONDS, Granted
+from npucall_client.reservations import RUNNING_SECONDS, Granted, check_one
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
@@ -174,8 +174,9 @@ class ChannelTransport(Link):
         """Sessions on the server."""
         return RemoteSessions(self._target, self._limits, self, self.at)
 
-    def reserve(self, seconds: float, wait: float, timeout: float) -> Granted:
+    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
+        check_one(count)
         ends = time.monotonic() + wait
         asks = wait + RUNNING_SECONDS + timeout
 
@@ -218,6 +219,11 @@ class ChannelTransport(Link):
         self._memories.place(call)
         if not self._limits.chunks_beside_places:
             place_nothing_in_chunks(call, self._limits.chunk_bytes)
+
+    def shares(self, call: BoundCall) -> bool:
+        """Whether some of a call lies in memory that this server shares."""
+        self._memories.place(call)
+        return call.placement is not None
 
     def withdraw(self, call: BoundCall) -> bool:
         """Has everything travel, where the server does not know the memory; else False."""

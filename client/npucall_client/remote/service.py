@@ -15,6 +15,9 @@ _PATHS = {
     for service in _SERVICES
     for method in service.methods
 }
+HEALTH_CHECK = "Check"
+"""``grpc.health.v1.Health/Check``, of which an empty message is a request."""
+_PATHS[HEALTH_CHECK] = "/grpc.health.v1.Health/Check"
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import jwt
 
+from npucall.watched_file import WatchedFile
 from npucall_server.access.issuers import checked_url
-from npucall_server.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

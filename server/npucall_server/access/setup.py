@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from npucall.watched_file import WatchedFile
 from npucall_server.access.guard import OpenGuard
 from npucall_server.access.local_users import LocalUsers
 from npucall_server.access.tenants import Tenants, TenantTables
 from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.access.tokens import TokenFile
 from npucall_server.faults import sentences
-from npucall_server.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from npucall_server.access.certificates import Certificates

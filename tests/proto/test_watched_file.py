@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_server import watched_file
-from npucall_server.watched_file import WatchedFile
+from npucall import watched_file
+from npucall.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,67 @@
+"""A call on its way over the members of a pool: where it was, and whether it goes on. No I/O."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import Repeat
+from npucall_client.remote.retry import PAUSES
+
+if TYPE_CHECKING:
+    from npucall.errors import NpucallError
+    from npucall_client.pool.table import Wanted
+
+
+class Course:
+    """One call, until ``timeout`` seconds from now."""
+
+    __slots__ = ("_rounds", "at", "ends", "hosts", "request_id", "timeout", "tried", "wanted")
+
+    def __init__(self, wanted: Wanted, timeout: float, request_id: str = "") -> None:
+        self.wanted = wanted
+        self.request_id = request_id
+        self.timeout = timeout
+        self.ends = time.monotonic() + timeout
+        self.at = ""
+        """The address where it is, or was last."""
+        self.tried: dict[str, NpucallError] = {}
+        """What members said since it was last tried with all of them, by address."""
+        self.hosts: set[str] = set()
+        """Machines on which a member broke off: others there may have the same trouble."""
+        self._rounds = 0
+
+    @property
+    def left(self) -> float:
+        """Seconds that it has."""
+        return max(0.0, self.ends - time.monotonic())
+
+    def failed(self, address: str, host: str, error: NpucallError) -> None:
+        """A member did not answer it. Raises the error where no other member would."""
+        if error.repeat in (Repeat.NEVER, Repeat.LATER_HERE):
+            raise error
+        self.tried[address] = error
+        if error.repeat is Repeat.FEW_TIMES:
+            self.hosts.add(host)
+
+    def tried_all(self) -> float:
+        """Seconds until it is tried with all of them again.
+
+        Raises what a member said where there is no sense in it, or no time.
+        """
+        errors = list(self.tried.values())
+        if not errors:
+            return PAUSES[0]
+        if all(error.repeat is Repeat.ELSEWHERE for error in errors):
+            raise errors[-1]
+        later = [e.retry_after or math.inf for e in errors if e.repeat is Repeat.LATER]
+        pause = PAUSES[min(self._rounds, len(PAUSES) - 1)]
+        if len(later) == len(errors):
+            pause = max(pause, min(later))
+        if pause >= self.left:
+            raise errors[-1]
+        self._rounds += 1
+        self.tried.clear()
+        self.hosts.clear()
+        return pause

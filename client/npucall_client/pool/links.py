@@ -1,0 +1,154 @@
+"""The links to the members: opened when a call goes there, asked for health behind a failure."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
+from npucall_client.remote.channel import ChannelTransport
+from npucall_client.remote.service import HEALTH_CHECK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.pool.members import Member
+    from npucall_client.pool.table import Candidate, Table
+    from npucall_client.settings import ClientSettings
+
+_OPEN_SECONDS = 3.0
+"""For a connection, and an answer on it."""
+_HEALTH_SECONDS = 1.0
+_SERVES = b"\x08\x01"
+"""``grpc.health.v1.HealthCheckResponse`` with the status SERVING."""
+
+
+class Links:
+    """Links of a client, of which each makes one attempt at a call."""
+
+    def __init__(self, settings: ClientSettings, table: Table[ChannelTransport]) -> None:
+        self._settings = settings
+        self._table = table
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._retired: list[Candidate[ChannelTransport]] = []
+
+    def of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
+        """The link to a member, which is opened where there is none. Raises what keeps it."""
+        link = candidate.link
+        if link is not None and candidate.opened == candidate.member.instance:
+            return link
+        if not candidate.opening.acquire(timeout=seconds):
+            raise ServerUnreachableError(
+                f"pool: expected a connection to {candidate.address} in {seconds:g} s, found none"
+            )
+        try:
+            if candidate.rests_until and candidate.failure is not None:
+                raise candidate.failure  # somebody else has just tried
+            return self._opened(candidate, min(seconds, _OPEN_SECONDS))
+        finally:
+            candidate.opening.release()
+
+    def _opened(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
+        link = candidate.link
+        if link is None:
+            link = ChannelTransport(self._settings_of(candidate.member, seconds), once=True)
+            with self._lock:
+                if self._closed.is_set():
+                    link.close()
+                link.check_open()
+                candidate.link = link
+            info = link.info
+        elif candidate.opened == candidate.member.instance:
+            return link
+        else:
+            info = link.asked(seconds)
+        member = said(candidate.member, info)
+        candidate.opened = member.instance
+        self._table.learn(candidate, member)
+        self._learn_operators(seconds)
+        return link
+
+    def _settings_of(self, member: Member, seconds: float) -> ClientSettings:
+        timeout = min(seconds, self._settings.connect_timeout)
+        return replace(self._settings, target=member.address, connect_timeout=timeout)
+
+    def _learn_operators(self, seconds: float) -> None:
+        """Asks which operators there are, once for all members that have the same ones.
+
+        Where all have the same ones nobody has to know them.
+        """
+        table = self._table
+        open_ones = {e.member.catalogue: e.link for e in table.known.values() if e.link is not None}
+        if len(open_ones) < 2:  # noqa: PLR2004  # to differ
+            return
+        for catalogue, link in open_ones.items():
+            if catalogue and catalogue not in table.catalogues:
+                listed = link.operators(seconds)
+                names = [(each.name, each.variant) for each in listed]
+                names += [(each.name, "") for each in listed]
+                table.catalogues[catalogue] = frozenset(names)
+
+    def ask(self, candidate: Candidate[ChannelTransport]) -> None:
+        """Has a member say whether it serves, and what it is now; tells the table."""
+        try:
+            link = candidate.link
+            if link is None:
+                self._opened(candidate, _HEALTH_SECONDS)
+            else:
+                authorization = link.authorization()
+                status = link.send_once(
+                    HEALTH_CHECK, b"", _HEALTH_SECONDS, _HEALTH_SECONDS, authorization
+                )
+                if status != _SERVES:
+                    raise DrainingError(  # as if it had refused a call
+                        f"pool: expected {candidate.address} to serve, found that it does not"
+                    )
+                self._table.learn(candidate, said(candidate.member, link.asked(_HEALTH_SECONDS)))
+                candidate.opened = candidate.member.instance
+        except NpucallError as error:
+            self._table.asked(candidate, error)
+        else:
+            self._table.asked(candidate, None)
+
+    def retire(self, gone: Iterable[Candidate[ChannelTransport]]) -> None:
+        """The source does not list these any more: their links are closed once they are idle."""
+        with self._lock:
+            self._retired += gone
+
+    def close_idle(self) -> None:
+        """Closes the links to those who are gone, where no call is under way."""
+        with self._lock:
+            idle = [each for each in self._retired if not each.own]
+            self._retired = [each for each in self._retired if each.own]
+        _close(idle)
+
+    def close(self) -> None:
+        """Closes every link, and opens no other. Calls under way are cancelled."""
+        self._closed.set()
+        with self._lock:
+            every = [*self._retired, *self._table.known.values()]
+        _close(every)
+
+
+def _close(candidates: Iterable[Candidate[ChannelTransport]]) -> None:
+    for candidate in candidates:
+        if candidate.link is not None:
+            candidate.link.close()
+
+
+def said(member: Member, info: pb.GetServerInfoResponse) -> Member:
+    """A member with what it says of itself."""
+    return replace(
+        member,
+        instance=info.server.instance,
+        device=info.server.device,
+        soc=info.server.soc,
+        product=info.product,
+        version=info.version,
+        catalogue=info.catalogue,
+        memory_limit=info.limits.memory_limit,
+        labels={**member.labels, **info.labels},
+    )

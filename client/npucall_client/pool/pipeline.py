@@ -1,0 +1,139 @@
+"""Pipelines over a pool: a stream for each member; what one does not answer goes elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import CancelledError, NpucallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import BoundCall
+    from npucall_client.pipeline import Calls
+    from npucall_client.pool.course import Course
+    from npucall_client.pool.table import Candidate
+    from npucall_client.pool.transport import PoolTransport
+    from npucall_client.remote.channel import ChannelTransport
+
+    Outcome = Response | Exception
+
+_REPEATING = 16
+"""Calls that are under way for a second time."""
+
+
+class PoolCall:
+    """A call of a pipeline, wherever it is."""
+
+    def __init__(self, call: BoundCall, course: Course, done: Callable[[Outcome], object]) -> None:
+        self.call = call
+        self.course = course
+        self._done = done
+        self._lock = threading.Lock()
+        self._ended = False
+        self.calls: Calls | None = None
+        """Those of the member's stream where it is, and what that knows it by."""
+        self.sent: Any = None
+
+    def end(self, outcome: Outcome) -> None:
+        """How it ended; only the first time counts."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+        self._done(outcome)
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.end(CancelledError("call: cancelled"))
+        if self.calls is not None and self.sent is not None:
+            self.calls.cancel(self.sent)
+
+
+class PoolCalls:
+    """Calls of a pipeline on the members of a pool."""
+
+    def __init__(self, pool: PoolTransport) -> None:
+        self._pool = pool
+        self._streams: dict[ChannelTransport, Calls] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._repeats = ThreadPoolExecutor(_REPEATING, "npucall-pool-repeats")
+
+    def send(
+        self,
+        call: BoundCall,
+        timeout: float,
+        request_id: str,
+        done: Callable[[Outcome], object],
+    ) -> PoolCall:
+        """Sends a call on the stream of a member; waits while too many are in flight there."""
+        course = self._pool.course(call, timeout, request_id)
+        sent = PoolCall(call, course, done)
+        if self._pool.is_pinned(call):
+            self._submit(sent, lambda: self._pool.execute(call, timeout, request_id))
+            return sent
+        candidate = self._pool.take(course)
+        try:
+            link = self._pool.link_of(candidate, course.left)
+            sent.calls = self._stream(link, candidate)
+            sent.sent = sent.calls.send(
+                call, course.left, request_id, lambda outcome: self._end(sent, candidate, outcome)
+            )
+        except NpucallError as error:
+            self._end(sent, candidate, error)
+        except BaseException:
+            self._pool.give_back(candidate, course, well=False)
+            raise
+        return sent
+
+    def cancel(self, call: PoolCall) -> None:
+        """Ends a call; its member hears of it."""
+        call.cancel()
+
+    def close(self) -> None:
+        """Waits until every call has ended."""
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams.values())
+        for stream in streams:
+            stream.close()
+        self._repeats.shutdown()
+
+    def _stream(self, link: ChannelTransport, candidate: Candidate[ChannelTransport]) -> Calls:
+        own = candidate.link or link
+        with self._lock:
+            if self._closed:
+                raise CancelledError("pipeline: expected it open, found it closed")
+            stream = self._streams.get(own)
+            if stream is None:
+                stream = self._streams[own] = link.calls()
+        return stream
+
+    def _end(
+        self, sent: PoolCall, candidate: Candidate[ChannelTransport], outcome: Outcome
+    ) -> None:
+        """A member has answered, or has not."""
+        self._pool.give_back(candidate, sent.course, well=not isinstance(outcome, Exception))
+        if isinstance(outcome, NpucallError) and not isinstance(outcome, CancelledError):
+            try:
+                self._pool.failed(candidate, sent.course, outcome)
+            except NpucallError as error:
+                sent.end(error)
+                return
+            # As a call of its own: this thread belongs to the member's stream.
+            self._submit(sent, lambda: self._pool.run(sent.course, sent.call))
+            return
+        sent.end(outcome)
+
+    def _submit(self, sent: PoolCall, execute: Callable[[], Response]) -> None:
+        def run() -> None:
+            try:
+                sent.end(execute())
+            except Exception as error:  # noqa: BLE001  # the call's own
+                sent.end(error)
+
+        self._repeats.submit(run)

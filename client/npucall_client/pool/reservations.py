@@ -1,0 +1,141 @@
+"""Reservations over a pool: members reserve themselves, the client asks them in one order.
+
+Whoever asks holds nothing while it waits: where one member refuses, it gives the others back and
+begins anew. So two that want the same members never wait for each other.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError, Repeat, ReservedError
+from npucall_client.reservations import Granted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall_client.pool.table import Candidate
+    from npucall_client.pool.transport import PoolTransport
+    from npucall_client.remote.channel import ChannelTransport
+
+_AGAIN_SECONDS = 0.2
+_RELEASE_SECONDS = 5.0
+
+
+def keys_of(key: str) -> Mapping[str, str]:
+    """The keys of members by address, of the key of a pool's reservation. Raises ValueError."""
+    pairs = [part.partition("=") for part in key.split(";")]
+    if not all(address and found for address, found, _ in pairs):
+        raise ValueError(
+            "reservation: expected the key of a pool's reservation, ADDRESS=KEY[;ADDRESS=KEY], "
+            "found another one (NPUCALL_RESERVATION)"
+        )
+    return {address: own for address, _, own in pairs}
+
+
+def _together(granted: Mapping[str, Granted]) -> Granted:
+    """What several members granted, as one: it ends with the first of them."""
+    return Granted(
+        ";".join(f"{address}={each.key}" for address, each in granted.items()),
+        min(each.ends_seconds for each in granted.values()),
+        min(each.renew_within_seconds for each in granted.values()),
+    )
+
+
+class PoolReservations:
+    """Grants, renews and ends for the members of a pool."""
+
+    def __init__(self, pool: PoolTransport) -> None:
+        self._pool = pool
+
+    def reserve(self, seconds: float, wait: float, timeout: float, count: int) -> Granted:
+        """Reserves so many members that fit. Raises ReservedError where they do not become free."""
+        ends = time.monotonic() + wait
+        while True:
+            granted: dict[str, Granted] = {}
+            try:
+                self._reserve_all(granted, seconds, timeout, count)
+            except BaseException as error:
+                self._give_back(granted)
+                left = ends - time.monotonic()
+                if not isinstance(error, NpucallError) or not _may_change(error):
+                    raise
+                if left <= 0:
+                    raise
+                self._pool.wait(min(_AGAIN_SECONDS, left))
+            else:
+                return _together(granted)
+
+    def _reserve_all(
+        self, granted: dict[str, Granted], seconds: float, timeout: float, count: int
+    ) -> None:
+        """Reserves in the order of addresses; ``granted`` gets what is to be given back."""
+        chosen = self._chosen(count)
+        for candidate in sorted(chosen, key=lambda each: each.address):
+            try:
+                link = self._pool.link_of(candidate, timeout)
+                granted[candidate.address] = link.reserve(seconds, 0.0, timeout)
+            except NpucallError as error:
+                self._pool.note(candidate, error)
+                raise
+
+    def _chosen(self, count: int) -> list[Candidate[ChannelTransport]]:
+        taken: dict[str, Candidate[ChannelTransport]] = {}
+        while len(taken) < count:
+            candidate = self._pool.table.take(tried=taken)
+            if candidate is None:
+                break
+            taken[candidate.address] = candidate
+        for candidate in taken.values():
+            self._pool.table.give_back(candidate, 0, well=False)
+        if len(taken) < count:
+            raise ReservedError(
+                f"reserve: expected {count} members that nobody has reserved and that take calls, "
+                f"found {len(taken)} of {len(self._pool.table.known)}"
+            )
+        return list(taken.values())
+
+    def _give_back(self, granted: Mapping[str, Granted]) -> None:
+        for address, each in granted.items():
+            with suppress(NpucallError):
+                self._release(address, each.key, _RELEASE_SECONDS)
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has all of it go on. Raises ReservedError where that of one member has ended."""
+        return _together(
+            {
+                address: self._candidate_link(address, timeout).renew(own, timeout)
+                for address, own in keys_of(key).items()
+            }
+        )
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends all of it; without a key that of every member, whoever has it."""
+        keys = keys_of(key) if key else dict.fromkeys(self._pool.table.known, "")
+        failures = []
+        for address, own in keys.items():
+            try:
+                self._release(address, own, timeout)
+            except NpucallError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _release(self, address: str, key: str, timeout: float) -> None:
+        self._candidate_link(address, timeout).release(key, timeout)
+
+    def _candidate_link(self, address: str, timeout: float) -> ChannelTransport:
+        candidate = self._pool.table.of(address)
+        if candidate is None:
+            raise ReservedError(
+                f"reservation: expected {address} in the pool, found that it is gone, and the "
+                "reservation with it"
+            )
+        return self._pool.links.of(candidate, timeout).repeating(self._pool.check_open)
+
+
+def _may_change(error: NpucallError) -> bool:
+    """Whether others may be reserved, or this one later."""
+    return error.repeat is not Repeat.NEVER

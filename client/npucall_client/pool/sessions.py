@@ -1,0 +1,145 @@
+"""Sessions of a pool: each is on the member that opened it, and ends with that."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from npucall.errors import HandleLostError, WrongServerError
+from npucall_client.pool.course import Course
+from npucall_client.pool.table import NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from npucall.places import HandlePart
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import BoundCall
+    from npucall_client.calling import Progress
+    from npucall_client.held import Home
+    from npucall_client.pool.table import Candidate
+    from npucall_client.pool.transport import PoolTransport
+    from npucall_client.remote.channel import ChannelTransport
+    from npucall_client.remote.sessions import RemoteSessions
+    from npucall_client.sessions.transport import Opened, Upload
+
+
+_SECONDS = 10.0
+"""For which a member is waited whose limits are asked."""
+
+
+@contextmanager
+def _lost_elsewhere() -> Iterator[None]:
+    """Another server at the address of a session's member: the member is gone, and the handles."""
+    try:
+        yield
+    except WrongServerError as error:
+        raise HandleLostError(
+            "session: expected the member of the pool that opened it, found another server at its "
+            "address; open another session, or one with refill=True"
+        ) from error
+
+
+class PoolSessions:
+    """Finds the member of a session by the session's id."""
+
+    def __init__(self, pool: PoolTransport) -> None:
+        self._pool = pool
+        self._places: dict[str, Candidate[ChannelTransport]] = {}
+
+    @property
+    def program_steps(self) -> int:
+        """Of one of the members."""
+        return self._any().program_steps
+
+    @property
+    def remembers(self) -> bool:
+        """Whether one of the members does."""
+        return self._any().remembers
+
+    def _any(self) -> RemoteSessions:
+        return self._pool.anywhere(Course(NOTHING, _SECONDS), lambda link, _: link.sessions)
+
+    def execute(self, call: BoundCall, home: Home, timeout: float, request_id: str) -> Response:
+        """A call that names handles of a session."""
+        with _lost_elsewhere():
+            return self.link_of(home).execute(call, timeout, request_id)
+
+    def link_of(self, home: Home) -> ChannelTransport:
+        """The link to the member of a session. Raises HandleLostError where it is gone."""
+        candidate = self._places.get(home.id)
+        link = None if candidate is None else candidate.link
+        if candidate is None or link is None:
+            raise self._lost(candidate)
+        return link.repeating(lambda: self._check(candidate))
+
+    def _check(self, candidate: Candidate[ChannelTransport]) -> None:
+        self._pool.check_open()
+        if self._pool.table.of(candidate.address) is not candidate:
+            raise self._lost(candidate)
+
+    def _lost(self, candidate: Candidate[ChannelTransport] | None) -> HandleLostError:
+        where = "its member" if candidate is None else candidate.address
+        return HandleLostError(
+            f"session: expected {where} in the pool, found that it is gone, and the handles with "
+            "it; open another session, or one with refill=True"
+        )
+
+    def open(self, lease: float, budget: int, timeout: float) -> Opened:
+        """Opens a session on the member with the least to do."""
+        course = Course(NOTHING, timeout)
+        opened = self._pool.anywhere(
+            course, lambda link, seconds: link.sessions.open(lease, budget, seconds)
+        )
+        candidate = self._pool.table.of(course.at)
+        if candidate is not None:
+            self._places[opened.id] = candidate
+        return opened
+
+    def renew(self, home: Home, timeout: float) -> None:
+        with _lost_elsewhere():
+            self._of(home).renew(home, timeout)
+
+    def close(self, home: Home, timeout: float) -> None:
+        try:
+            self._of(home).close(home, timeout)
+        finally:
+            self._places.pop(home.id, None)
+
+    def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+        with _lost_elsewhere():
+            self._of(home).release(home, handles, timeout)
+
+    def upload(
+        self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
+    ) -> None:
+        with _lost_elsewhere():
+            self._of(home).upload(home, upload, timeout, request_id, progress)
+
+    def download(  # noqa: PLR0913  # all that makes a call
+        self,
+        home: Home,
+        part: HandlePart,
+        memory: memoryview,
+        timeout: float,
+        request_id: str,
+        progress: Progress | None,
+    ) -> None:
+        with _lost_elsewhere():
+            self._of(home).download(home, part, memory, timeout, request_id, progress)
+
+    def run_program(
+        self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
+    ) -> list[Response]:
+        with _lost_elsewhere():
+            return self._of(home).run_program(home, steps, timeout, request_id)
+
+    def plan_program(
+        self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
+    ) -> pb.PlanProgramResponse:
+        with _lost_elsewhere():
+            return self._of(home).plan_program(home, steps, timeout, request_id)
+
+    def _of(self, home: Home) -> RemoteSessions:
+        return self.link_of(home).sessions

@@ -1,0 +1,33 @@
+"""``pool:HOST:PORT,HOST:PORT``: members that never change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall_client.pool.members import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall_client.pool.members import Update
+
+
+class FixedSource:
+    """Lists the addresses of the target."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._members = [Member(address) for address in addresses]
+
+    def start(self, update: Update) -> None:
+        """Lists all of them, at once."""
+        update(self._members, complete=True)
+
+    def look(self) -> None:
+        """They are the same."""
+
+    def why_empty(self) -> str:
+        """It never is."""
+        return ""
+
+    def close(self) -> None:
+        """Nothing to end."""

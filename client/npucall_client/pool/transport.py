@@ -1,0 +1,310 @@
+"""A pool of servers: each call goes to a member with little to do, and elsewhere if it fails."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from npucall.errors import (
+    BusyError,
+    DrainingError,
+    NpucallError,
+    Repeat,
+    ReservedError,
+    ServerUnreachableError,
+    SharedMemoryError,
+)
+from npucall_client.calling import closed
+from npucall_client.pool.course import Course
+from npucall_client.pool.links import Links
+from npucall_client.pool.looker import Looker
+from npucall_client.pool.picking import Wish
+from npucall_client.pool.pipeline import PoolCalls
+from npucall_client.pool.repeats import Bucket
+from npucall_client.pool.reservations import PoolReservations, keys_of
+from npucall_client.pool.sessions import PoolSessions
+from npucall_client.pool.sums import sum_of_activity, sum_of_usage
+from npucall_client.pool.table import NOTHING, Table, Wanted
+from npucall_client.remote.transfer import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from npucall.v1 import access_service_pb2 as access
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall.wire.messages import Response
+    from npucall_client.arguments import BoundCall
+    from npucall_client.pool.members import Member, Source
+    from npucall_client.pool.table import Candidate
+    from npucall_client.remote.channel import ChannelTransport
+    from npucall_client.reservations import Granted
+    from npucall_client.settings import ClientSettings
+    from npucall_client.shared.memory import SharedMemory
+
+T = TypeVar("T")
+
+_RESERVED_SECONDS = 1.0
+"""For which a member that somebody has reserved is not asked again."""
+
+
+class PoolTransport:
+    """Calls on the members that a source lists.
+
+    Raises ServerUnreachableError where none of them answers within ``connect_timeout``,
+    NoMemberError and MixedPoolError for wishes that none, or too many kinds, of them fit.
+    """
+
+    def __init__(self, settings: ClientSettings, source: Source) -> None:
+        self._settings = settings
+        self._source = source
+        self.table: Table[ChannelTransport] = Table(
+            Wish(settings.soc, settings.product, settings.labels)
+        )
+        self.links = Links(settings, self.table)
+        self._bucket = Bucket()
+        self._closed = threading.Event()
+        self._keys: Mapping[str, str] | None = None
+        """Of the reserved members, by address, where calls go to those alone."""
+        self._sharing: list[Candidate[ChannelTransport]] = []
+        self._sessions = PoolSessions(self)
+        self._looker = Looker(self.table, self.links)
+        source.start(self._update)
+        try:
+            self.anywhere(Course(NOTHING, settings.connect_timeout), lambda link, _: link)
+        except BaseException:
+            self.close()
+            raise
+
+    def _update(self, members: Sequence[Member], *, complete: bool) -> None:
+        self.links.retire(self.table.update(members, complete=complete))
+
+    # --- Calls ------------------------------------------------------------------------------------
+
+    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+        """One call: where its session or its memory is, else wherever it is quickest."""
+        if call.home is not None:
+            return self._sessions.execute(call, call.home, timeout, request_id)
+        if self._sharing and (link := self._sharing_link(call)) is not None:
+            return link.execute(call, timeout, request_id)
+        return self.run(self.course(call, timeout, request_id), call)
+
+    def course(self, call: BoundCall, timeout: float, request_id: str) -> Course:
+        """The way of a call over the members."""
+        return Course(Wanted(call.operator, call.variant, size_of(call)), timeout, request_id)
+
+    def run(self, course: Course, call: BoundCall) -> Response:
+        """A call that may go to any member; ``course``: where it has been."""
+        return self.anywhere(
+            course, lambda link, seconds: link.execute(call, seconds, course.request_id)
+        )
+
+    def is_pinned(self, call: BoundCall) -> bool:
+        """Whether only one member can answer a call: it has the session, or shares the memory."""
+        return call.home is not None or self._sharing_link(call) is not None
+
+    def _sharing_link(self, call: BoundCall) -> ChannelTransport | None:
+        for candidate in self._sharing:
+            if candidate.link is not None and candidate.link.shares(call):
+                return candidate.link.repeating(self.check_open)
+        return None
+
+    def anywhere(self, course: Course, send: Callable[[ChannelTransport, float], T]) -> T:
+        """What a member gives; ``send`` gets its link and the seconds left.
+
+        Goes on to others while that is worth it, within the time of the course.
+        """
+        while True:
+            candidate = self.take(course)
+            try:
+                answer = send(self.link_of(candidate, course.left), course.left)
+            except NpucallError as error:
+                self.give_back(candidate, course, well=False)
+                delay = self.failed(candidate, course, error)
+            except BaseException:
+                self.give_back(candidate, course, well=False)
+                raise
+            else:
+                self.give_back(candidate, course, well=True)
+                return answer
+            self.wait(min(delay, course.left))
+
+    def failed(
+        self, candidate: Candidate[ChannelTransport], course: Course, error: NpucallError
+    ) -> float:
+        """A member did not answer a call. Answers the seconds until the next attempt.
+
+        Raises the error where there is none.
+        """
+        self.note(candidate, error)
+        course.failed(candidate.address, candidate.host, error)
+        return self._bucket.take()
+
+    def give_back(
+        self, candidate: Candidate[ChannelTransport], course: Course, *, well: bool
+    ) -> None:
+        """A call has ended at a member; ``well``: with an answer."""
+        self.table.give_back(candidate, course.wanted.nbytes, well=well)
+        if well:
+            self._bucket.answered()
+
+    def take(self, course: Course) -> Candidate[ChannelTransport]:
+        """Who gets a call; waits where nobody can take it. Raises what ends the call."""
+        while True:
+            self.check_open()
+            candidate = self.table.take(course.wanted, course.tried, self._only, course.hosts)
+            if candidate is not None:
+                course.at = candidate.address
+                return candidate
+            if not course.left:
+                raise self._nobody(course)
+            if course.tried:
+                self.wait(course.tried_all())
+            else:
+                with self.table.changed:
+                    self.table.changed.wait(min(course.left, 0.1))
+
+    def link_of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
+        """The link to a member, under this client's reservation of it if there is one."""
+        link = self.links.of(candidate, seconds)
+        if not self.table.wish.allows(candidate.member):
+            raise self._other(candidate)
+        return link if self._keys is None else link.under(self._keys[candidate.address])
+
+    def note(self, candidate: Candidate[ChannelTransport], error: NpucallError) -> None:
+        """What a failure says of the member."""
+        if isinstance(error, BusyError) or error.repeat is Repeat.LATER:
+            self.table.busy(candidate, error, error.retry_after or 0.1)
+        elif isinstance(error, ReservedError) and self._keys is None:
+            self.table.busy(candidate, error, _RESERVED_SECONDS)
+        elif error.repeat in (Repeat.HERE, Repeat.FEW_TIMES):
+            self.table.failed(candidate, error)
+            self._source.look()
+
+    def calls(self) -> PoolCalls:
+        """Calls of a pipeline: a stream for each member."""
+        self.check_open()
+        return PoolCalls(self)
+
+    # --- What any member answers ------------------------------------------------------------------
+
+    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+        """Phase one of a call."""
+        if call.home is not None:
+            return self._sessions.link_of(call.home).plan(call, timeout, request_id)
+        course = Course(Wanted(call.operator, call.variant), timeout)
+        return self.anywhere(course, lambda link, left: link.plan(call, left, request_id))
+
+    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+        """What one of the members lists."""
+        return self.anywhere(Course(NOTHING, timeout), lambda link, left: link.operators(left))
+
+    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+        """An operator of a member that has it."""
+        course = Course(Wanted(name, variant), timeout)
+        return self.anywhere(course, lambda link, left: link.operator(name, variant, left))
+
+    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+        """What one of the members is."""
+        return self.anywhere(Course(NOTHING, timeout), lambda link, left: link.server_info(left))
+
+    # --- What all of them answer ------------------------------------------------------------------
+
+    def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
+        """Who used the members how long. Raises what kept one of them from answering."""
+        return sum_of_usage(self.of_all(lambda link: link.usage(last_seconds, timeout), timeout))
+
+    def activity(self, timeout: float) -> access.GetActivityResponse:
+        """Who uses the members now. Raises what kept one of them from answering."""
+        return sum_of_activity(self.of_all(lambda link: link.activity(timeout), timeout))
+
+    def of_all(self, ask: Callable[[ChannelTransport], T], timeout: float) -> list[T]:
+        """What each member that the client would call answers."""
+        allowed = sorted(self.table.allowed(), key=lambda each: each.address)
+        return [ask(self.link_of(candidate, timeout)) for candidate in allowed]
+
+    # --- What belongs to one member ---------------------------------------------------------------
+
+    @property
+    def sessions(self) -> PoolSessions:
+        """Sessions, each on a member of its own."""
+        return self._sessions
+
+    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+        """Memory of a member on this host."""
+        ends = time.monotonic() + timeout
+        refusals = []
+        for candidate in sorted(self.table.allowed(), key=lambda each: each.work):
+            left = max(0.0, ends - time.monotonic())
+            try:
+                link = self.link_of(candidate, left)
+                memory = link.shared(nbytes, socket, left)
+            except (SharedMemoryError, ServerUnreachableError, DrainingError) as error:
+                refusals.append(f"{candidate.address}: {error}")
+                continue
+            self._sharing.append(candidate)
+            return memory
+        raise SharedMemoryError(
+            "shared memory: expected a member of the pool on this host that shares some, found "
+            f"none of {len(refusals)}" + "".join(f"; {refusal}" for refusal in refusals[:1])
+        )
+
+    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+        """Reserves so many members."""
+        return PoolReservations(self).reserve(seconds, wait, timeout, count)
+
+    def renew(self, key: str, timeout: float) -> Granted:
+        """Has a reservation go on, of each of its members."""
+        return PoolReservations(self).renew(key, timeout)
+
+    def release(self, key: str, timeout: float) -> None:
+        """Ends a reservation; without a key those of all members."""
+        PoolReservations(self).release(key, timeout)
+
+    def under(self, key: str) -> Self:
+        """The same pool, for calls on reserved members alone."""
+        other = copy.copy(self)
+        other._keys = keys_of(key) if key else None  # noqa: SLF001  # of its own kind
+        return other
+
+    # --- Ends -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Closes all links; calls under way are cancelled."""
+        self._closed.set()
+        self._source.close()
+        self._looker.close()
+        self.links.close()
+        with self.table.changed:
+            self.table.changed.notify_all()
+
+    def check_open(self) -> None:
+        """Raises CancelledError once the client is closed."""
+        if self._closed.is_set():
+            raise closed()
+
+    @property
+    def _only(self) -> frozenset[str] | None:
+        return None if self._keys is None else frozenset(self._keys)
+
+    def wait(self, seconds: float) -> None:
+        """Waits. Raises CancelledError once the client is closed."""
+        if seconds and self._closed.wait(seconds):
+            raise closed()
+
+    def _other(self, candidate: Candidate[ChannelTransport]) -> NpucallError:
+        error = DrainingError(f"pool: {candidate.address} is not what the client wants")
+        self.table.allowed()  # raises, where none is
+        return error
+
+    def _nobody(self, course: Course) -> NpucallError:
+        """What is raised where no member answers."""
+        known = self.table.known.values()
+        failures = [f"{e.address}: {e.failure}" for e in known if e.failure is not None]
+        why = self._source.why_empty()
+        found = "; ".join(failures[:3]) or why or f"{len(known)} that take no calls now"
+        return ServerUnreachableError(
+            f"pool: expected a member of {self._settings.target} that takes calls within "
+            f"{course.timeout:g} s, found {len(known)} members: {found}"
+        )

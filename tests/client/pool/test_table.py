@@ -1,0 +1,239 @@
+"""Which member of a pool gets a call: of those that fit, serve, and have little to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from npucall.errors import MixedPoolError, NoMemberError, ServerUnreachableError
+from npucall_client.pool.members import Load, Member, State
+from npucall_client.pool.picking import ANY, Wish
+from npucall_client.pool.table import Table, Wanted
+
+DOWN = ServerUnreachableError("down")
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def member(address: str, **said: Any) -> Member:
+    return Member(address, **{"instance": "1", "soc": "A", "device": "cpu", **said})
+
+
+def table(*members: Member, wish: Wish | None = None) -> tuple[Table[Any], Clock]:
+    clock = Clock()
+    made: Table[Any] = Table(wish or Wish(), clock)
+    made.update(members, complete=True)
+    return made, clock
+
+
+def taken(pool: Table[Any], count: int, wanted: Wanted | None = None) -> Counter[str]:
+    """Who gets calls that end at once."""
+    addresses: Counter[str] = Counter()
+    for _ in range(count):
+        candidate = pool.take(wanted or Wanted())
+        assert candidate is not None
+        addresses[candidate.address] += 1
+        pool.give_back(candidate, 0, well=True)
+    return addresses
+
+
+def test_calls_spread_over_all_that_have_nothing_to_do() -> None:
+    pool, _ = table(*(member(f"{host}:1") for host in "abcd"))
+    counts = taken(pool, 4000)
+    assert set(counts) == {"a:1", "b:1", "c:1", "d:1"}
+    assert min(counts.values()) > 800
+
+
+def test_of_two_the_one_with_less_to_do_gets_the_call_and_bytes_count() -> None:
+    pool, _ = table(member("a:1"), member("b:1"))
+    large = pool.take(Wanted(nbytes=2**30))
+    assert large is not None
+    others = taken(pool, 100)
+    assert large.address not in others
+
+
+def test_what_others_do_there_counts_and_lanes_share_it() -> None:
+    busy = Load(3, 5, 1, 0, reserved=False)
+    wide = Load(3, 5, 16, 0, reserved=False)
+    pool, _ = table(member("a:1", load=busy), member("b:1", load=wide))
+    assert taken(pool, 50) == {"b:1": 50}
+
+
+def test_own_calls_are_not_counted_a_second_time_in_what_the_member_says() -> None:
+    pool, _ = table(member("a:1", load=Load(0, 0, 1, 0, reserved=False)))
+    own = pool.take()
+    assert own is not None
+    pool.update([member("a:1", load=Load(1, 0, 1, 0, reserved=False))], complete=True)
+    assert own.work == 1.0
+
+
+@pytest.mark.parametrize(
+    "wish", [Wish(soc="B"), Wish(product="P2"), Wish(labels={"rack": "7"})], ids=str
+)
+def test_only_members_that_fit_the_wish_are_called(wish: Wish) -> None:
+    fits = member("b:1", soc="B", product="P2", labels={"rack": "7"})
+    pool, _ = table(member("a:1", product="P1"), fits, wish=wish)
+    assert taken(pool, 20) == {"b:1": 20}
+
+
+def test_a_wish_that_nobody_fits_is_an_error_that_names_what_there_is() -> None:
+    pool, _ = table(member("a:1"), wish=Wish(soc="B"))
+    with pytest.raises(NoMemberError, match=r"soc B, found 1 others \(A on cpu\)"):
+        pool.take()
+
+
+def test_members_of_several_kinds_need_a_wish() -> None:
+    two = [member("a:1"), member("b:1", soc="B")]
+    pool, _ = table(*two)
+    with pytest.raises(MixedPoolError, match=r"A on cpu: a:1; B on cpu: b:1"):
+        pool.take()
+    assert len(taken(table(*two, wish=Wish(soc=ANY))[0], 100)) == 2
+    pool, _ = table(member("a:1"), member("b:1", device="cann:0"))
+    with pytest.raises(MixedPoolError, match="kind of device"):
+        pool.take()
+
+
+def test_those_that_drain_or_are_reserved_get_none_and_suspects_only_the_last() -> None:
+    reserved = Load(0, 0, 1, 0, reserved=True)
+    pool, _ = table(
+        member("a:1", state=State.DRAINING),
+        member("b:1", load=reserved),
+        member("c:1", state=State.SUSPECT),
+        member("d:1"),
+    )
+    assert taken(pool, 20) == {"d:1": 20}
+    assert pool.take(tried=["d:1"]).address == "c:1"  # type: ignore[union-attr]
+    assert pool.take(tried=["d:1", "c:1"]) is None
+    assert pool.take(only=["b:1"]).address == "b:1"  # type: ignore[union-attr]
+
+
+def test_a_call_goes_where_its_operator_is_and_anywhere_if_nobody_has_it() -> None:
+    pool, _ = table(member("a:1", catalogue=1), member("b:1", catalogue=2))
+    pool.catalogues.update({1: frozenset({("x", "")}), 2: frozenset({("x", ""), ("y", "")})})
+    assert taken(pool, 20, Wanted("y")) == {"b:1": 20}
+    assert len(taken(pool, 100, Wanted("x"))) == 2
+    assert len(taken(pool, 100, Wanted("z"))) == 2  # so that a server says that it is unknown
+
+
+def test_a_call_goes_where_there_is_room_for_its_bytes() -> None:
+    pool, _ = table(member("a:1", memory_limit=100), member("b:1", memory_limit=1000))
+    assert taken(pool, 20, Wanted(nbytes=500)) == {"b:1": 20}
+    assert sum(taken(pool, 20, Wanted(nbytes=5000)).values()) == 20  # the server refuses it
+
+
+def test_another_machine_is_asked_first_behind_one_that_broke_off() -> None:
+    pool, _ = table(member("a:1"), member("a:2"), member("b:1"))
+    for _ in range(20):
+        candidate = pool.take(tried=["a:1"], hosts=["a"])
+        assert candidate is not None
+        assert candidate.address == "b:1"
+        pool.give_back(candidate, 0, well=True)
+
+
+def test_who_failed_rests_twice_as_long_each_time_and_is_asked_before_it_is_called() -> None:
+    pool, clock = table(member("a:1"), member("b:1"))
+    failing = pool.of("a:1")
+    assert failing is not None
+    for rest in (1, 2, 4, 8, 16, 30, 30):
+        pool.failed(failing, DOWN)
+        pool.failed(failing, DOWN)  # of many calls at once
+        assert taken(pool, 10) == {"b:1": 10}
+        clock.now += rest - 0.01
+        assert pool.to_ask() == []
+        clock.now += 0.02
+        assert pool.to_ask() == [failing]
+        assert pool.to_ask() == []
+        assert taken(pool, 10) == {"b:1": 10}
+        pool.asked(failing, None)  # it is called again, and fails again
+    pool.failed(failing, DOWN)
+    pool.update([member("a:1", instance="2"), member("b:1")], complete=True)
+    assert len(taken(pool, 50)) == 2
+
+
+def test_where_nobody_serves_all_are_asked_at_once() -> None:
+    pool, _ = table(member("a:1"), member("b:1"))
+    for known in pool.known.values():
+        pool.failed(known, DOWN)
+    assert pool.take() is None
+    assert len(pool.to_ask()) == 2
+
+
+def test_a_source_that_may_not_know_all_removes_none() -> None:
+    pool, _ = table(member("a:1"), member("b:1"))
+    assert pool.update([member("a:1")], complete=False) == []
+    assert set(pool.known) == {"a:1", "b:1"}
+    assert [each.address for each in pool.update([member("a:1")], complete=True)] == ["b:1"]
+
+
+def test_a_client_with_little_to_do_keeps_to_few_members() -> None:
+    pool, _ = table(*(member(f"h{number}:1") for number in range(24)))
+    assert len(taken(pool, 1000)) == 4
+    under_way = [pool.take() for _ in range(200)]
+    assert len({each.address for each in under_way if each}) == 24
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Whatever happens in whatever order: calls go to members that are listed and serve."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool, self.clock = table()
+        self.listed: set[str] = set()
+        self.resting: set[str] = set()
+        self.under_way: list[Any] = []
+
+    @rule(numbers=st.sets(st.integers(0, 6), max_size=6), complete=st.booleans())
+    def source_lists(self, numbers: set[int], complete: bool) -> None:
+        addresses = {f"h{number}:1" for number in numbers}
+        gone = self.pool.update([member(each) for each in sorted(addresses)], complete=complete)
+        assert {each.address for each in gone} == (self.listed - addresses if complete else set())
+        self.listed = addresses if complete else self.listed | addresses
+        self.resting &= self.listed
+
+    @rule(nbytes=st.sampled_from([0, 4096, 2**26]))
+    def call_begins(self, nbytes: int) -> None:
+        candidate = self.pool.take(Wanted(nbytes=nbytes))
+        if candidate is None:
+            assert self.resting == self.listed
+        else:
+            assert candidate.address in self.listed - self.resting
+            self.under_way.append((candidate, nbytes))
+
+    @precondition(lambda self: self.under_way)
+    @rule(well=st.booleans())
+    def call_ends(self, well: bool) -> None:
+        candidate, nbytes = self.under_way.pop()
+        self.pool.give_back(candidate, nbytes, well=well)
+        if not well and self.pool.of(candidate.address) is candidate:
+            self.pool.failed(candidate, DOWN)
+            self.resting.add(candidate.address)
+
+    @rule(seconds=st.sampled_from([0.5, 2.0, 40.0]), serves=st.booleans())
+    def time_passes(self, seconds: float, serves: bool) -> None:
+        self.clock.now += seconds
+        for candidate in self.pool.to_ask():
+            assert candidate.address in self.resting
+            self.pool.asked(candidate, None if serves else DOWN)
+            if serves:
+                self.resting.discard(candidate.address)
+
+    @invariant()
+    def nothing_is_counted_that_is_over(self) -> None:
+        busy = {id(candidate) for candidate, _ in self.under_way}
+        for known in self.pool.known.values():
+            assert bool(known.own) == (id(known) in busy)
+
+
+TestAnyOrder = AnyOrder.TestCase
