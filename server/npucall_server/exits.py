@@ -26,4 +26,5 @@ class ExitCode(IntEnum):
     NO_DEVICE = 69, "the device or its libraries were not found", False
     DEVICE_LOST = 70, "the device was lost or hung", True
     CANNOT_BIND = 71, "the address cannot be bound: it is taken, or not there yet", True
+    DEVICE_TAKEN = 72, "another process had the lock of the device all the time", True
     DRAIN_TIMEOUT = 75, "asked to stop, but the drain time ran out and calls were cut", False

@@ -24,6 +24,7 @@ CODES = {
     "NO_DEVICE": (69, False),
     "DEVICE_LOST": (70, True),
     "CANNOT_BIND": (71, True),
+    "DEVICE_TAKEN": (72, True),
     "DRAIN_TIMEOUT": (75, False),
 }
 

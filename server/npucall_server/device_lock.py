@@ -1,0 +1,74 @@
+"""The lock of a device: of processes that are told the same one, one has it and the others wait."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from npucall_server.exits import ExitCode
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CAN_LOCK = sys.platform != "win32"
+_POLL_SECONDS = 0.1
+
+
+class LockError(Exception):
+    """The file cannot be locked as the settings say; the text names the setting."""
+
+    code = ExitCode.SETTINGS
+
+
+class TakenError(LockError):
+    """Another process had the lock all the time; the text names it and the setting."""
+
+    code = ExitCode.DEVICE_TAKEN
+
+
+def take(path: Path, wait: float, note: Callable[[str], None]) -> None:
+    """Locks the file, which is made if need be, until this process ends, however it ends.
+
+    Where another process has it, ``note`` hears of that, and this one waits ``wait`` seconds.
+
+    Raises LockError or TakenError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise LockError(
+            f"device_lock: expected a file that this user may write, found {error}"
+        ) from error
+    end = time.monotonic() + wait
+    if not _locked(descriptor):
+        note(f"device_lock: {_holder(descriptor)} has {path}; waits up to {wait:g} s for it")
+        while not _locked(descriptor):
+            if time.monotonic() >= end:
+                raise TakenError(
+                    f"device_lock: expected a device that nobody has, found {_holder(descriptor)} "
+                    f"with {path} for {wait:g} s; device_lock_wait is how long to wait"
+                )
+            time.sleep(_POLL_SECONDS)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+
+
+def _locked(descriptor: int) -> bool:
+    """Locks it, unless another process has; the kernel unlocks it when the process is gone."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(descriptor: int) -> str:
+    """Whoever wrote its number last, which is who has the lock, or has just got it."""
+    number = os.pread(descriptor, 20, 0).decode("ascii", "replace")
+    return f"process {number}" if number.isdigit() else "another process"
