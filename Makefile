@@ -6,6 +6,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# The parts of `check` do not need each other.
+MAKEFLAGS += -j2
 PIP := -m pip --disable-pip-version-check --quiet
 SIMULATED_CANN := ./build/simulator/9.x/cann
 MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool/pyproject.toml
@@ -43,7 +45,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 # Without the server, whose health checking needs a newer protobuf.
 .venv-oldest/.setup: constraints-oldest.txt proto/pyproject.toml client/pyproject.toml
 	$(call venv,.venv-oldest)
-	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt hatchling editables pytest hypothesis
+	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt hatchling editables pytest pytest-xdist hypothesis
 	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt --no-build-isolation \
 		-e ./proto -e ./client
 	@touch $@
@@ -124,7 +126,7 @@ test-long: .venv/.dev  ## the tests that take long
 
 # Warnings are errors here too; pyproject.toml says it to pytest.
 test-oldest: .venv-oldest/.setup  ## contract and client on the oldest supported versions (Python 3.11)
-	.venv-oldest/bin/python -m pytest tests/proto tests/client
+	.venv-oldest/bin/python -m pytest -n $(AT_ONCE) --dist loadfile tests/proto tests/client
 
 abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tests/abi/proofs.json
 	$(BIN)/python -m tests.abi.proofs

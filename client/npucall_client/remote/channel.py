@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from npucall.errors import (
     ConnectionLostError,
@@ -65,7 +65,8 @@ class ChannelTransport(Link):
             self.close()
             if isinstance(error, ConnectionLostError):
                 raise
-            raise unreachable(self._target, seconds, why) from error
+            way = self._connections.way.told
+            raise unreachable(self.target, seconds, why, way) from error
         except BaseException:
             self.close()
             raise
@@ -73,6 +74,7 @@ class ChannelTransport(Link):
     def asked(self, timeout: float) -> pb.GetServerInfoResponse:
         """What the server is now; its limits count from here on."""
         info = self.server_info(timeout)
+        self._seen.instance = info.server.instance
         self._limits = ServerLimits(info.limits, self._stream_from)
         return info
 
@@ -87,7 +89,7 @@ class ChannelTransport(Link):
         """Of one call, where somebody wants spans."""
         if self._spans is None:
             return _NO_SPAN
-        return self._spans.call(method, call.operator, self._target)
+        return self._spans.call(method, call.operator, self.target)
 
     def _executed(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         if not self._memories.regions:
@@ -108,7 +110,7 @@ class ChannelTransport(Link):
         self._limits.check_message(call, len(message))
         end = time.monotonic() + timeout
         try:
-            return split_response(self.send("Execute", message, timeout, request_id))
+            return split_response(self.send("Execute", message, timeout, request_id, call.operator))
         except TooLargeError as error:  # only the server can know how long its answer is
             if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
                 raise
@@ -157,7 +159,7 @@ class ChannelTransport(Link):
             if not info.shared_memory_socket:
                 raise SharedMemoryError(
                     "shared memory: expected a server that shares some, found none at "
-                    f"{self._target}; its setting shared_memory (--shared-memory PATH) turns it on"
+                    f"{self.target}; its setting shared_memory (--shared-memory PATH) turns it on"
                 )
             try:
                 who = self._credential.authorization()
@@ -171,7 +173,7 @@ class ChannelTransport(Link):
     @property
     def sessions(self) -> RemoteSessions:
         """Sessions on the server."""
-        return RemoteSessions(self._target, self._limits, self, self.at)
+        return RemoteSessions(self.target, self._limits, self, self.at)
 
     def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
@@ -179,12 +181,12 @@ class ChannelTransport(Link):
         ends = time.monotonic() + wait
         asks = wait + RUNNING_SECONDS + timeout
 
-        def send(left: float, authorization: str) -> bytes:
+        def send(link: Self, left: float, authorization: str) -> bytes:
             waits = max(0.0, ends - time.monotonic())
             request = access.ReserveRequest(seconds=seconds, wait_seconds=waits).SerializeToString()
-            return self.send_once("Reserve", request, left, asks, authorization)
+            return link.send_once("Reserve", request, left, asks, authorization)
 
-        data = self.repeated(send, asks)
+        data = self.repeated(send, asks, "Reserve")
         answer = access.ReserveResponse.FromString(data)
         return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
 
@@ -254,4 +256,5 @@ class ChannelTransport(Link):
         def attempt(open_stream: StreamOpener, seconds: float) -> Response:
             return LargeCall(call, request_id, chunk_bytes).run(open_stream, seconds)
 
-        return self.on_stream("ExecuteStream", attempt, timeout)
+        name = call.operator
+        return self.on_stream("ExecuteStream", attempt, timeout, request_id, name)

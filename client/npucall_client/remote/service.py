@@ -37,6 +37,11 @@ STREAM_OPTIONS = [
 ]
 
 
+def instance_of(server_info: bytes) -> str:
+    """Of the process that answered GetServerInfo so."""
+    return operator_service_pb2.GetServerInfoResponse.FromString(server_info).server.instance
+
+
 def path_of(method: str) -> str:
     """What gRPC is told to call, by the name that the proto gives the method."""
     return _PATHS[method]
