@@ -10,7 +10,7 @@ BIN := .venv/bin
 MAKEFLAGS += -j2
 PIP := -m pip --disable-pip-version-check --quiet
 SIMULATED_CANN := ./build/simulator/9.x/cann
-MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml
+MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool/pyproject.toml
 
 # Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
@@ -33,7 +33,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	$(call venv,.venv)
 	$(BIN)/python $(PIP) install -c constraints.txt hatchling editables
 	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation \
-		-e ./proto -e './server[auth]' -e './client[cli,testing]'
+		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./pool
 	@touch $@
 
 .venv/.dev: .venv/.setup requirements-dev.txt
@@ -50,6 +50,13 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt hatchling editables pytest pytest-xdist hypothesis
 	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt --no-build-isolation \
 		-e ./proto -e ./client
+	@touch $@
+
+# As on the hosts of a pool: Ray and the keepers, without npucall.
+.venv-ray/.setup: constraints-ray.txt pool/pyproject.toml
+	$(call venv,.venv-ray)
+	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt hatchling editables
+	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt --no-build-isolation -e './pool[ray]'
 	@touch $@
 
 .venv-generate/.setup: Makefile
@@ -203,5 +210,5 @@ docs-check: setup  ## are the generated pages up to date?
 	$(BIN)/python docs/generate.py --check
 
 clean:  ## removes the environments and what tools leave behind
-	rm -rf .venv .venv-oldest .venv-generate build .coverage htmlcov .hypothesis .*_cache */dist
+	rm -rf .venv .venv-oldest .venv-generate .venv-ray build .coverage htmlcov .hypothesis .*_cache */dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
