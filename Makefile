@@ -17,7 +17,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers test test-all test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit pin proto proto-check docs docs-check clean
+	containers test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -112,7 +112,10 @@ test: check  ## check, then the tests that need no device; five minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long"
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long and not pool"
+
+pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
+	$(BIN)/python -m pytest -m "pool and not long" tests/pool
 
 test-long: .venv/.dev  ## the tests that take long
 	$(BIN)/python -m pytest -m long
