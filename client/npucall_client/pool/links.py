@@ -72,8 +72,12 @@ class Links:
         return link
 
     def _settings_of(self, member: Member, seconds: float) -> ClientSettings:
-        timeout = min(seconds, self._settings.connect_timeout)
-        return replace(self._settings, target=member.address, connect_timeout=timeout)
+        timeout, name = min(seconds, self._settings.connect_timeout), self._settings.server_name
+        if self._settings.encrypts:
+            name = name or member.server_name
+        return replace(
+            self._settings, target=member.address, connect_timeout=timeout, server_name=name
+        )
 
     def _learn_operators(self, seconds: float) -> None:
         """Asks which operators there are, once for all members that have the same ones.
