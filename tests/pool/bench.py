@@ -12,7 +12,7 @@ from .hosts import hosts
 from .processes import calling, directory, running, server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -75,15 +75,15 @@ class Bench:
 
 
 @contextmanager
-def bench(folder: Path, *flags: str) -> Iterator[Bench]:
-    """All of it, running."""
+def bench(folder: Path, *flags: str, ports: Sequence[int] = PORTS) -> Iterator[Bench]:
+    """All of it, running; ``ports``: of the servers of each host."""
     with hosts("one", "two", "three", "head", "desk") as made:
         told = directory(made["head"], 50050, folder)
         announce = f"--announce={told.address}", *flags
         servers = [
             server(made[name], port, folder, *announce)
             for name in ("one", "two", "three")
-            for port in PORTS
+            for port in ports
         ]
         with running([told, *servers]):
             yield Bench(made, servers, told, folder)
