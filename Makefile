@@ -19,7 +19,7 @@ SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers containers-test test test-all test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit sbom pin proto proto-check docs docs-check clean
+	containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit sbom pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -129,7 +129,10 @@ test: check  ## check, then the tests that need no device; five minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long"
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long and not pool"
+
+pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
+	$(BIN)/python -m pytest -m "pool and not long" tests/pool
 
 test-long: .venv/.dev  ## the tests that take long
 	$(BIN)/python -m pytest -m "long or containers"
