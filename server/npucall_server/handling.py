@@ -19,6 +19,7 @@ from npucall.limits import (
 from npucall.texts import cut, middle_cut
 from npucall.wire import status
 from npucall.wire.status import BEGUN, NONE, TRACEPARENT
+from npucall_server.access.guard import check_method
 from npucall_server.callers import UnaryCaller
 from npucall_server.ledger import Ledger
 from npucall_server.log import Record
@@ -117,7 +118,7 @@ class Handling:
             caller = UnaryCaller(context, self._identity.instance)
             record = self.record(name, caller, 0)
             try:
-                self._identify(caller, context)
+                self._identify(name, caller, context)
                 record.tenant, record.caller = caller.identity.tenant, caller.identity.name
                 request = [self.peers.message(messages, caller, room)]
                 start = time.perf_counter_ns()
@@ -142,7 +143,7 @@ class Handling:
             start = time.perf_counter_ns()
             caller = UnaryCaller(context, self._identity.instance)
             try:
-                self._identify(caller, context)
+                self._identify(name, caller, context)
                 yield from method(messages, caller, self)
             except Exception as error:  # noqa: BLE001  # as above
                 record = self.record(name, caller, 0)
@@ -159,7 +160,7 @@ class Handling:
             caller = UnaryCaller(context, self._identity.instance)
             record = self.record(name, caller, 0)
             try:
-                self._identify(caller, context)
+                self._identify(name, caller, context)
                 record.tenant, record.caller = caller.identity.tenant, caller.identity.name
                 yield from method(messages, record, caller, self)
             except (grpc.RpcError, GeneratorExit):
@@ -173,9 +174,10 @@ class Handling:
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def _identify(self, caller: UnaryCaller, context: grpc.ServicerContext) -> None:
-        """Raises UnauthenticatedError where nobody knows who calls."""
+    def _identify(self, method: str, caller: UnaryCaller, context: grpc.ServicerContext) -> None:
+        """Raises UnauthenticatedError where nobody knows who calls; else the role may be wrong."""
         caller.identity = self.guard.identify(caller.peer, caller.metadata, context)
+        check_method(caller.identity, method)
 
     def record(self, method: str, caller: Caller, request_bytes: int) -> Record:
         """The record of a call; without a name of the caller's own it gets one of this process."""
