@@ -63,7 +63,9 @@ def test_the_image_of_the_cpu_server_is_150_mb_at_most_beyond_its_base(
 
 
 def test_the_image_of_the_cpu_server_has_nothing_that_installs(podman: Podman, cpu: str) -> None:
-    program = "import importlib.util as u; print([n for n in ('pip', 'setuptools') if u.find_spec(n)])"
+    program = (
+        "import importlib.util as u; print([n for n in ('pip', 'setuptools') if u.find_spec(n)])"
+    )
     assert podman("exec", cpu, "/opt/npucall/bin/python", "-c", program).strip() == "[]"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .compose import Calls, calls_from_here, server_process, servers
-from .needs import ROOT, TOOLS
+from .compose import calls_from_here, server_process, servers
+from .needs import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
