@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 PROGRAMS = ("ip", "iptables", "nsenter", "setpriv", "unshare")
 DIES_TOO = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -32,8 +33,12 @@ def missing() -> str:
     lacking = [program for program in PROGRAMS if shutil.which(program) is None]
     if lacking:
         return f"PATH: expected {', '.join(lacking)}, found none (Debian: iproute2, iptables)"
-    tried = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
-    return f"namespaces: expected to make one, found {tried.stderr.strip()}" * bool(tried.returncode)
+    tried = subprocess.run(
+        ["unshare", "--net", "true"], capture_output=True, text=True, check=False
+    )
+    return f"namespaces: expected to make one, found {tried.stderr.strip()}" * bool(
+        tried.returncode
+    )
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,26 @@ class Host:
         finally:
             self.inside.run("iptables", "-D", chain, *match, "-j", "DROP")
 
-    def deaf(self) -> Iterator[None]:
+    def deaf(self) -> AbstractContextManager[None]:
         """It hears nobody, and others hear it."""
         return self.filtered("INPUT", "-i", "eth0")
 
-    def mute(self) -> Iterator[None]:
+    def mute(self) -> AbstractContextManager[None]:
         """Nobody hears it, and it hears others."""
         return self.filtered("OUTPUT", "-o", "eth0")
 
-    def losing(self, share: float) -> Iterator[None]:
+    def losing(self, share: float) -> AbstractContextManager[None]:
         """A share of the packets to it is lost."""
         return self.filtered(
-            "INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random", "--probability", f"{share}"
+            "INPUT",
+            "-i",
+            "eth0",
+            "-m",
+            "statistic",
+            "--mode",
+            "random",
+            "--probability",
+            f"{share}",
         )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,6 @@ class Kept:
     command: Sequence[str]
     folder: Path
     keeper: subprocess.Popen[bytes] | None = None
-    number: int = field(default=0)
 
     @property
     def address(self) -> str:
@@ -69,7 +67,8 @@ class Kept:
             "pid": shlex.quote(str(self.folder / f"{self.name}.pid")),
         }
         command = self.host.command("sh", "-c", _KEEPER.format(**texts))
-        self.keeper = subprocess.Popen(command)
+        with self.log.open("ab") as log:
+            self.keeper = subprocess.Popen(command, stderr=log)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Sends the process a signal; its keeper starts it again."""
@@ -97,16 +96,21 @@ class Kept:
             self.keeper.kill()
             self.keeper.wait()
 
-    def starts(self) -> int:
-        """How often it has been started, as its log says."""
-        return len(re.findall(r'"event": ?"(?:serving|listening|started)"', self.log.read_text()))
-
 
 def server(host: Host, port: int, folder: Path, *flags: str) -> Kept:
     """A CPU server of a host."""
+    return _kept("npucall_server", host, port, folder, *flags)
+
+
+def directory(host: Host, port: int, folder: Path, *flags: str) -> Kept:
+    """A directory of a host."""
+    return _kept("npucall_server.directory.command", host, port, folder, *flags)
+
+
+def _kept(module: str, host: Host, port: int, folder: Path, *flags: str) -> Kept:
     kept = Kept(f"{host.name}-{port}", host, port, (), folder)
     kept.command = [
-        sys.executable, "-m", "npucall_server", "--listen", kept.address, "--insecure-bind",
+        sys.executable, "-m", module, "--listen", kept.address, "--insecure-bind",
         "--log-calls", "errors", "--ready-file", str(kept.ready), *flags,
     ]  # fmt: skip
     return kept
@@ -167,12 +171,11 @@ class Callers:
 
 
 @contextmanager
-def calling(host: Host, target: str, *flags: str, **environment: str) -> Iterator[Callers]:
+def calling(host: Host, target: str, *flags: str, prefix: Sequence[str] = ()) -> Iterator[Callers]:
     """Callers of a host, from their first answer on."""
-    command = host.command(sys.executable, str(CALLER), target, *flags)
-    given = {**os.environ, **environment}
+    command = host.command(*prefix, sys.executable, str(CALLER), target, *flags)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=given
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
+from npucall_client.pool.picking import none_fits
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.remote.service import HEALTH_CHECK
 
@@ -70,6 +71,8 @@ class Links:
         candidate.opened = member.instance
         self._table.learn(candidate, member)
         self._learn_operators(seconds)
+        if not self._table.wish.allows(member):
+            raise none_fits(self._table.wish, [member])
         return link
 
     def _learn_operators(self, seconds: float) -> None:

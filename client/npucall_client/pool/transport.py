@@ -179,8 +179,6 @@ class PoolTransport:
     ) -> ChannelTransport:
         """The link to a member, under this client's reservation of it if there is one."""
         link = self.links.of(candidate, seconds)
-        if not self.table.wish.allows(candidate.member):
-            raise self._other(candidate)
         if losses is not None:
             link = link.carrying(losses)
         return link if self._keys is None else link.under(self._keys[candidate.address])
@@ -305,11 +303,6 @@ class PoolTransport:
         """Waits. Raises CancelledError once the client is closed."""
         if seconds and self._closed.wait(seconds):
             raise closed()
-
-    def _other(self, candidate: Candidate[ChannelTransport]) -> NpucallError:
-        error = DrainingError(f"pool: {candidate.address} is not what the client wants")
-        self.table.allowed()  # raises, where none is
-        return error
 
     def _nobody(self, course: Course) -> NpucallError:
         """What is raised where no member answers."""
