@@ -48,6 +48,8 @@ def connect(  # noqa: PLR0913  # one a setting
     ca: str | PathLike[str] | None = None,
     certificate: str | PathLike[str] | None = None,
     key: str | PathLike[str] | None = None,
+    server_name: str | None = None,
+    proxy: str | None = None,
     token: str | Callable[[], str] | None = None,
     token_file: str | PathLike[str] | None = None,
     token_url: str | None = None,
@@ -74,12 +76,17 @@ def connect(  # noqa: PLR0913  # one a setting
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
-    tls: encrypt what travels, and have the server prove who it is (NPUCALL_TLS, True where ``ca``
-        or ``certificate`` is given and the target is no Unix socket).
+    tls: encrypt what travels, and have the server prove who it is (NPUCALL_TLS, True where ``ca``,
+        ``certificate`` or ``server_name`` is given and the target is no Unix socket).
     ca: file of the authorities, one of which has to have signed the server's certificate
         (NPUCALL_CA, else those that gRPC comes with).
     certificate, key: files of the client's certificate and its key, for servers that ask for one.
         When they change new calls travel on a new connection (NPUCALL_CERTIFICATE, NPUCALL_KEY).
+    server_name: the name that the server's certificate has, where ``target`` is another one, such
+        as the near end of a tunnel (NPUCALL_SERVER_NAME, else that of the target).
+    proxy: ``http://HOST:PORT`` of the HTTP proxy through which the server is reached, with
+        ``NAME:PASSWORD@`` before the host where it asks for that; ``none``: no proxy
+        (NPUCALL_PROXY, else grpc_proxy, https_proxy or http_proxy in the environment).
     token: by which the server knows you, or a function that answers one and is asked again before
         it ends (NPUCALL_TOKEN). Without TLS it travels to this machine alone.
     token_file: a file that holds the token, read again when it changes (NPUCALL_TOKEN_FILE).
@@ -119,6 +126,8 @@ def connect(  # noqa: PLR0913  # one a setting
         ca=_path(ca),
         certificate=_path(certificate),
         key=_path(key),
+        server_name=server_name,
+        proxy=proxy,
         token=token,
         token_file=_path(token_file),
         token_url=token_url,

@@ -55,8 +55,8 @@ class ClientSettings:
     """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; Linux
     with glibc only. NPUCALL_KEEP_MEMORY."""
     tls: bool | None = None
-    """Encrypt what travels, and have the server prove who it is. Not given: where ca or certificate
-    is, except on Unix sockets. NPUCALL_TLS."""
+    """Encrypt what travels, and have the server prove who it is. Not given: where ca, certificate
+    or server_name is, except on Unix sockets. NPUCALL_TLS."""
     ca: str = ""
     """File of the authorities, as PEM, one of which has to have signed the server's certificate;
     empty: those that gRPC comes with. NPUCALL_CA."""
@@ -65,6 +65,14 @@ class ClientSettings:
     read again when they change. NPUCALL_CERTIFICATE."""
     key: str = ""
     """File of the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
+    server_name: str = ""
+    """Name that the server's certificate has, where the target is another one, such as the near end
+    of a tunnel; turns TLS on. NPUCALL_SERVER_NAME."""
+    proxy: str | None = field(default=None, repr=False)
+    """HTTP proxy through which the server is reached (CONNECT), as http://HOST:PORT or
+    http://NAME:PASSWORD@HOST:PORT; ``none`` or empty: no proxy. Not given: the first of grpc_proxy,
+    https_proxy and http_proxy in the environment, but for servers of this machine and those that
+    no_grpc_proxy or no_proxy names. NPUCALL_PROXY."""
     token: str | Callable[[], str] = field(default="", repr=False)
     """A token by which the server knows the caller; for ``connect`` also a function that answers
     one, which is asked again before it ends. NPUCALL_TOKEN."""
@@ -120,13 +128,19 @@ class ClientSettings:
     def encrypts(self) -> bool:
         """Whether TLS is spoken with the server."""
         if self.tls is None:
-            return bool(self.ca or self.certificate) and not self.target.startswith("unix")
+            asked = self.ca or self.certificate or self.server_name
+            return bool(asked) and not self.target.startswith("unix")
         return self.tls
 
 
 def environment_under(target: str, reservation: str) -> dict[str, str]:
     """This process's environment, for a child whose clients call there under a reservation."""
     return {**os.environ, "NPUCALL_TARGET": target, "NPUCALL_RESERVATION": reservation}
+
+
+def proxies_of_environment() -> dict[str, str]:
+    """The variables that name proxies, in lower case, as gRPC reads them."""
+    return {name: value for name, value in os.environ.items() if name.endswith("_proxy")}
 
 
 def target_of_environment() -> str | None:

@@ -25,7 +25,8 @@ from npucall.errors import (
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2
 from npucall.wire.status import TRAILER, to_status
-from npucall_client.remote.credentials import Held, credential_of, is_local
+from npucall_client.remote.credentials import Held, credential_of
+from npucall_client.remote.ways import is_local
 from npucall_client.settings import ClientSettings
 
 from .side_script import ID, SharingScript, SideScript, side
@@ -357,7 +358,7 @@ def test_a_token_never_travels_without_tls(given: dict[str, str]) -> None:
         ("unix-abstract:x", True),
         ("10.0.0.5:1", False),
         ("node7.lab:1", False),
-        ("dns:///localhost:1", False),
+        ("dns:///localhost:1", True),
         ("0.0.0.0:1", False),
         ("127.0.0.1.evil.lab:1", False),
         (":1", False),

@@ -65,7 +65,8 @@ class ChannelTransport(Link):
             self.close()
             if isinstance(error, ConnectionLostError):
                 raise
-            raise unreachable(self.target, seconds, why) from error
+            way = self._connections.way.told
+            raise unreachable(self.target, seconds, why, way) from error
         except BaseException:
             self.close()
             raise

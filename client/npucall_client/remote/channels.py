@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 
 from npucall_client.remote.service import OPTIONS, STREAM_OPTIONS, path_of
+from npucall_client.remote.ways import way_to
 
 if TYPE_CHECKING:
+    from npucall_client.remote.ways import Way
     from npucall_client.settings import ClientSettings
 
 _LOOK_SECONDS = 1.0
@@ -22,11 +24,12 @@ _LOOK_SECONDS = 1.0
 class Channels:
     """Two channels, of which streams have one: small calls do not wait behind large ones."""
 
-    def __init__(self, target: str, credentials: grpc.ChannelCredentials | None) -> None:
+    def __init__(self, way: Way, credentials: grpc.ChannelCredentials | None) -> None:
         def channel(options: list[tuple[str, int]]) -> grpc.Channel:
+            every: list[tuple[str, str | int]] = [*options, *way.options]
             if credentials is None:
-                return grpc.insecure_channel(target, options)
-            return grpc.secure_channel(target, credentials, options)
+                return grpc.insecure_channel(way.target, every)
+            return grpc.secure_channel(way.target, credentials, every)
 
         self._calls, self._streams = channel(OPTIONS), channel(STREAM_OPTIONS)
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
@@ -64,11 +67,12 @@ class Connections:
     """The channels that new calls take. Safe to use from several threads.
 
     Where a file of the certificates has changed, new calls take new channels, and those under way
-    end on the old ones. Raises ValueError for files that are no certificates.
+    end on the old ones. Raises ValueError for files that are no certificates, and for a proxy that
+    cannot be.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._target = settings.target
+        self.way = way_to(settings)
         self._files = _Files.of(settings) if settings.encrypts else None
         self._contents = None if self._files is None else self._files.read()
         self._current = self._opened()
@@ -117,10 +121,10 @@ class Connections:
 
     def _opened(self) -> Channels:
         if self._contents is None:
-            return Channels(self._target, None)
+            return Channels(self.way, None)
         ca, certificate, key = self._contents
         credentials = grpc.ssl_channel_credentials(ca, key, certificate)
-        return Channels(self._target, credentials)
+        return Channels(self.way, credentials)
 
 
 class _Contents(NamedTuple):

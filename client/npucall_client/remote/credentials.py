@@ -6,12 +6,10 @@ Nothing here waits for a server's answer to a call, so that every sender may use
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 import math
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -24,6 +22,7 @@ from npucall.errors import (
     SharedMemoryError,
     UnauthenticatedError,
 )
+from npucall_client.remote.ways import is_local, way_to
 from npucall_client.shared import side_socket
 
 if TYPE_CHECKING:
@@ -154,11 +153,12 @@ def credential_of(settings: ClientSettings) -> Credential:
     named = [name for name in ("token", "token_file", "token_url") if getattr(settings, name)]
     if len(named) > 1:
         raise ValueError(f"{named[1]}: expected none beside {named[0]}, found one; unset one")
-    local = is_local(settings.target)
+    way = way_to(settings)
+    local = is_local(settings.target) and way.is_straight
     if named and not (local or settings.encrypts):
         raise ValueError(
-            f"{named[0]}: expected TLS to {settings.target}, found none; a token travels encrypted "
-            "or stays on this machine: set tls or ca (NPUCALL_TLS, NPUCALL_CA)"
+            f"{named[0]}: expected TLS to {settings.target}{way.told}, found none; a token travels "
+            "encrypted or stays on this machine: set tls or ca (NPUCALL_TLS, NPUCALL_CA)"
         )
     source = _source_of(settings)
     return Credential(source, is_local=local, socket=settings.shared_memory_socket)
@@ -174,16 +174,6 @@ def _source_of(settings: ClientSettings) -> Source | None:
     if settings.token_url:
         return _Url(settings.token_url, settings.token_url_bearer)
     return None
-
-
-def is_local(target: str) -> bool:
-    """Whether what travels to a target stays on this machine."""
-    if target.startswith(("unix:", "unix-abstract:")):
-        return True
-    host = target.rpartition(":")[0].strip("[]")
-    with suppress(ValueError):
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    return False
 
 
 class _Given:

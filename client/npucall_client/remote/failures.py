@@ -30,6 +30,8 @@ class Sender(NamedTuple):
     """Whether the server has answered, and the connection is there."""
     is_closed: bool
     """Whether the client was closed, so that it cancelled its calls itself."""
+    way: str = ""
+    """What an error says of the way to the target; empty of a straight one."""
 
 
 def failure(
@@ -66,14 +68,19 @@ def failure(
 def lateness(sender: Sender, timeout: float) -> NpucallError:
     """What a call that got no answer in time raises."""
     if not sender.is_connected:
-        return unreachable(sender.target, timeout)
+        return unreachable(sender.target, timeout, way=sender.way)
     return DeadlineError(f"call: its timeout of {timeout:g} s ended")
 
 
-def unreachable(target: str, seconds: float, why: str = "") -> ServerUnreachableError:
-    """What is raised where nothing answers. ``why``: what gRPC says of the connection."""
+def unreachable(
+    target: str, seconds: float, why: str = "", way: str = ""
+) -> ServerUnreachableError:
+    """What is raised where nothing answers.
+
+    ``why``: what gRPC says of the connection; ``way``: what there is to say of the way.
+    """
     return ServerUnreachableError(
-        f"target: expected a server at {target}, found none in {seconds:g} s; "
+        f"target: expected a server at {target}, found none in {seconds:g} s{way}; "
         "start one with npucall-server, mend the target (NPUCALL_TARGET), or name the authority of "
         "its certificate (NPUCALL_CA) if it speaks TLS"
         + (f"; the connection failed by: {why}" if why else "")

@@ -279,7 +279,8 @@ class Link:
             refused: Any = error
             if refused.code() is grpc.StatusCode.UNAVAILABLE:
                 said = str(refused.details())
-                return "" if _NOBODY in said else said
+                nobody = _NOBODY in said and self._connections.way.is_straight
+                return "" if nobody else said
         finally:
             self._connections.give_back(channels)
         return ""
@@ -346,7 +347,7 @@ class Link:
     def _sender(self) -> Sender:
         is_closed = self._closed.is_set()
         is_connected = not is_closed and self._connections.is_connected()
-        return Sender(self.target, is_connected, is_closed)
+        return Sender(self.target, is_connected, is_closed, self._connections.way.told)
 
 
 class Seen:

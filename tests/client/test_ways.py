@@ -1,0 +1,163 @@
+"""Which proxy counts for which target, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from npucall_client.remote.credentials import credential_of
+from npucall_client.remote.ways import way_to
+from npucall_client.settings import ClientSettings
+
+TARGET = "npu1.lab:50051"
+VARIABLES = "grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (*VARIABLES, "NPUCALL_PROXY", "NPUCALL_SERVER_NAME"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def way(target: str = TARGET, **given: str) -> tuple[str, dict[str, str | int]]:
+    """To whom a channel connects, and with what."""
+    found = way_to(ClientSettings(target=target, **given))  # type: ignore[arg-type]
+    return found.target, dict(found.options)
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_without_a_proxy_the_way_is_straight() -> None:
+    assert way() == (TARGET, {"grpc.enable_http_proxy": 0})
+    assert way_to(ClientSettings(target=TARGET)).told == ""
+
+
+def test_through_a_proxy_the_name_of_the_target_is_what_is_asked_for_and_checked() -> None:
+    assert way(proxy="http://login.lab:3128") == (
+        "login.lab:3128",
+        {
+            "grpc.enable_http_proxy": 0,
+            "grpc.default_authority": TARGET,
+            "grpc.http_connect_server": TARGET,
+        },
+    )
+
+
+def test_the_name_of_the_certificate_may_differ_from_the_target() -> None:
+    _, options = way(proxy="http://login.lab:3128", server_name="npu.lab")
+    assert options["grpc.default_authority"] == "npu.lab"
+    assert options["grpc.http_connect_server"] == TARGET
+    assert way("127.0.0.1:7", server_name="npu.lab") == (
+        "127.0.0.1:7",
+        {"grpc.enable_http_proxy": 0, "grpc.default_authority": "npu.lab"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://login.lab:3128", "login.lab:3128"),
+        ("http://login.lab:3128/", "login.lab:3128"),
+        ("HTTP://login.lab", "login.lab:80"),
+        ("http://10.0.0.1:8080", "10.0.0.1:8080"),
+        ("http://[2001:db8::1]:3128", "[2001:db8::1]:3128"),
+    ],
+)
+def test_a_proxy_is_a_host_and_its_port(url: str, address: str) -> None:
+    assert way(proxy=url)[0] == address
+
+
+def test_a_login_is_sent_to_the_proxy_as_it_was_before_it_was_quoted() -> None:
+    _, options = way(proxy="http://anna:a%40b@login.lab:3128")
+    assert options["grpc.http_connect_headers"] == "Proxy-Authorization:Basic YW5uYTphQGI="
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://anna:secret@login.lab:3128", "https://..."),
+        ("socks5://anna:secret@login.lab:1080", "socks5://..."),
+        ("login.lab:3128", "something else"),
+        ("anna:secret@login.lab:3128", "something else"),
+        ("http://anna:secret@login.lab:port", "http://..."),
+        ("http://anna:secret@", "http://..."),
+        ("http://", "http://..."),
+    ],
+)
+def test_what_is_no_proxy_is_refused_without_showing_what_may_be_a_password(
+    url: str, found: str
+) -> None:
+    with pytest.raises(ValueError, match="proxy: expected http://HOST:PORT") as raised:
+        way(proxy=url)
+    assert f"found {found}; set proxy (NPUCALL_PROXY)" in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_settings_do_not_show_a_proxy() -> None:
+    assert "secret" not in repr(ClientSettings(proxy="http://anna:secret@login.lab:3128"))
+
+
+def test_of_several_variables_the_first_counts_as_for_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("http_proxy", "https_proxy", "grpc_proxy"):
+        environment(monkeypatch, **{variable: f"http://{variable}.lab:3128"})
+        assert way()[0] == f"{variable}.lab:3128"
+    environment(monkeypatch, grpc_proxy="")
+    assert way()[0] == TARGET
+
+
+@pytest.mark.parametrize(
+    ("target", "excepted"),
+    [
+        (TARGET, "npu1.lab"),
+        (TARGET, "elsewhere, .LAB"),
+        ("dns:///npu1.lab:50051", "lab"),
+        ("10.1.2.3:50051", "10.0.0.0/8"),
+        ("10.1.2.3:50051", "10.1.2.3"),
+        ("[2001:db8::7]:50051", "2001:db8::/32"),
+    ],
+)
+def test_who_is_named_by_no_proxy_is_reached_without_one(
+    monkeypatch: pytest.MonkeyPatch, target: str, excepted: str
+) -> None:
+    environment(monkeypatch, https_proxy="http://login.lab:3128", no_proxy=excepted)
+    assert way(target)[0] == target
+    environment(monkeypatch, no_grpc_proxy="elsewhere")
+    assert way(target)[0] == "login.lab:3128"
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/x"])
+def test_a_proxy_of_the_environment_is_not_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    environment(monkeypatch, grpc_proxy="http://login.lab:3128")
+    assert way(target)[0] == target
+
+
+def test_a_proxy_that_is_set_is_for_its_own_machine_too() -> None:
+    server, options = way("127.0.0.1:50051", proxy="http://login.lab:3128")
+    assert (server, options["grpc.http_connect_server"]) == ("login.lab:3128", "127.0.0.1:50051")
+
+
+def test_a_socket_has_no_proxy() -> None:
+    assert way("unix:/run/x", proxy="http://login.lab:3128")[0] == "unix:/run/x"
+
+
+def test_a_variable_that_names_no_http_proxy_is_told_and_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environment(monkeypatch, https_proxy="https://anna:secret@login.lab:3128")
+    assert way()[0] == TARGET
+    assert way_to(ClientSettings(target=TARGET)).told == (
+        ", without a proxy, since https_proxy in the environment names no HTTP proxy"
+    )
+
+
+def test_a_token_without_tls_does_not_travel_to_a_proxy_for_everybody_to_read() -> None:
+    settings = ClientSettings(
+        target="127.0.0.1:50051", token="secret", proxy="http://anna:hidden@login.lab:3128"
+    )
+    with pytest.raises(ValueError, match=r"expected TLS to .* proxy at login.lab:3128") as raised:
+        credential_of(settings)
+    assert not any(word in str(raised.value) for word in ("secret", "hidden"))
