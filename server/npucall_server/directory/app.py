@@ -42,7 +42,7 @@ class Directory:
         self._access = access_of(settings, log)
         possible = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
         connections = min(settings.max_connections, possible)
-        self.feed = Feed(Table(time.monotonic()))
+        self.feed = Feed(Table(time.monotonic()), log)
         self.service = DirectoryService(
             self.feed, Hosts(self._access.tenants), connections, connections
         )
