@@ -167,12 +167,14 @@ audit: .venv/.dev  ## asks whether a version of constraints.txt has a known vuln
 		|| { echo "audit: not passed: a vulnerability stands above, or its data could not be reached" >&2; exit 1; }
 
 # Of the image's environment, made here from the same versions; the tool has an environment of its own.
-sbom: .venv/.setup  ## writes build/sbom.json: what the server's image has of Python's packages (CycloneDX)
+sbom:  ## writes build/sbom.json: what the server's image has of Python's packages (CycloneDX)
 	rm -rf build/sbom
 	$(PYTHON) -m venv build/sbom/tool
 	build/sbom/tool/bin/python $(PIP) install $(SBOM_TOOL)
 	$(PYTHON) -m venv build/sbom/server
-	build/sbom/server/bin/python $(PIP) install -c constraints.txt ./proto './server[auth,metrics]'
+	$(PYTHON) $(PIP) wheel --no-deps --wheel-dir build/sbom/wheels ./proto ./server
+	build/sbom/server/bin/python $(PIP) install -c constraints.txt --find-links build/sbom/wheels \
+		'npucall-server[auth,metrics]'
 	build/sbom/server/bin/python $(PIP) uninstall --yes pip setuptools
 	build/sbom/tool/bin/cyclonedx-py environment build/sbom/server --pyproject server/pyproject.toml \
 		--output-reproducible --validate --output-file build/sbom.json
