@@ -16,7 +16,7 @@ MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
 .DELETE_ON_ERROR:
-.PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
+.PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
 	containers test test-all test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit pin proto proto-check docs docs-check clean
 
 help:  ## this list
@@ -121,7 +121,9 @@ test: check  ## check, then the tests that need no device; five minutes
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long"
 
-test-long: .venv/.dev  ## the tests that take long
+ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of pools on it (400 MB)
+
+test-long: .venv/.dev  ## the tests that take long; those on Ray need make ray
 	$(BIN)/python -m pytest -m long
 
 # Warnings are errors here too; pyproject.toml says it to pytest.
