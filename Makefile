@@ -10,7 +10,7 @@ BIN := .venv/bin
 MAKEFLAGS += -j2
 PIP := -m pip --disable-pip-version-check --quiet
 SIMULATED_CANN := ./build/simulator/9.x/cann
-MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml
+MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool/pyproject.toml
 
 # Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
@@ -19,7 +19,7 @@ SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers containers-test test test-all test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit sbom pin proto proto-check docs docs-check clean
+	containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit sbom pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -33,7 +33,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	$(call venv,.venv)
 	$(BIN)/python $(PIP) install -c constraints.txt hatchling editables
 	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation \
-		-e ./proto -e './server[auth]' -e './client[cli,testing]'
+		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./pool
 	@touch $@
 
 .venv/.dev: .venv/.setup requirements-dev.txt
@@ -50,6 +50,13 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt hatchling editables pytest pytest-xdist hypothesis
 	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt --no-build-isolation \
 		-e ./proto -e ./client
+	@touch $@
+
+# As on the hosts of a pool: Ray and the keepers, without npucall.
+.venv-ray/.setup: constraints-ray.txt pool/pyproject.toml
+	$(call venv,.venv-ray)
+	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt hatchling editables
+	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt --no-build-isolation -e './pool[ray]'
 	@touch $@
 
 .venv-generate/.setup: Makefile
@@ -122,7 +129,10 @@ test: check  ## check, then the tests that need no device; five minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long"
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long and not pool"
+
+pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
+	$(BIN)/python -m pytest -m "pool and not long" tests/pool
 
 test-long: .venv/.dev  ## the tests that take long
 	$(BIN)/python -m pytest -m "long or containers"
@@ -181,11 +191,18 @@ cd proto && PATH="$(CURDIR)/.venv-generate/bin:$$PATH" && \
 	python -m grpc_tools.protoc -I. --python_out="$(1)" --mypy_out=quiet:"$(1)" npucall/v1/*.proto && \
 	python -m grpc_tools.protoc -I. --grpc_python_out="$(1)" npucall/v1/*_service.proto
 endef
+# etcd's messages, for the directory.
+ETCD := npucall_server/directory/etcd/v3
+define generate_etcd
+cd server && PATH="$(CURDIR)/.venv-generate/bin:$$PATH" && \
+	python -m grpc_tools.protoc -I. --python_out="$(1)" --mypy_out=quiet:"$(1)" $(ETCD)/*.proto
+endef
 generator_runs := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))
 
 proto: .venv-generate/.setup  ## writes the Python of the .proto files (Python 3.11 or 3.12)
-	rm -f proto/npucall/v1/*_pb2*.py*
+	rm -f proto/npucall/v1/*_pb2*.py* server/$(ETCD)/*_pb2*.py*
 	$(call generate,$(CURDIR)/proto)
+	$(call generate_etcd,$(CURDIR)/server)
 
 # On a newer Python the generator cannot run; that must not keep anybody from `make test`.
 proto-check:  ## is the Python of the .proto files up to date?
@@ -194,9 +211,10 @@ proto-check:  ## is the Python of the .proto files up to date?
 
 .PHONY: proto-compare
 proto-compare: .venv-generate/.setup
-	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && ($(call generate,$$fresh)) && \
-	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" \
-	|| { echo "proto/npucall/v1 is out of date: make proto" >&2; exit 1; }
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && ($(call generate,$$fresh)) && ($(call generate_etcd,$$fresh)) && \
+	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" && \
+	diff -r -x '*.proto' -x __init__.py -x __pycache__ server/$(ETCD) "$$fresh/$(ETCD)" \
+	|| { echo "what is generated from .proto files is out of date: make proto" >&2; exit 1; }
 
 docs: setup  ## writes the generated pages
 	$(BIN)/python docs/generate.py
@@ -205,5 +223,5 @@ docs-check: setup  ## are the generated pages up to date?
 	$(BIN)/python docs/generate.py --check
 
 clean:  ## removes the environments and what tools leave behind
-	rm -rf .venv .venv-oldest .venv-generate build .coverage htmlcov .hypothesis .*_cache */dist
+	rm -rf .venv .venv-oldest .venv-generate .venv-ray build .coverage htmlcov .hypothesis .*_cache */dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

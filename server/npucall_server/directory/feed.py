@@ -10,10 +10,12 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from npucall.membership import QUIET_SECONDS
 from npucall_server.directory import messages
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,22 +45,31 @@ class Feed:
     def __init__(self, table: Table, clock: Callable[[], float] = time.monotonic) -> None:
         self._table, self._clock = table, clock
         self.epoch = secrets.randbits(64)
-        self.table_lock = threading.Lock()
-        self._changed = threading.Condition(self.table_lock)
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._look_now = threading.Event()
         self._parts: dict[int, bytes] = {}
         self._now = _State(0, complete=False)
+        self.listeners: list[Callable[[], object]] = []
+        """Called where more than loads has changed."""
         self._watching = 0
         self._stopped = False
         threading.Thread(target=self._serve, name="npucall-feed", daemon=True).start()
 
     def change(self, change: Callable[[Table, float], None]) -> None:
         """Has the table changed; tells those who watch."""
-        with self.table_lock:
+        with self._lock:
             change(self._table, self._clock())
             urgent, self._table.is_urgent = self._table.is_urgent, False
         if urgent:
             self._look_now.set()
+            for listener in self.listeners:
+                listener()
+
+    def ask(self, question: Callable[[Table], T]) -> T:
+        """What the table says; nobody changes it meanwhile."""
+        with self._lock:
+            return question(self._table)
 
     def beat(self, beat: Beat, caller: str) -> None:
         """A server says this of itself. Raises QueueFullError."""
@@ -84,8 +95,7 @@ class Feed:
 
     def counts(self) -> dict[str, int]:
         """How many members there are in which state."""
-        with self.table_lock:
-            return self._table.counts()
+        return self.ask(lambda table: table.counts())
 
     def stop(self) -> None:
         """Ends the streams of all who watch."""

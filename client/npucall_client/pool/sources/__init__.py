@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall_client.pool.sources import targets
+from npucall_client.pool.sources.directories import DirectorySource
 from npucall_client.pool.sources.files import PAUSE_SECONDS as FILE_PAUSE
 from npucall_client.pool.sources.files import PathLister
 from npucall_client.pool.sources.fixed import FixedSource
@@ -29,4 +30,4 @@ def source_of(settings: ClientSettings) -> Source:
         return LookingSource(Resolver(told.name, told.port), NAME_PAUSE, "npucall-dns")
     if isinstance(told, targets.Written):
         return LookingSource(PathLister(told.path), FILE_PAUSE, "npucall-members")
-    raise ValueError("not yet")
+    return DirectorySource(settings, told.directories)
