@@ -15,13 +15,13 @@ _KEPT_PEERS = 1024
 class Role(IntEnum):
     """What a caller may do; who may do more has a higher one. The names are those of the proto."""
 
-    SERVER = 0
+    SERVER = 1
     """Announce a server to a directory, and nothing else."""
-    USER = 1
+    USER = 2
     """Run calls, and see its own usage."""
-    BENCH = 2
+    BENCH = 3
     """Reserve the device besides."""
-    ADMIN = 3
+    ADMIN = 4
     """See everybody's usage, and end reservations besides."""
 
     @classmethod
