@@ -27,8 +27,8 @@ def _nothing_is_left(pool: Pool) -> Iterator[None]:
     yield
     pool.cancel()
     for name in pool.ready():
-        assert pool.servers(name) == []
-        (pool.shared / name).unlink()
+        until(lambda: not pool.servers(name), f"{name} ends with its job")  # noqa: B023
+        (pool.shared / name).unlink(missing_ok=True)
 
 
 def test_a_job_an_npu_makes_a_pool_that_uses_them_all(pool: Pool) -> None:
@@ -144,27 +144,26 @@ def test_a_job_that_moves_leaves_its_old_server_the_ready_file(pool: Pool) -> No
         assert [len(pool.servers(name)) for name in ALL_NPUS[:3]] == [1, 1, 1]
         pool.cluster.start_node(NPU2)
         ended = until(lambda: not pool.servers("npu2-npu0"), "Slurm ends what it has lost")
-        _wait(3)
+        _wait(3)  # a file that Slurm left behind costs no call
         print(f"lost after {lost:.1f} s, moved after {moved:.1f} s, ended after {ended:.1f} s")
+        pool.submit("--nodelist=npu2")
+        until(lambda: len(pool.servers("npu2-npu0")) == 1, "a new server takes the file")
+        _wait(5)
     calls.check()
-    assert pool.ready() == set(ALL_NPUS[:2])
     print(calls.told)
 
 
-def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere_until_its_job_is_back(pool: Pool) -> None:
+def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere_until_it_is_back(pool: Pool) -> None:
     pool.submit("--array=0-2")
     pool.wait_for(*ALL_NPUS[:3])
-    old = pool.server("npu2-npu0")
+    old = [pool.server(name) for name in ALL_NPUS[:3]]
     with pool.calls(**NPUS) as calls:
         pool.cluster.cut(NPU2)
-        lost = until(lambda: "down" in pool.cluster.node_state(NPU2), "npu2 is lost")
-        assert pool.servers("npu2-npu0") == [old]
+        _wait(10)
         pool.cluster.cut(NPU2, cut=False)
-        back = until(lambda: pool.servers("npu2-npu0") not in ([], [old]), "its job runs again")
-        assert len(pool.servers("npu2-npu0")) == 1
-        pool.wait_for(*ALL_NPUS[:3])
-        print(f"lost after {lost:.1f} s, back {back:.1f} s after the cable")
+        _wait(10)
     calls.check()
+    assert [pool.server(name) for name in ALL_NPUS[:3]] == old
     print(calls.told)
 
 
