@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .compose import Calls, calls_from_here, server_process, servers
-from .needs import ROOT, TOOLS
+from .compose import calls_from_here, calls_in_a_container, server_process, servers
+from .needs import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,3 +47,18 @@ def test_nobody_loses_a_call_when_one_of_three_servers_is_killed(
         time.sleep(UNDER_LOAD)
         calls.stop().lost_nothing()
     podman.wait_healthy(*pool)  # restarted by the engine
+
+
+@pytest.mark.long
+def test_nobody_loses_a_call_through_the_name_while_one_is_killed_and_all_are_rolled(
+    podman: Podman, pool: list[str], client_image: str
+) -> None:
+    with calls_in_a_container(podman, NETWORK, "pool:dns:cpu:50051") as calls:
+        time.sleep(UNDER_LOAD)
+        os.kill(server_process(podman, pool[0]), signal.SIGKILL)
+        podman.wait_healthy(*pool)
+        for name in pool:
+            podman("restart", "--time=45", name)
+            podman.wait_healthy(name)
+            time.sleep(UNDER_LOAD)
+        calls.stop().lost_nothing()

@@ -137,6 +137,17 @@ class Tables(RuleBasedStateMachine):
         self.told.pop((name, address), None)
         self.table.untell(name, address)
 
+    @rule(data=st.data())
+    def another_directory_tells_all_anew(self, data: st.DataObject) -> None:
+        kept = data.draw(st.sets(st.sampled_from(sorted(self.told)))) if self.told else set()
+        self.told = {who: each for who, each in self.told.items() if who in kept}
+        self.table.tell_all(
+            [
+                (name, said, order, suspect)
+                for (name, _), (said, suspect, order) in self.told.items()
+            ]
+        )
+
     @rule(which=st.integers(0, 1))
     def one_watches(self, which: int) -> None:
         self.watchers[which].look(self.table)
@@ -156,7 +167,11 @@ class Tables(RuleBasedStateMachine):
                 said.state,
                 said.body,
             )
-        assert self.table.told() == set(self.told)
+        assert set(self.table.told_of_ended()) == {
+            (name, address)
+            for (name, address), each in self.told.items()
+            if (address, each[0].instance) in self.ended
+        }
 
     def expected(self) -> dict[str, tuple[Beat, bool]]:
         """Suspect is what was silent for 3 s when somebody last looked."""
@@ -239,6 +254,15 @@ def test_a_beat_that_says_nothing_new_is_no_change() -> None:
 def test_the_table_is_complete_when_every_server_had_time_for_a_beat() -> None:
     table = Table(50.0)
     assert [table.is_complete(now) for now in (50.0, 52.9, 53.0)] == [False, False, True]
+
+
+def test_a_table_that_others_fill_too_is_complete_when_they_have_said_all() -> None:
+    table = Table(0.0)
+    table.knows_others = False
+    assert not table.is_complete(60.0)
+    table.tell_all([("east", beat(), 1, False)])
+    assert table.is_complete(60.0)
+    assert not table.is_complete(2.0)
 
 
 def test_ten_thousand_restarts_leave_no_more_behind_than_the_table_may_hold() -> None:

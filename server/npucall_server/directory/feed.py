@@ -10,15 +10,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+import traceback
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from npucall.membership import QUIET_SECONDS
 from npucall_server.directory import messages
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall_server.directory.table import Beat, Table
+    from npucall_server.log import Log
 
 _LOOK_SECONDS = 1.0
 """Between two messages that say how busy members are."""
@@ -40,25 +44,34 @@ class _State(NamedTuple):
 class Feed:
     """The table, locked, and those who watch it. Safe to use from several threads."""
 
-    def __init__(self, table: Table, clock: Callable[[], float] = time.monotonic) -> None:
-        self._table, self._clock = table, clock
+    def __init__(self, table: Table, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table, self._log, self._clock = table, log, clock
         self.epoch = secrets.randbits(64)
-        self.table_lock = threading.Lock()
-        self._changed = threading.Condition(self.table_lock)
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._look_now = threading.Event()
         self._parts: dict[int, bytes] = {}
         self._now = _State(0, complete=False)
+        self.listeners: list[Callable[[], object]] = []
+        """Called where more than loads has changed."""
         self._watching = 0
         self._stopped = False
         threading.Thread(target=self._serve, name="npucall-feed", daemon=True).start()
 
     def change(self, change: Callable[[Table, float], None]) -> None:
         """Has the table changed; tells those who watch."""
-        with self.table_lock:
+        with self._lock:
             change(self._table, self._clock())
             urgent, self._table.is_urgent = self._table.is_urgent, False
         if urgent:
             self._look_now.set()
+            for listener in self.listeners:
+                listener()
+
+    def ask(self, question: Callable[[Table], T]) -> T:
+        """What the table says; nobody changes it meanwhile."""
+        with self._lock:
+            return question(self._table)
 
     def beat(self, beat: Beat, caller: str) -> None:
         """A server says this of itself. Raises QueueFullError."""
@@ -84,8 +97,7 @@ class Feed:
 
     def counts(self) -> dict[str, int]:
         """How many members there are in which state."""
-        with self.table_lock:
-            return self._table.counts()
+        return self.ask(lambda table: table.counts())
 
     def stop(self) -> None:
         """Ends the streams of all who watch."""
@@ -117,7 +129,10 @@ class Feed:
         while not self._stopped:
             self._look_now.wait(_LOOK_SECONDS)
             self._look_now.clear()
-            self._look()
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001  # who watches shall be told the next time
+                self._log.event("bug", traceback=traceback.format_exc())
             time.sleep(_GAP_SECONDS)
 
     def _look(self) -> None:

@@ -15,7 +15,7 @@ from npucall.limits import MAX_MEMBERS, MAX_MEMBERS_OF_CALLER
 from npucall.membership import COMPLETE_SECONDS, REMOVED_SECONDS, SUSPECT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 _RETRY_SECONDS = 30.0
 
@@ -86,6 +86,8 @@ class Table:
         self.version = 0
         self.is_urgent = False
         """Whether something else than loads has changed since this was last set to False."""
+        self.knows_others = True
+        """Whether other directories, if there are some, have told all that they know."""
         self._started = now
         self._most, self._most_of_caller = most, most_of_caller
         self._known: dict[str, _Address] = {}
@@ -128,15 +130,34 @@ class Table:
         known.told[directory] = (beat, suspect, order)
         self._settle(beat.address)
 
+    def tell_all(self, told: Collection[tuple[str, Beat, int, bool]]) -> None:
+        """All that other directories say: which of them, a beat, its order, whether it is suspect.
+
+        What they said before and do not say now is so no more.
+        """
+        self.knows_others = True
+        now = {(name, beat.address) for name, beat, _, _ in told}
+        before = {(name, address) for address, known in self._known.items() for name in known.told}
+        for name, beat, order, suspect in told:
+            self.tell(name, beat, order, suspect=suspect)
+        for name, address in before - now:
+            self.untell(name, address)
+
     def untell(self, directory: str, address: str) -> None:
         """Another directory knows no such member any more."""
         known = self._known.get(address)
         if known is not None and known.told.pop(directory, None) is not None:
             self._settle(address)
 
-    def told(self) -> set[tuple[str, str]]:
-        """Directories and addresses of which they say something."""
-        return {(name, address) for address, known in self._known.items() for name in known.told}
+    def told_of_ended(self) -> list[tuple[str, str]]:
+        """Directories and addresses of which they still tell an instance that is gone."""
+        return [
+            (name, address)
+            for address, instance in self._ended
+            if address in self._known
+            for name, (beat, _, _) in self._known[address].told.items()
+            if beat.instance == instance
+        ]
 
     def look(self, now: float) -> None:
         """Finds those that have been silent for too long. Wants to be called every second."""
@@ -158,7 +179,7 @@ class Table:
 
     def is_complete(self, now: float) -> bool:
         """Whether every server that lives has had the time to announce itself."""
-        return now - self._started >= COMPLETE_SECONDS
+        return self.knows_others and now - self._started >= COMPLETE_SECONDS
 
     def since(self, version: int) -> Changes | None:
         """What has changed since that version; since 0: the whole table.

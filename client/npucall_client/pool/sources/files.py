@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from npucall.membership import check_address
+from npucall.membership import check_address, fault_of_labels
 from npucall.texts import cut, shown
 from npucall.watched_file import WatchedFile
 from npucall_client.pool.members import Member
@@ -166,6 +166,8 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
 def _labels(told: Any) -> Mapping[str, str]:
     if not isinstance(told, dict) or not all(isinstance(each, str) for each in told.values()):
         raise ValueError("labels: expected texts by name, found something else")
+    if fault := fault_of_labels(told):
+        raise ValueError(f"labels: {fault}")
     return told
 
 
