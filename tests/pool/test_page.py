@@ -1,4 +1,4 @@
-"""docs/pool.md does what it says: three empty hosts become a pool with two users, by its commands."""
+"""docs/pool.md does what it says: three hosts become a pool with two users, by its commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = (Path(__file__).parents[2] / "docs/pool.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 INSTALL, CERTIFICATES, TENANTS, TOKENS, DIRECTORY, COPY, SERVER, SEE, CALL, RESERVE = BLOCKS
 NAMES = ("npu-a", "npu-b", "npu-c")
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 class Lab:
@@ -111,7 +111,7 @@ def until_told(lab: Lab, *blocks: str) -> str:
 
 
 def test_it_takes_fourteen_commands() -> None:
-    blocks = "".join((INSTALL, CERTIFICATES, TENANTS, TOKENS, DIRECTORY, COPY, SERVER, SEE))
+    blocks = f"{INSTALL}{CERTIFICATES}{TENANTS}{TOKENS}{DIRECTORY}{COPY}{SERVER}{SEE}"
     commands = re.sub(r"<<'END'.*?^END$", "", blocks, flags=re.DOTALL | re.MULTILINE).splitlines()
     lines = [line for line in commands if not line.startswith("export")]
     assert len(lines) + len(NAMES) - 1 <= 14  # the server's is run on each host
@@ -138,5 +138,5 @@ def test_the_key_of_the_authority_stays_where_it_was_made(lab: Lab) -> None:
 
 
 def test_who_brings_nothing_sees_nobody(lab: Lab) -> None:
-    with pytest.raises(AssertionError, match="CREDENTIAL_MISSING"):
+    with pytest.raises(AssertionError, match="expected a token or a client certificate"):
         lab.run("laptop", SEE.replace("NPUCALL_TOKEN_FILE=alice.token", ""))
