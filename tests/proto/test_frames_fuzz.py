@@ -55,6 +55,7 @@ begins = joined(
     maybe(numbered(2, sizes)),
     maybe(numbered(3, sizes)),
     maybe(st.one_of(st.text(max_size=4).map(str.encode), blobs).map(lambda s: delimited(4, s))),
+    maybe(numbered(5, sizes)),
     maybe(anything),
 )
 programs = joined(
@@ -133,7 +134,7 @@ def of_the_class(message: bytes) -> Verdict:
     if kind == "begin":
         begin = read.begin
         request = request_of_class(begin.request)
-        rest = (begin.chunked, begin.timeout_ns, begin.request_id, False)
+        rest = (begin.chunked, begin.timeout_ns, begin.request_id, False, begin.early_outputs)
         return request and (read.call_id, "begin", *request, *rest)
     if kind == "program":
         begun = read.program
