@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ELEMENTS = 2**18 * 5 // 2 + 7
 """Of which any dtype has more bytes than stand in a reply, and no whole number of chunks."""
 GIVEN = {
-    "aclnnEluBackward": {"is_result": False},
+    "aclnnEluBackward": {"alpha": 1.0, "scale": 1.0, "input_scale": 1.0, "is_result": False},
     "aclnnHardtanhBackward": {"min": -1.0, "max": 1.0},
     "aclnnLeakyReluBackward": {"negative_slope": 0.1, "self_is_result": False},
     "aclnnSoftplusBackward": {"beta": 1.5, "threshold": 2.0},
