@@ -6,16 +6,20 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# The parts of `check` do not need each other.
+MAKEFLAGS += -j2
 PIP := -m pip --disable-pip-version-check --quiet
 SIMULATED_CANN := ./build/simulator/9.x/cann
-MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml
+MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool/pyproject.toml
 
 # Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
+SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
+
 .DELETE_ON_ERROR:
-.PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
-	containers test test-all test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit pin proto proto-check docs docs-check clean
+.PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
+	containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit sbom pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -29,7 +33,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	$(call venv,.venv)
 	$(BIN)/python $(PIP) install -c constraints.txt hatchling editables
 	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation \
-		-e ./proto -e './server[auth]' -e './client[cli,testing]'
+		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./pool
 	@touch $@
 
 .venv/.dev: .venv/.setup requirements-dev.txt
@@ -43,9 +47,16 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 # Without the server, whose health checking needs a newer protobuf.
 .venv-oldest/.setup: constraints-oldest.txt proto/pyproject.toml client/pyproject.toml
 	$(call venv,.venv-oldest)
-	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt hatchling editables pytest hypothesis
+	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt hatchling editables pytest pytest-xdist hypothesis
 	.venv-oldest/bin/python $(PIP) install -c constraints-oldest.txt --no-build-isolation \
 		-e ./proto -e ./client
+	@touch $@
+
+# As on the hosts of a pool: Ray and the keepers, without npucall.
+.venv-ray/.setup: constraints-ray.txt pool/pyproject.toml
+	$(call venv,.venv-ray)
+	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt hatchling editables
+	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt --no-build-isolation -e './pool[ray]'
 	@touch $@
 
 .venv-generate/.setup: Makefile
@@ -102,6 +113,14 @@ containers: .venv/.dev
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec \
 		docker-compose.yml deploy/compose.*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows examples/ci/github.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.gitlab-ci examples/ci/gitlab.yml
+
+# What CI does in two minutes: make containers-test CONTAINERS="containers and not long"
+CONTAINERS ?= containers
+
+containers-test: .venv/.dev  ## builds every image, runs them under podman and Docker (root; Debian's packages, which it names)
+	$(BIN)/python -m pytest -m "$(CONTAINERS)" tests/containers
 
 # A file's tests stay together, since they share servers.
 AT_ONCE ?= 2
@@ -110,20 +129,25 @@ test: check  ## check, then the tests that need no device; five minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long"
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long and not pool"
 
-test-long: .venv/.dev  ## the tests that take long
-	$(BIN)/python -m pytest -m long
+pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
+	$(BIN)/python -m pytest -m "pool and not long" tests/pool
+
+ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of pools on it (400 MB)
+
+test-long: .venv/.dev  ## the tests that take long; those on Ray need make ray
+	$(BIN)/python -m pytest -m "long or containers"
 
 # Warnings are errors here too; pyproject.toml says it to pytest.
 test-oldest: .venv-oldest/.setup  ## contract and client on the oldest supported versions (Python 3.11)
-	.venv-oldest/bin/python -m pytest tests/proto tests/client
+	.venv-oldest/bin/python -m pytest -n $(AT_ONCE) --dist loadfile tests/proto tests/client
 
 abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tests/abi/proofs.json
 	$(BIN)/python -m tests.abi.proofs
 
 coverage: .venv/.dev  ## which lines and branches the tests miss
-	$(BIN)/python -m pytest --cov --cov-report=term -m "not long"
+	$(BIN)/python -m pytest --cov --cov-report=term -m "not long and not containers"
 
 bench: .venv/.dev  ## two minutes: the goals, as ratios to a yardstick; writes build/bench.html and .json
 	$(BIN)/python benchmarks/run.py
@@ -144,6 +168,19 @@ audit: .venv/.dev  ## asks whether a version of constraints.txt has a known vuln
 	@$(BIN)/pip-audit --requirement constraints.txt --strict --no-deps --disable-pip --progress-spinner off \
 		|| { echo "audit: not passed: a vulnerability stands above, or its data could not be reached" >&2; exit 1; }
 
+# Of the image's environment, made here from the same versions; the tool has an environment of its own.
+sbom:  ## writes build/sbom.json: what the server's image has of Python's packages (CycloneDX)
+	rm -rf build/sbom
+	$(PYTHON) -m venv build/sbom/tool
+	build/sbom/tool/bin/python $(PIP) install $(SBOM_TOOL)
+	$(PYTHON) -m venv build/sbom/server
+	$(PYTHON) $(PIP) wheel --no-deps --wheel-dir build/sbom/wheels ./proto ./server
+	build/sbom/server/bin/python $(PIP) install -c constraints.txt --find-links build/sbom/wheels \
+		'npucall-server[auth,metrics]'
+	build/sbom/server/bin/python $(PIP) uninstall --yes pip setuptools
+	build/sbom/tool/bin/cyclonedx-py environment build/sbom/server --pyproject server/pyproject.toml \
+		--output-reproducible --validate --output-file build/sbom.json
+
 pin:  ## writes the digests of the base images to .env, which compose reads (needs docker and its registry)
 	@deploy/pin > .env.new && mv .env.new .env && cat .env || { rm -f .env.new; exit 1; }
 
@@ -156,11 +193,18 @@ cd proto && PATH="$(CURDIR)/.venv-generate/bin:$$PATH" && \
 	python -m grpc_tools.protoc -I. --python_out="$(1)" --mypy_out=quiet:"$(1)" npucall/v1/*.proto && \
 	python -m grpc_tools.protoc -I. --grpc_python_out="$(1)" npucall/v1/*_service.proto
 endef
+# etcd's messages, for the directory.
+ETCD := npucall_server/directory/etcd/v3
+define generate_etcd
+cd server && PATH="$(CURDIR)/.venv-generate/bin:$$PATH" && \
+	python -m grpc_tools.protoc -I. --python_out="$(1)" --mypy_out=quiet:"$(1)" $(ETCD)/*.proto
+endef
 generator_runs := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))
 
 proto: .venv-generate/.setup  ## writes the Python of the .proto files (Python 3.11 or 3.12)
-	rm -f proto/npucall/v1/*_pb2*.py*
+	rm -f proto/npucall/v1/*_pb2*.py* server/$(ETCD)/*_pb2*.py*
 	$(call generate,$(CURDIR)/proto)
+	$(call generate_etcd,$(CURDIR)/server)
 
 # On a newer Python the generator cannot run; that must not keep anybody from `make test`.
 proto-check:  ## is the Python of the .proto files up to date?
@@ -169,9 +213,10 @@ proto-check:  ## is the Python of the .proto files up to date?
 
 .PHONY: proto-compare
 proto-compare: .venv-generate/.setup
-	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && ($(call generate,$$fresh)) && \
-	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" \
-	|| { echo "proto/npucall/v1 is out of date: make proto" >&2; exit 1; }
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && ($(call generate,$$fresh)) && ($(call generate_etcd,$$fresh)) && \
+	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" && \
+	diff -r -x '*.proto' -x __init__.py -x __pycache__ server/$(ETCD) "$$fresh/$(ETCD)" \
+	|| { echo "what is generated from .proto files is out of date: make proto" >&2; exit 1; }
 
 docs: setup  ## writes the generated pages
 	$(BIN)/python docs/generate.py
@@ -180,5 +225,5 @@ docs-check: setup  ## are the generated pages up to date?
 	$(BIN)/python docs/generate.py --check
 
 clean:  ## removes the environments and what tools leave behind
-	rm -rf .venv .venv-oldest .venv-generate build .coverage htmlcov .hypothesis .*_cache */dist
+	rm -rf .venv .venv-oldest .venv-generate .venv-ray build .coverage htmlcov .hypothesis .*_cache */dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import textwrap
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
@@ -266,7 +266,12 @@ _CLIENT_TYPES = {
     float: "number, more than 0",
     str: "text",
     type(None): "true or false",
+    dict: "`KEY=VALUE`, with commas between",
 }
+
+
+def _client_default(field: Field[object]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _client_rows() -> Iterator[tuple[str, ...]]:
@@ -276,8 +281,8 @@ def _client_rows() -> Iterator[tuple[str, ...]]:
         yield (
             f"`{field.name}`",
             f"`{variable}`",
-            _CLIENT_TYPES[type(field.default)],
-            _default(field.default),
+            _CLIENT_TYPES[type(default := _client_default(field))],
+            _default(default),
             meanings[field.name].removesuffix(f" {variable}."),
         )
 

@@ -41,16 +41,22 @@ class Authority:
 
     def server(self, name: str = "server", hosts: tuple[str, ...] = HOSTS) -> Pair:
         """Of a server: in no client's place."""
-        return self._issue(name, hosts, SERVER)
+        return self._issue(name, hosts, [SERVER])
+
+    def member(self, name: str, hosts: tuple[str, ...]) -> Pair:
+        """Of a server that announces itself: in both places."""
+        return self._issue(name, hosts, [SERVER, CLIENT])
 
     def client(self, name: str) -> Pair:
         """Of a client: in no server's place."""
-        return self._issue(name, (name,), CLIENT)
+        return self._issue(name, (name,), [CLIENT])
 
-    def _issue(self, name: str, hosts: tuple[str, ...], usage: x509.ObjectIdentifier) -> Pair:
+    def _issue(
+        self, name: str, hosts: tuple[str, ...], usages: list[x509.ObjectIdentifier]
+    ) -> Pair:
         """Files are put in their place, the certificate first."""
         issued = self._authority.issue_cert(*hosts, common_name=name)
-        pem = _for_one_usage(self._authority, issued.cert_chain_pems[0].bytes(), usage)
+        pem = _for_usages(self._authority, issued.cert_chain_pems[0].bytes(), usages)
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         for path, content in (
             (pair.certificate, pem),
@@ -62,8 +68,8 @@ class Authority:
         return pair
 
 
-def _for_one_usage(authority: trustme.CA, pem: bytes, usage: x509.ObjectIdentifier) -> bytes:
-    """The same certificate, good for one usage alone; those of trustme are good for both."""
+def _for_usages(authority: trustme.CA, pem: bytes, usages: list[x509.ObjectIdentifier]) -> bytes:
+    """The same certificate, good for these usages alone; those of trustme are good for both."""
     issued = x509.load_pem_x509_certificate(pem)
     builder = (
         x509.CertificateBuilder()
@@ -76,7 +82,7 @@ def _for_one_usage(authority: trustme.CA, pem: bytes, usage: x509.ObjectIdentifi
     )
     for extension in issued.extensions:
         if isinstance(extension.value, x509.ExtendedKeyUsage):
-            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+            builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=True)
         else:
             builder = builder.add_extension(extension.value, extension.critical)
     key = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)

@@ -1,4 +1,4 @@
-"""The cases of a sweep that ``make test`` runs; the others are ``more``, for ``make test-all``."""
+"""Who runs which cases of a sweep: ``make test``, ``make test-all`` or ``make test-long``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+TURNS: tuple[Any, ...] = ((), pytest.mark.more, pytest.mark.long)
+"""What marks a case of ``make test``, of ``make test-all`` and of ``make test-long``."""
+
+
 def every_third(values: Iterable[Any], first: int = 0) -> list[Any]:
-    """All of them as parameters of a test, of which two in three are more."""
+    """All of them as parameters of a test, of which one in three is quick, one more, one long."""
     return [
-        pytest.param(value, marks=() if number % 3 == first else pytest.mark.more)
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=TURNS[(number - first) % 3]
+        )
         for number, value in enumerate(values)
     ]
 

@@ -30,6 +30,7 @@ def reserve(
         list[str], typer.Argument(help="What runs meanwhile, and its arguments, behind --.")
     ],
     wait: Annotated[float, typer.Option(help="Seconds to wait until others have ended.")] = 0.0,
+    count: Annotated[int, typer.Option(help="Devices, of a pool.")] = 1,
     target: TargetOption = None,
 ) -> None:
     """Runs a command that has the device alone: npucall reserve 60 -- python bench.py.
@@ -38,7 +39,7 @@ def reserve(
     every npucall client reads. The device is released when it ends; its exit code is answered.
     """
     settings = ClientSettings.of(target=target)
-    with connect(target) as client, client.reserve(seconds, wait=wait) as quiet:
+    with connect(target) as client, client.reserve(seconds, wait=wait, count=count) as quiet:
         code = _run(command, environment_under(settings.target, quiet.key))
         if not quiet.remaining:
             print("npucall: the reservation had ended before the command", file=sys.stderr)

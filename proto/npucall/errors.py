@@ -379,6 +379,7 @@ class NoMemberError(NpucallError):
     """Made by the client: no member of the pool is what the call wants. Mend the wish."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "NO_MEMBER"
+    repeat = Repeat.ELSEWHERE
 
 
 class MixedPoolError(NpucallError):

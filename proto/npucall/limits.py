@@ -85,6 +85,20 @@ MAX_PROGRAM_OVERHEAD_BYTES = MIB
 FRAMES_PER_MESSAGE = 64
 """Frames that one message of a stream carries at the most."""
 
+# Pools.
+MAX_MEMBER_BYTES = 16 * KIB
+"""Of a member, as a server announces it and a directory tells it."""
+MAX_MEMBERS = 8192
+"""That a directory lists; further ones are refused."""
+MAX_MEMBERS_OF_CALLER = 4096
+"""Of these, those that one caller announced: nobody fills the table."""
+MAX_LABELS = 32
+"""Of a server."""
+MAX_LABEL_NAME_BYTES = 63
+"""Of the name of a label."""
+MAX_LABEL_VALUE_BYTES = 256
+"""Of the value of a label."""
+
 # Texts.
 MAX_NAME_BYTES = 256
 """Of names and messages of calls as a server keeps and logs them; what is longer is cut."""

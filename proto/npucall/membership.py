@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from typing import TYPE_CHECKING
+
+from npucall.limits import (
+    MAX_LABEL_NAME_BYTES,
+    MAX_LABEL_VALUE_BYTES,
+    MAX_LABELS,
+    MAX_NAME_BYTES,
+)
+from npucall.texts import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BEAT_SECONDS = 1.0
 """Between two beats of a server."""
@@ -18,6 +30,7 @@ QUIET_SECONDS = 10.0
 DIRECTORY_PORT = 50050
 """Of a directory, where none is said."""
 
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9_./-]*)")
 _LARGEST_PORT = 65535
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
@@ -34,19 +47,42 @@ def check_address(address: str) -> str:
     a socket, and ``dns:1`` for a question.
     """
     host, _, port = address.rpartition(":")
+    found = repr(address[:300])
     if _PORT.fullmatch(port) is None or int(port) > _LARGEST_PORT:
-        raise ValueError(f"expected HOST:PORT with a port up to {_LARGEST_PORT}, found {address!r}")
+        raise ValueError(f"expected HOST:PORT with a port up to {_LARGEST_PORT}, found {found}")
     if host.startswith("[") and host.endswith("]"):
         is_host, names_nobody = _is_ip(host[1:-1], 6), host[1:-1] == "::"
     else:
         is_host, names_nobody = _is_ip(host, 4) or _is_name(host), host == "0.0.0.0"  # noqa: S104
     if not is_host:
-        raise ValueError(
-            f"expected the name or IP address of a host before :{port}, found {host!r}"
-        )
+        raise ValueError(f"expected the name or IP address of a host before :{port}, found {found}")
     if names_nobody:
-        raise ValueError(f"expected an address that others can reach, found {address!r}")
+        raise ValueError(f"expected an address that others can reach, found {found}")
     return address
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host, without brackets, and port. Raises ValueError for what is no HOST:PORT."""
+    host, _, port = check_address(address).rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def fault_of_labels(labels: Mapping[str, str]) -> str:
+    """What is wrong with labels; empty where nothing is."""
+    if len(labels) > MAX_LABELS:
+        return f"expected at most {MAX_LABELS} labels, found {len(labels)}"
+    for name, value in labels.items():
+        if not _LABEL.fullmatch(name) or len(name) > MAX_LABEL_NAME_BYTES:
+            return (
+                f"expected a name of at most {MAX_LABEL_NAME_BYTES} of a-z, 0-9, _, ., / and -, "
+                f"found {cut(name, MAX_NAME_BYTES)!r}"
+            )
+        if not value.isprintable() or len(value.encode()) > MAX_LABEL_VALUE_BYTES:
+            return (
+                f"expected for {name} at most {MAX_LABEL_VALUE_BYTES} bytes of printable "
+                f"characters, found {cut(value, MAX_NAME_BYTES)!r}"
+            )
+    return ""
 
 
 def _is_name(host: str) -> bool:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import signal
-import socket
 import sys
-import traceback
 from typing import TYPE_CHECKING, NoReturn
 
 from npucall import buffers, memory
 from npucall.errors import NpucallError
-from npucall_server import device_lock, health_command, process_limits
+from npucall_server import device_lock, health_command, process
 from npucall_server.app import Server
 from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
-from npucall_server.log import LibraryLines, Log
-from npucall_server.settings import ServerSettings, quiet_grpc, read
+from npucall_server.front_settings import quiet_grpc
+from npucall_server.settings import ServerSettings, read
 
 if TYPE_CHECKING:
     from npucall_server.devices.base import Device
-
-_LOG_DELAY = 0.01
-"""Seconds that lines may wait: written one by one they take a tenth of small calls."""
+    from npucall_server.log import Log
 
 
 def main() -> NoReturn:
@@ -52,7 +47,7 @@ def main() -> NoReturn:
 
         sys.exit(certificates_command.run(arguments))
     code = serve(arguments if command == "serve" else sys.argv[1:])
-    _flush_or_discard()
+    process.flush_or_discard()
     if code is ExitCode.DRAIN_TIMEOUT:
         os._exit(code)  # Python would wait for the threads of calls that were cut; some never end
     sys.exit(code)
@@ -67,11 +62,7 @@ def serve(arguments: list[str]) -> ExitCode:
         return ExitCode.DRAINED
     if settings.poison:
         buffers.poison()
-    log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
-    logging.getLogger().addHandler(LibraryLines(log))
-    if (limit := process_limits.descriptors()) < process_limits.FEW:
-        message = f"only {limit} files may be open at a time, and each connection is one"
-        log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
+    log = process.open_log(settings)
     try:
         device = _take_device(settings, log)
     except NoDeviceError as error:
@@ -79,13 +70,13 @@ def serve(arguments: list[str]) -> ExitCode:
     except device_lock.LockError as error:
         return _fail(error.code, str(error))
     except Exception:  # noqa: BLE001  # whatever it is, the log has it
-        return _bug(log)
+        return process.bug(log)
     try:
         code = _serve_on(device, settings, log)
     except BindError as error:
         code = _fail(error.code, str(error))
     except Exception:  # noqa: BLE001  # likewise
-        code = _bug(log)
+        code = process.bug(log)
     if code is not ExitCode.DRAIN_TIMEOUT:  # with it calls are under way
         _close(device, log)
     log.flush()
@@ -108,7 +99,7 @@ def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
     server = Server(settings, device, log)
-    signals = _stop_signals()
+    signals = process.stop_signals()
     gc.freeze()  # what there is by now stays: no collection during a call has to look at it
     try:
         server.start()
@@ -126,25 +117,6 @@ def _close(device: Device, log: Log) -> None:
         log.event("warning", message=f"the device was not given back: {error}")
 
 
-def _bug(log: Log) -> ExitCode:
-    log.event("bug", traceback=traceback.format_exc())
-    return ExitCode.BUG
-
-
-def _stop_signals() -> socket.socket:
-    """A socket that has a byte, its number, for each SIGTERM, SIGINT and SIGHUP that came.
-
-    The kernel may give a signal to any thread, and Python runs handlers in the main thread alone,
-    which a lock would keep asleep. The byte is written in the thread that got the signal.
-    """
-    reader, writer = socket.socketpair()
-    writer.settimeout(0)  # set_wakeup_fd wants it not to block
-    signal.set_wakeup_fd(writer.detach())
-    for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
-        signal.signal(number, lambda *_: None)
-    return reader
-
-
 def _read_settings(arguments: list[str]) -> ServerSettings:
     """The settings; where they are wrong it says so and exits."""
     try:
@@ -154,19 +126,7 @@ def _read_settings(arguments: list[str]) -> ServerSettings:
 
 
 def _fail(code: ExitCode, message: str) -> ExitCode:
-    if sys.stderr is not None:  # closed at the start
-        sys.stderr.write(f"npucall-server: {message}\n")
-    return code
-
-
-def _flush_or_discard() -> None:
-    """Lets go of a log that nobody reads any more; else Python would exit with 120 for it."""
-    if sys.stderr is None:
-        return
-    try:
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    return process.fail("npucall-server", code, message)
 
 
 if __name__ == "__main__":

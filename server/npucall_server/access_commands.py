@@ -176,7 +176,7 @@ def _limits(tenant: Tenant) -> Iterator[str]:
 
 
 def _callers(tenant: Tenant) -> Iterator[str]:
-    for kind in "users", "certificates", "claims":
+    for kind in "users", "certificates", "claims", "hosts":
         if values := getattr(tenant, kind):
             yield f"{kind} {' '.join(map(str, values))}"
 
@@ -190,6 +190,8 @@ def _warnings(settings: ServerSettings) -> Iterator[str]:
             yield f"tenants.{name}.certificates: without tls_client_ca there are none"
         if tenant.claims and settings.oidc_issuer is None:
             yield f"tenants.{name}.claims: without oidc_issuer there are none"
+        if tenant.role == "server" and not (tenant.hosts or tenant.certificates):
+            yield f"tenants.{name}.hosts: without it its servers may announce none"
     for kind in "certificates", "claims":
         yield from _overlaps(tenants, kind)
     if settings.token_hashes is not None:

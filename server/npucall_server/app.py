@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 from npucall.errors import DeviceLostError
 from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
-from npucall_server import addresses, binding, grpc_server, process_limits, ready_file
-from npucall_server.access.setup import Access
+from npucall_server import binding, grpc_server
+from npucall_server.announcing.announcer import Announcer
+from npucall_server.announcing.member import Beats, Parts
 from npucall_server.budget import Budget
-from npucall_server.connections import IdleConnections
 from npucall_server.execution.executions import Executions
 from npucall_server.execution.placed import Places
 from npucall_server.execution.program import PROGRAM
 from npucall_server.executor import Executor, Limits, going_down
 from npucall_server.exits import ExitCode
+from npucall_server.front import Front, access_of, connections_possible, metrics_of
 from npucall_server.gate import Gate
 from npucall_server.handling import Handling
-from npucall_server.health_server import HealthServer
 from npucall_server.kept_memory import IdleMemory, KeptMemory
 from npucall_server.metrics.gauges import Gauges
-from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.peers import Peers
 from npucall_server.reservation_keys import Keys
 from npucall_server.reservations import Reservations, Rules
+from npucall_server.services import operators as operators_service
 from npucall_server.services.access import AccessService
 from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
@@ -66,7 +66,7 @@ class Server:
     def __init__(self, settings: ServerSettings, device: Device, log: Log) -> None:
         self._settings = settings
         self._log = log
-        self._access = _access(settings, log)
+        self._access = access_of(settings, log, settings.shared_memory)
         limits = Limits(
             settings.queue_length, settings.memory_limit, settings.call_timeout,
             settings.computation_limit,
@@ -75,47 +75,39 @@ class Server:
         self.usage = Usage(operators)
         self._executor = Executor(device, limits, self._access.tenants, self.usage)
         self._gate = self._open_gate()
-        self._budget = Budget.of(settings, _connections_possible() // len(settings.listens))
+        connections = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
+        self._budget = Budget.of(settings, connections)
         self._peers = Peers(log, settings.peer_timeout)
-        self._metrics = self._count_metrics(operators)
+        self._metrics = metrics_of(settings, operators)
         regions = Regions(
             settings.shared_memory_limit, self._executor.memory, self._executor.quotas
         )
         self._grpc = grpc_server.server(settings, self._budget, device.lanes)
         self._services = self._serve_with(regions)
-        self._health = self._services.health
         self._losing = threading.Lock()
         self._idle = IdleMemory(self._executor, _IDLE_SECONDS) if settings.keep_memory else None
-        self._addresses = binding.bind(self._grpc, settings, log)
-        self._probes = self._open_to_probes()
+        self._front = Front(
+            self._grpc, settings, self._services.health, [operators_service.NAME], self._is_well,
+            self._peers, log,
+        )  # fmt: skip
         self._side = self._open_side(regions)
         self._usage_file = self._open_usage_file()
-        self._metrics_address = self._show_metrics(regions)
+        self._front.show_metrics(self._metrics, self._gauges(regions).samples)
+        self._announcer = self._make_announcer()
         self._watch = self._look_after_peers()
         device.watch(self._lose)
 
     def start(self) -> None:
         """Serves from here on; then writes the ready file."""
-        self._grpc.start()
-        self._health.set(serving=True)
-        if self._probes is not None:
-            self._probes.start()
         device, settings = self._executor.device, self._settings
-        self._log.event(
-            "serving",
-            address=self.address,
-            addresses=", ".join(map(str, self._addresses)),
+        self._front.start(
             device=device.name,
             soc=device.soc,
             memory_limit=settings.memory_limit,
             **asdict(self._budget),
-            **({"metrics": self._metrics_address} if self._metrics_address else {}),
         )
-        for message in binding.warnings(self._addresses, settings):
-            self._log.event("warning", message=message)
-        self._log.flush()
-        if settings.ready_file is not None:
-            ready_file.write(settings.ready_file, self.address)
+        if self._announcer is not None:
+            self._announcer.start()
 
     def reload(self) -> None:
         """Reads the files again that say who may call, at once."""
@@ -132,13 +124,11 @@ class Server:
         self._gate.close(going_down)
         self._streams.drain()
         finished = self._executor.wait_idle(self._settings.drain_timeout)
-        self._grpc.stop(_LAST_ANSWERS_SECONDS if finished else 0).wait()
-        if self._probes is not None:
-            self._probes.stop()
+        self._front.stop(_LAST_ANSWERS_SECONDS if finished else 0)
+        if self._announcer is not None:
+            self._announcer.stop()
         if self._side is not None:
             self._side.close()
-        if self._settings.ready_file is not None:
-            self._settings.ready_file.unlink(missing_ok=True)
         if self._idle is not None:
             self._idle.stop()
         self._watch.stop()
@@ -153,12 +143,12 @@ class Server:
     @property
     def address(self) -> str:
         """The first of the addresses, as callers write it."""
-        return self._addresses[0].where
+        return self._front.addresses[0]
 
     def _report_not_serving(self) -> None:
-        self._health.set(serving=False)
-        if self._probes is not None:
-            self._probes.health.set(serving=False)
+        self._front.report_not_serving()
+        if self._announcer is not None:
+            self._announcer.tell()
 
     def _lose(self, error: NpucallError) -> None:
         """The device is lost: reports NOT_SERVING, answers all who wait, ends the process.
@@ -177,13 +167,14 @@ class Server:
         self._report_not_serving()
         # What hangs is cut too: not every call has a thread that could still answer.
         self._grpc.stop(_LAST_ANSWERS_SECONDS).wait(_LAST_ANSWERS_SECONDS + 1.0)
+        if self._announcer is not None:
+            self._announcer.stop()
         self._log.event("exit", code=ExitCode.DEVICE_LOST)
         if self._side is not None:
             self._side.remove()
         if self._usage_file is not None:
             self._usage_file.stop()
-        if self._settings.ready_file is not None:
-            self._settings.ready_file.unlink(missing_ok=True)
+        self._front.remove_ready_file()
         self._log.flush()
         os._exit(ExitCode.DEVICE_LOST)
 
@@ -191,7 +182,7 @@ class Server:
         """Gives the gRPC server its services."""
         settings, executor, budget = self._settings, self._executor, self._budget
         device = executor.device
-        identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
+        self._identity = identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
         kept = KeptMemory(settings.memory_limit)
         self._sessions = sessions_of(
             settings, device, identity.instance, executor.memory, executor.quotas, kept.make_room,
@@ -206,7 +197,7 @@ class Server:
         handling = Handling(identity, self._log, self._peers, self._access.guard, counts)
         services = grpc_server.Services(handling, budget, self._is_well)
         account = AccountService(self.usage, executor, self._streams.places, self._gate)
-        calls = OperatorService(executions, settings, budget, identity)
+        self._operators = calls = OperatorService(executions, settings, budget, identity)
         kept_bytes = Kept(
             self._sessions, self._digests, executor, self._gate, self._streams.places,
             budget.chunk_bytes,
@@ -233,11 +224,22 @@ class Server:
     def _tell_of_reservation(self, event: str, holder: Identity, seconds: float) -> None:
         self._log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)
 
+    def _make_announcer(self) -> Announcer | None:
+        """What tells directories of this server, if there are some."""
+        settings, health, service = self._settings, self._services.health, self._operators
+        if not settings.announce:
+            return None
+        parts = Parts(
+            settings, self._identity, self._executor, self._gate, lambda: service.catalogue,
+            lambda: health.is_serving,
+        )  # fmt: skip
+        address = settings.advertised(self._front.addresses)
+        return Announcer(settings, Beats(address, parts), self._log)
+
     def _look_after_peers(self) -> Watch:
         most = self._budget.max_connections  # on each address: so gRPC counts
-        ports = {port for each in self._addresses if (port := addresses.port(each.where))}
-        idle = [IdleConnections(port, most, self._busy_peers, self._log) for port in ports]
-        looks = [self._peers.look, self._gate.look, *(each.look for each in idle)]
+        idle = self._front.looks(most, self._busy_peers)
+        looks = [self._peers.look, self._gate.look, *idle]
         looks += [self._access.look, self._streams.look, self._sessions.look]
         if self._side is not None:
             looks.append(self._side.look)
@@ -252,35 +254,12 @@ class Server:
         """Whether turns on the device end, if any are taken."""
         return not self._executor.is_stuck(self._settings.device_timeout)
 
-    def _open_to_probes(self) -> HealthServer | None:
-        where = self._settings.health_listen
-        return HealthServer(where, self._is_well, self._peers) if where else None
-
-    def _count_metrics(self, operators: list[str]) -> Metrics:
-        try:
-            return Metrics(self._settings, operators)
-        except ExtraMissingError as error:
-            raise binding.SettingsError(str(error)) from error
-
-    def _show_metrics(self, regions: Regions) -> str:
-        """The address that metrics are shown on, empty if nobody wants them."""
-        streams, health = self._streams.places, self._health
-        gauges = Gauges(
+    def _gauges(self, regions: Regions) -> Gauges:
+        streams, health = self._streams.places, self._services.health
+        return Gauges(
             self._executor, streams, regions, self._sessions, self._digests, self._gate,
             lambda: health.is_serving,
         )  # fmt: skip
-        try:
-            address = self._metrics.show(gauges)
-        except OSError as error:
-            raise binding.BindError(
-                "metrics_listen: expected a free address, found "
-                f"{self._settings.metrics_listen}: {error}"
-            ) from error
-        if address and not addresses.is_loopback(address) and not self._settings.tls_certificate:
-            self._log.event(
-                "warning", message=f"metrics at {address} are open to whoever reaches them"
-            )
-        return address
 
     def _open_usage_file(self) -> UsageFile | None:
         path = self._settings.usage_file
@@ -306,19 +285,6 @@ class Server:
             raise binding.BindError(
                 f"shared_memory: expected a path for a socket, {path}: {error}"
             ) from error
-
-
-def _access(settings: ServerSettings, log: Log) -> Access:
-    try:
-        return Access(settings, log)
-    except (OSError, ValueError) as error:
-        raise binding.SettingsError(f"access: {error}") from error
-
-
-def _connections_possible() -> int:
-    """How many this process may have open, beside the descriptors that it needs itself."""
-    most = process_limits.descriptors()
-    return max(most - _OTHER_DESCRIPTORS, most // 2)
 
 
 def _device_lost() -> NpucallError:

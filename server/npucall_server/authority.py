@@ -44,7 +44,10 @@ class Issued:
 
 
 class Authority:
-    """Issues certificates, each good in a server's place or in a client's, and never in both."""
+    """Issues certificates, each good in a server's place or in a client's.
+
+    One is good in both: that of a server which announces itself.
+    """
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate, self._key = certificate, key
@@ -83,18 +86,28 @@ class Authority:
         """Its own certificate and key."""
         return _issued(self._certificate, self._key)
 
-    def server(self, hosts: list[str], days: int) -> Issued:
-        """For a server that is reached by these names and IP addresses. Raises ValueError."""
+    def server(self, hosts: list[str], days: int, *, announces: bool = False) -> Issued:
+        """For a server that is reached by these names and IP addresses. Raises ValueError.
+
+        ``announces``: it is good in a client's place too, to announce the server to directories.
+        """
         names = [_host(host) for host in hosts]
-        return self._issue(hosts[0], names, ExtendedKeyUsageOID.SERVER_AUTH, days)
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH]
+        if announces:
+            usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(hosts[0], names, usages, days)
 
     def client(self, name: str, days: int) -> Issued:
         """For a caller of that name, a DNS name or a URI. Raises ValueError."""
         names = [_client(name)]
-        return self._issue(name, names, ExtendedKeyUsageOID.CLIENT_AUTH, days)
+        return self._issue(name, names, [ExtendedKeyUsageOID.CLIENT_AUTH], days)
 
     def _issue(
-        self, name: str, names: list[x509.GeneralName], usage: x509.ObjectIdentifier, days: int
+        self,
+        name: str,
+        names: list[x509.GeneralName],
+        usages: list[x509.ObjectIdentifier],
+        days: int,
     ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
@@ -110,7 +123,7 @@ class Authority:
                 ),
                 critical=True,
             )
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(authority, critical=False)
         )

@@ -62,25 +62,33 @@ def run(arguments: Sequence[str]) -> int:
         help="who calls: a name or a URI",
     )
     parser.add_argument(
+        "--announces",
+        action="store_true",
+        help="the server's certificate is good to announce it to directories, too",
+    )
+    parser.add_argument(
         "--days", type=int, default=_DAYS, help=f"for which certificates hold, {_DAYS}"
     )
     given = parser.parse_args(arguments)
     try:
-        pairs = _made(given.folder, given.host, given.client, given.days)
+        pairs = _made(given)
         _write(given.folder, pairs)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"npucall-server: {error}\n")
         return ExitCode.SETTINGS
-    sys.stdout.write(_said(given.folder, pairs, given.host, given.client))
+    sys.stdout.write(_said(given, pairs))
     return 0
 
 
-def _made(folder: Path, hosts: list[str], clients: list[str], days: int) -> list[_Pair]:
+def _made(given: argparse.Namespace) -> list[_Pair]:
     """What is to be written. Raises ValueError and OSError."""
+    folder, hosts, clients, days = given.folder, given.host, given.client, given.days
     if not hosts and not clients:
         raise ValueError("certificates: expected --host NAME or --client NAME, found neither")
     if not _LEAST_DAYS <= days <= _MOST_DAYS:
         raise ValueError(f"days: expected {_LEAST_DAYS} to {_MOST_DAYS}, found {days}")
+    if given.announces and not hosts:
+        raise ValueError("announces: expected --host NAME beside it, found none")
     certificate, key = _files(folder, _AUTHORITY)
     if certificate.exists() or key.exists():
         try:
@@ -95,7 +103,8 @@ def _made(folder: Path, hosts: list[str], clients: list[str], days: int) -> list
         authority = Authority.new()
         pairs = [_Pair(_AUTHORITY, authority.issued)]
     if hosts:
-        pairs.append(_Pair(_file_name(hosts[0]), authority.server(hosts, days)))
+        issued = authority.server(hosts, days, announces=given.announces)
+        pairs.append(_Pair(_file_name(hosts[0]), issued))
     pairs += [_Pair(_file_name(name), authority.client(name, days)) for name in clients]
     return pairs
 
@@ -116,8 +125,9 @@ def _write(folder: Path, pairs: list[_Pair]) -> None:
             file.write(content)
 
 
-def _said(folder: Path, pairs: list[_Pair], hosts: list[str], clients: list[str]) -> str:
+def _said(given: argparse.Namespace, pairs: list[_Pair]) -> str:
     """What was written, and which settings name it."""
+    folder, hosts, clients = given.folder, given.host, given.client
     authority = folder / f"{_AUTHORITY}.pem"
     lines = [f"wrote {path}" for pair in pairs for path in _files(folder, pair.name)]
     if hosts:
@@ -128,6 +138,8 @@ def _said(folder: Path, pairs: list[_Pair], hosts: list[str], clients: list[str]
             f"  npucall-server --tls-certificate {certificate} --tls-key {key} \\",
             f"      --tls-client-ca {authority}",
         ]
+        if given.announces:
+            lines.append(f"      --announce DIRECTORY --announce-ca {authority}")
     for name in clients:
         certificate, key = _files(folder, _file_name(name))
         lines += [

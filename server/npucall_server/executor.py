@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
 from npucall_server.access.tenants import Tenants
+from npucall_server.asked_turn import AskedTurn, asks
 from npucall_server.devices.base import Phases
 from npucall_server.ledger import Ledger
 from npucall_server.quotas import Quotas
@@ -216,7 +217,10 @@ class Executor:
         """
         turn = self._turn_of(admission, caller)
         start = time.perf_counter_ns()
-        ran = self.device.run(call, storages, turn, targets)
+        try:
+            ran = self.device.run(call, storages, turn, targets)
+        finally:
+            turn.end()
         spent = time.perf_counter_ns() - start
         return self._result([ran.outputs], ran.phases, spent - turn.waited_ns, turn.waited_ns)
 
@@ -224,7 +228,10 @@ class Executor:
         """``run`` for the steps of a program."""
         turn = self._turn_of(admission, caller)
         start = time.perf_counter_ns()
-        ran = self.device.run_program(steps, turn)
+        try:
+            ran = self.device.run_program(steps, turn)
+        finally:
+            turn.end()
         spent = time.perf_counter_ns() - start
         return self._result(ran.outputs, ran.phases, spent - turn.waited_ns, turn.waited_ns)
 
@@ -243,7 +250,7 @@ class Executor:
 
     def turn(self, caller: Caller) -> Turn:
         """The turns of a call that is only planned."""
-        return Turn(self.turns, caller, self.limits.call_timeout)
+        return _kind_of_turn(caller)(self.turns, caller, self.limits.call_timeout)
 
     def plan(self, call: Prepared, turn: Turn) -> int:
         """Bytes of workspace that a call needs; takes no place from calls that run.
@@ -251,7 +258,10 @@ class Executor:
         Raises TooLargeError where ``run`` would, and what the device raises.
         """
         self.check_size(call)
-        return self.device.plan(call, turn)
+        try:
+            return self.device.plan(call, turn)
+        finally:
+            turn.end()
 
     def check_open(self) -> None:
         """Raises DrainingError or DeviceLostError where new calls are refused."""
@@ -288,7 +298,8 @@ class Executor:
     def _turn_of(self, admission: Admission, caller: Caller) -> Turn:
         """The turns of an admitted call, which may end until the first one has come."""
         timeout = self.limits.call_timeout
-        turn = Turn(self.turns, caller, timeout, begins=admission.must_go_on)
+        kind = _kind_of_turn(caller)
+        turn = kind(self.turns, caller, timeout, begins=admission.must_go_on)
         admission.turn = turn
         admission.may_end_by(turn.give_way)
         return turn
@@ -320,6 +331,10 @@ class Executor:
             limit=str(limit),
             setting=setting,
         )
+
+
+def _kind_of_turn(caller: Caller) -> type[Turn]:
+    return AskedTurn if asks(caller) else Turn
 
 
 def _check(what: str, size: int, limit: int, unit: str, setting: str) -> None:

@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from npucall import keepalive
 from npucall.errors import QueueFullError
+from npucall_server.access.guard import check_method
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
 from npucall_server.handling import on, room_for_messages
@@ -21,9 +22,10 @@ from npucall_server.services.sessions import service as sessions
 from npucall_server.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from npucall_server.budget import Budget
+    from npucall_server.connection_settings import PeerSettings
     from npucall_server.handling import Handling
     from npucall_server.services.access import AccessService
     from npucall_server.services.operators import OperatorService
@@ -39,14 +41,16 @@ _IDENTITY_ALONE = 1
 """Of the bits for compressions: none."""
 
 
-def options(settings: ServerSettings, budget: Budget) -> list[tuple[str, int]]:
+def options(
+    settings: PeerSettings, max_message_bytes: int, max_connections: int
+) -> list[tuple[str, int]]:
     """What gRPC is told. It ignores what it does not know, so tests look at what it does."""
     return [
-        ("grpc.max_receive_message_length", budget.max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),  # a second server on the address must fail
         ("grpc.max_concurrent_streams", CONNECTION_CALLS),
-        ("grpc.max_allowed_incoming_connections", budget.max_connections),
+        ("grpc.max_allowed_incoming_connections", max_connections),
         ("grpc.max_connection_idle_ms", int(settings.idle_timeout * 1000)),
         # A compressed message is refused before anything is unpacked.
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
@@ -61,34 +65,76 @@ def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
     that none waits for a thread: gRPC's own queue has no bound and no refusal.
     """
     calls = settings.queue_length + lanes + budget.max_streams
-    most = calls + budget.messages + _SPARE_THREADS
-    threads: Any = Threads(most, "npucall-call")  # any executor will do
-    return grpc.server(threads, options=options(settings, budget))
+    told = options(settings, budget.max_message_bytes, budget.max_connections)
+    return with_threads(calls + budget.messages, told)
 
 
-class Services:
-    """The services of a server, and the threads of those that are answered however busy it is."""
+def with_threads(most: int, told: list[tuple[str, int]]) -> grpc.Server:
+    """A server with these options, and threads for so many calls at a time."""
+    threads: Any = Threads(most + _SPARE_THREADS, "npucall-call")  # any executor will do
+    return grpc.server(threads, options=told)
 
-    def __init__(self, handling: Handling, budget: Budget, is_well: Callable[[], bool]) -> None:
-        self._handling, self._peers = handling, handling.peers
-        self._call_room = room_for_messages(budget.messages)
+
+class Listings:
+    """What a server answers however busy it is, with threads of its own: health, reflection.
+
+    ``names``: of its services, beside these.
+    """
+
+    def __init__(
+        self, names: Sequence[str], handling: Handling, is_well: Callable[[], bool]
+    ) -> None:
+        self._names, self._handling, self._peers = tuple(names), handling, handling.peers
         self._listing_room = room_for_messages(LISTING_MESSAGES)
         self._standing_room = Ledger(_STANDING, _too_many_standing)
         self._listing_threads = ThreadPoolExecutor(
             LISTING_MESSAGES + _SPARE_THREADS, "npucall-listing"
         )
-        self._waiting_threads = ThreadPoolExecutor(
-            access.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
-        )
         self._standing_threads = ThreadPoolExecutor(
             LISTING_MESSAGES + _STANDING + _SPARE_THREADS, "npucall-standing"
         )
         self.health = Health(
-            [operators.NAME, access.NAME, sessions.NAME],
-            is_well,
-            handling.peers,
-            self._listing_room,
-            self._standing_room,
+            names, is_well, handling.peers, self._listing_room, self._standing_room
+        )
+
+    def health_handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+        """Of the service of health."""
+        return health_handlers(self.health, self._listing_threads, self._standing_threads)
+
+    def busy_peers(self) -> set[str]:
+        """Those with a call on its way in, or one that stays."""
+        return self._listing_room.peers | self._standing_room.peers
+
+    def add_reflection(self, server: grpc.Server) -> None:
+        """Has the server describe its services to clients such as grpcurl."""
+        names = (*self._names, HEALTH, reflection.SERVICE_NAME)
+        servicer: Any = reflection.ReflectionServicer(names)
+        answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
+        guard = self._handling.guard
+
+        def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+            caller = UnaryCaller(context)
+            with refusals_told(context):
+                caller.identity = guard.identify(caller.peer, caller.metadata, context)
+                check_method(caller.identity, "ServerReflectionInfo")
+                place = room.take(caller, 1, caller.cancel)
+            try:
+                yield from answers(peers.messages(messages, caller), context)
+            finally:
+                place.give_back()
+
+        servicer.ServerReflectionInfo = on(self._standing_threads, describe)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+
+
+class Services(Listings):
+    """The services of a server of operators."""
+
+    def __init__(self, handling: Handling, budget: Budget, is_well: Callable[[], bool]) -> None:
+        super().__init__([operators.NAME, access.NAME, sessions.NAME], handling, is_well)
+        self._call_room = room_for_messages(budget.messages)
+        self._waiting_threads = ThreadPoolExecutor(
+            access.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
         )
 
     def handlers(
@@ -99,7 +145,7 @@ class Services:
         kept: SessionService,
     ) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
         """Of npucall's services and of health."""
-        unary, standing = self._handling.unary, self._standing_threads
+        unary = self._handling.unary
         self._waiting = accesses.waiting
         methods = {
             **unary(calls.methods(), self._call_room),
@@ -120,32 +166,11 @@ class Services:
             sessions.NAME: session_methods,
         }
         handlers = map(grpc.method_handlers_generic_handler, services, services.values())
-        return *handlers, health_handlers(self.health, self._listing_threads, standing)
+        return *handlers, self.health_handlers()
 
     def busy_peers(self) -> set[str]:
         """Those with a call on its way in, or one that stays."""
-        rooms = self._call_room, self._listing_room, self._standing_room, self._waiting
-        return {peer for room in rooms for peer in room.peers}
-
-    def add_reflection(self, server: grpc.Server) -> None:
-        """Has the server describe its services to clients such as grpcurl."""
-        names = (operators.NAME, access.NAME, sessions.NAME, HEALTH, reflection.SERVICE_NAME)
-        servicer: Any = reflection.ReflectionServicer(names)
-        answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
-        guard = self._handling.guard
-
-        def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-            caller = UnaryCaller(context)
-            with refusals_told(context):
-                caller.identity = guard.identify(caller.peer, caller.metadata, context)
-                place = room.take(caller, 1, caller.cancel)
-            try:
-                yield from answers(peers.messages(messages, caller), context)
-            finally:
-                place.give_back()
-
-        servicer.ServerReflectionInfo = on(self._standing_threads, describe)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+        return super().busy_peers() | self._call_room.peers | self._waiting.peers
 
 
 def health_handlers(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import grpc
 
-from npucall.errors import BusyError, InternalError, NpucallError, OutOfMemoryError
+from npucall.errors import BusyError, DeviceLostError, InternalError, NpucallError, OutOfMemoryError
 from npucall.limits import (
     MAX_NAME_BYTES,
     MAX_REQUEST_ID_CHARACTERS,
@@ -18,7 +18,8 @@ from npucall.limits import (
 )
 from npucall.texts import cut, middle_cut
 from npucall.wire import status
-from npucall.wire.status import TRACEPARENT
+from npucall.wire.status import BEGUN, NONE, TRACEPARENT
+from npucall_server.access.guard import check_method
 from npucall_server.callers import UnaryCaller
 from npucall_server.ledger import Ledger
 from npucall_server.log import Record
@@ -114,10 +115,10 @@ class Handling:
     ) -> RpcMethodHandler:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             start = time.perf_counter_ns()
-            caller = UnaryCaller(context)
+            caller = UnaryCaller(context, self._identity.instance)
             record = self.record(name, caller, 0)
             try:
-                self._identify(caller, context)
+                self._identify(name, caller, context)
                 record.tenant, record.caller = caller.identity.tenant, caller.identity.name
                 request = [self.peers.message(messages, caller, room)]
                 start = time.perf_counter_ns()
@@ -140,9 +141,9 @@ class Handling:
     def _stream(self, name: str, method: StreamMethod) -> RpcMethodHandler:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
-            caller = UnaryCaller(context)
+            caller = UnaryCaller(context, self._identity.instance)
             try:
-                self._identify(caller, context)
+                self._identify(name, caller, context)
                 yield from method(messages, caller, self)
             except Exception as error:  # noqa: BLE001  # as above
                 record = self.record(name, caller, 0)
@@ -156,10 +157,10 @@ class Handling:
     def _exchange(self, name: str, method: Exchange) -> RpcMethodHandler:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
-            caller = UnaryCaller(context)
+            caller = UnaryCaller(context, self._identity.instance)
             record = self.record(name, caller, 0)
             try:
-                self._identify(caller, context)
+                self._identify(name, caller, context)
                 record.tenant, record.caller = caller.identity.tenant, caller.identity.name
                 yield from method(messages, record, caller, self)
             except (grpc.RpcError, GeneratorExit):
@@ -173,9 +174,10 @@ class Handling:
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def _identify(self, caller: UnaryCaller, context: grpc.ServicerContext) -> None:
-        """Raises UnauthenticatedError where nobody knows who calls."""
+    def _identify(self, method: str, caller: UnaryCaller, context: grpc.ServicerContext) -> None:
+        """Raises UnauthenticatedError where nobody knows who calls; else the role may be wrong."""
         caller.identity = self.guard.identify(caller.peer, caller.metadata, context)
+        check_method(caller.identity, method)
 
     def record(self, method: str, caller: Caller, request_bytes: int) -> Record:
         """The record of a call; without a name of the caller's own it gets one of this process."""
@@ -205,6 +207,8 @@ class Handling:
             trace = "".join(traceback.format_exception(error))
             record.traceback = middle_cut(trace, MAX_TRACEBACK_CHARACTERS)
             error = InternalError("server: a bug; its log says more under the request id")
+        if isinstance(error, DeviceLostError):
+            error.details.setdefault(BEGUN, NONE)  # else its execution has said more
         record.reason, record.message = error.reason, cut(str(error), MAX_NAME_BYTES)
         record.driver_message = cut(error.details.get("driver_message", ""), MAX_TEXT_BYTES)
         operator = record.operator or error.details.get("operator", "")

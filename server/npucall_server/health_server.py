@@ -12,11 +12,10 @@ from npucall_server.binding import bind_plain
 from npucall_server.grpc_server import health_handlers
 from npucall_server.handling import room_for_messages
 from npucall_server.ledger import Ledger
-from npucall_server.services import operators
 from npucall_server.services.health import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from npucall_server.peers import Peers
 
@@ -38,11 +37,16 @@ _OPTIONS = [
 
 
 class HealthServer:
-    """A server of ``grpc.health.v1.Health`` and of nothing else. Binds its address at once."""
+    """A server of ``grpc.health.v1.Health`` and of nothing else. Binds its address at once.
 
-    def __init__(self, where: str, is_well: Callable[[], bool], peers: Peers) -> None:
+    ``names``: of the services that it answers for.
+    """
+
+    def __init__(
+        self, where: str, names: Sequence[str], is_well: Callable[[], bool], peers: Peers
+    ) -> None:
         room, watchers = room_for_messages(_CHECKS), Ledger(_WATCHERS, _too_many)
-        self.health = Health([operators.NAME], is_well, peers, room, watchers)
+        self.health = Health(names, is_well, peers, room, watchers)
         threads = ThreadPoolExecutor(_CHECKS + _WATCHERS + _SPARE_THREADS, "npucall-health")
         self._grpc = grpc.server(threads, options=_OPTIONS)
         self._grpc.add_generic_rpc_handlers((health_handlers(self.health, threads, threads),))

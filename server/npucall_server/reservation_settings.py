@@ -22,8 +22,8 @@ class ReservationSettings(BaseModel):
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Seconds that lie between two reservations of one tenant; meanwhile others "
-        "have their turn.",
+        description="Most seconds that lie between two reservations of one tenant, no more than "
+        "the first one lasted; meanwhile others have their turn.",
     )
     reservation_key: SecretStr | None = Field(
         None,

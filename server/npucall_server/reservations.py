@@ -82,6 +82,10 @@ class _Held:
     ends: float = math.inf
     lease_ends: float = math.inf
 
+    def lasted(self, when: float) -> float:
+        """Seconds for which it had the device by then."""
+        return max(0.0, when - self.ends + self.seconds) if self.key else 0.0
+
     @property
     def over(self) -> float:
         """When it ends, unless it is renewed."""
@@ -299,7 +303,9 @@ class Reservations:
         assert held is not None  # noqa: S101  # there is one
         self._held = None
         self._gaps = {tenant: end for tenant, end in self._gaps.items() if end > when}
-        self._gaps[held.holder.tenant] = when + self._rules.gap
+        gap = when + min(self._rules.gap, held.lasted(when))
+        tenant = held.holder.tenant
+        self._gaps[tenant] = max(gap, self._gaps.get(tenant, gap))
         self._tell(event, held.holder, 0.0)
 
     def _earliest(self, wish: Wish) -> float:

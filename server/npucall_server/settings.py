@@ -1,38 +1,26 @@
-"""Every setting of the server: from the command line, the environment, a TOML file, in this order.
-
-This module and ``npu_settings`` alone read the environment.
-"""
+"""Every setting of the server."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    CliApp,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import SettingsConfigDict
 
 from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server import device_kinds, device_lock
-from npucall_server.access_settings import AccessSettings
+from npucall_server.announce_settings import AnnounceSettings
 from npucall_server.connection_settings import ConnectionSettings
-from npucall_server.faults import sentences
+from npucall_server.front_settings import FrontSettings, read_as
 from npucall_server.memory_settings import MemorySettings
 from npucall_server.npu_settings import NpuSettings
 from npucall_server.reservation_settings import ReservationSettings
 from npucall_server.session_settings import SessionSettings
-from npucall_server.transport_settings import TransportSettings
 from npucall_server.watch_settings import WatchSettings
 
 if TYPE_CHECKING:
@@ -65,7 +53,6 @@ def _known_variant(variant: str) -> str:
 class _ServingSettings(BaseModel):
     """What is served, to whom, and how calls are taken."""
 
-    config: Path | None = Field(None, description="TOML file of settings.")
     device: Annotated[str, AfterValidator(_known_device)] = Field(
         device_kinds.CPU.form,
         description="What runs the calls: "
@@ -94,10 +81,6 @@ class _ServingSettings(BaseModel):
         f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
         "the product has; on an NPU the one that is installed.",
     )
-    ready_file: Path | None = Field(
-        None,
-        description="File to write the address to, once the server answers; of several the first.",
-    )
     queue_length: int = Field(
         64, ge=0, le=1000, description="Calls that may wait for the device; more are refused."
     )
@@ -125,29 +108,18 @@ class _ServingSettings(BaseModel):
         le=_LONGEST_SECONDS,
         description="Seconds that running calls get to finish after SIGTERM.",
     )
-    log_calls: Literal["all", "errors", "slow"] = Field(
-        "all", description="Which calls get a log line; slow: errors and those over --slow-call."
-    )
-    slow_call: float = Field(
-        1.0,
-        ge=0,
-        allow_inf_nan=False,
-        le=_LONGEST_SECONDS,
-        description="Seconds from which a call counts as slow.",
-    )
 
 
 class ServerSettings(
     NpuSettings,
     ReservationSettings,
-    ConnectionSettings,
-    AccessSettings,
     SessionSettings,
+    ConnectionSettings,
     MemorySettings,
-    TransportSettings,
+    AnnounceSettings,
     WatchSettings,
     _ServingSettings,
-    BaseSettings,
+    FrontSettings,
 ):
     """Serves operators of Ascend NPUs over gRPC, from one device.
 
@@ -160,16 +132,11 @@ class ServerSettings(
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="NPUCALL_",
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        cli_prog_name="npucall-server",
-        extra="forbid",
-        frozen=True,
+        env_prefix="NPUCALL_", cli_prog_name="npucall-server", cli_shortcuts={"labels": "label"}
     )
-
-    print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
+    ways_to_know: ClassVar[str] = (
+        f"{FrontSettings.ways_to_know}, or shared_memory with users of a tenant"
+    )
 
     @model_validator(mode="after")
     def _share_memory_where_it_can_be_sealed(self) -> ServerSettings:
@@ -186,73 +153,11 @@ class ServerSettings(
             raise ValueError("device_lock: expected Linux or macOS, found another system")
         return self
 
-    @model_validator(mode="after")
-    def _tenants_can_be_known(self) -> ServerSettings:
-        if self.tenants and not self.knows_callers:
-            raise ValueError(
-                "tenants: expected a way to know their callers, found none: set token_hashes, "
-                "oidc_issuer, or tls_client_ca, or shared_memory with users of a tenant"
-            )
-        return self
-
-    @property
-    def knows_callers(self) -> bool:
-        """Whether every caller has to be known, and there is a way to know some."""
-        known = self.knows_tokens or self.tls_client_ca is not None or self.knows_local_users
-        return bool(self.tenants) and known
-
     @property
     def knows_local_users(self) -> bool:
         """Whether the side socket knows users of this host."""
         has_users = any(tenant.users for tenant in self.tenants.values())
         return has_users and self.shared_memory is not None
-
-    @property
-    def has_reflection(self) -> bool:
-        """Whether clients may ask for the services' descriptions."""
-        return self.is_on_loopback if self.reflection is None else self.reflection
-
-    def as_toml(self) -> str:
-        """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
-        left_out = {"config", "print_settings"}
-        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
-        tenants = values.pop("tenants")
-        tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
-        return _lines(values) + "".join(tables)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then environment, then the file that one of these names."""
-        del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, _ConfigFile(settings_cls)
-
-
-def _lines(values: dict[str, Any]) -> str:
-    """Lines of TOML, which spells numbers, texts and lists of them as JSON does."""
-    return "".join(
-        f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()
-    )
-
-
-class _ConfigFile(TomlConfigSettingsSource):
-    """The TOML file that ``config`` names, once the sources before it have been read."""
-
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls, toml_file=None)
-
-    def __call__(self) -> dict[str, object]:
-        path = self.current_state.get("config")
-        try:
-            return self._read_file(Path(path)) if path else {}
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"config: expected TOML in {path}, found a fault: {error}") from error
 
 
 def read(arguments: Sequence[str]) -> ServerSettings:
@@ -260,15 +165,4 @@ def read(arguments: Sequence[str]) -> ServerSettings:
 
     Raises ValueError, a line for each fault.
     """
-    try:
-        return CliApp.run(ServerSettings, cli_args=list(arguments))
-    except (OSError, ValueError) as error:  # pydantic's errors are ValueErrors
-        raise ValueError(sentences(error)) from error
-
-
-def quiet_grpc() -> None:
-    """Has gRPC's own log say nothing below an error, unless the environment wants it.
-
-    It writes to standard error a line for each handshake that fails, whoever tries.
-    """
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    return read_as(ServerSettings, arguments)

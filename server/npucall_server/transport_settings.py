@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PORT = 50051
+LISTEN = (
+    "Addresses, with commas between them, in TOML also as a list: HOST:PORT, port "
+    "0 for any free one, or unix:PATH, each with a prefix or without. mtls: is TLS to which "
+    "callers bring a certificate, tls: is TLS to which they bring none, plain: is not "
+    "encrypted. Without a prefix a Unix socket is plain, and a port mtls where --tls-client-ca "
+    "is set, tls where --tls-certificate is, else plain. Beyond loopback an address needs TLS "
+    "and a way to know callers, or --insecure-bind."
+)
+"""What the setting listen means."""
 
 
-def _with_commas(listen: Any) -> Any:
+def with_commas(listen: Any) -> Any:
     """A list, which TOML may give, as the one text that it stands for."""
     is_list = isinstance(listen, list) and all(isinstance(each, str) for each in listen)
     return ",".join(listen) if is_list else listen
@@ -26,14 +35,9 @@ def _with_commas(listen: Any) -> Any:
 class TransportSettings(BaseModel):
     """Where callers come in, and who reads what they send on its way."""
 
-    listen: Annotated[str, BeforeValidator(_with_commas)] = Field(
+    listen: Annotated[str, BeforeValidator(with_commas)] = Field(
         f"127.0.0.1:{_PORT}",
-        description="Addresses, with commas between them, in TOML also as a list: HOST:PORT, port "
-        "0 for any free one, or unix:PATH, each with a prefix or without. mtls: is TLS to which "
-        "callers bring a certificate, tls: is TLS to which they bring none, plain: is not "
-        "encrypted. Without a prefix a Unix socket is plain, and a port mtls where --tls-client-ca "
-        "is set, tls where --tls-certificate is, else plain. Beyond loopback an address needs TLS "
-        "and a way to know callers, or --insecure-bind.",
+        description=LISTEN,
     )
     listen_host: str = Field(
         "",
@@ -86,7 +90,7 @@ class TransportSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _give_the_address_its_host(cls, values: dict[str, Any]) -> dict[str, Any]:
-        host, listen = values.get("listen_host"), _with_commas(values.get("listen", f":{_PORT}"))
+        host, listen = values.get("listen_host"), with_commas(values.get("listen", f":{_PORT}"))
         if not host or not isinstance(host, str) or not isinstance(listen, str):
             return values
         texts = addresses.split_list(listen)
@@ -95,7 +99,7 @@ class TransportSettings(BaseModel):
                 f"listen_host: expected one address in listen beside it, found {len(texts)}; name "
                 "the host in each of them"
             )
-        with _named("listen"):
+        with named("listen"):
             addresses.check(addresses.split_prefix(texts[0])[1])
         return {**values, "listen": addresses.at_host(host, texts[0])}
 
@@ -115,11 +119,11 @@ class TransportSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_addresses(self) -> Self:
-        with _named("listen"):
+        with named("listen"):
             for address in self.listens:
                 self._check_address(address)
         if self.health_listen:
-            with _named("health_listen"):
+            with named("health_listen"):
                 addresses.check(self.health_listen)
         return self
 
@@ -145,7 +149,7 @@ class TransportSettings(BaseModel):
 
 
 @contextmanager
-def _named(setting: str) -> Iterator[None]:
+def named(setting: str) -> Iterator[None]:
     """Puts a setting's name before what is wrong with its value."""
     try:
         yield

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from npucall.errors import CancelledError, DeadlineError, QueueFullError
+from npucall.wire.status import NONE, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,9 @@ class Turn:
         """Where it waits; set by ``Turns``."""
         self.granted: Grant | None = None
         """What it has been given and not taken yet."""
+        self.wants_alone = self.must_be_alone = False
+        """Whether it takes all of the device where nobody else has a turn; whether it waits for
+        that."""
         self.waited_ns = 0
         self.held_ns = 0
         """For which it has held turns."""
@@ -66,6 +70,14 @@ class Turn:
     def owner(self) -> str:
         """Who the call is for."""
         return self.identity.person
+
+    @property
+    def begun(self) -> str:
+        """Whether the first turn has come, and whether it was alone, as callers are told."""
+        return NONE if self._begins is not None else SHARED
+
+    def end(self) -> None:
+        """The call has ended: gives back what it still has."""
 
     def __call__(self) -> Self:
         return self

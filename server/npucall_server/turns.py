@@ -1,6 +1,10 @@
 """Turns on a device: a fixed number, given by shares.
 
 What a turn costs is the time for which it was held, by the host's clock.
+
+A turn alone is all of the device. Who waits for one is next by its share as everybody is; from then
+on what others give back is kept for it, until it has all. Such a turn costs as much as all turns,
+and that from when it was next, so that nobody gets more of the device by being alone.
 """
 
 from __future__ import annotations
@@ -35,10 +39,13 @@ class Grant:
     Nothing is charged for it until somebody else has to wait: most calls find a turn free.
     """
 
-    __slots__ = ("charged", "share", "since", "turn")
+    __slots__ = ("alone", "charged", "lanes", "share", "since", "turn")
 
-    def __init__(self, turn: Turn, since: float) -> None:
+    def __init__(self, turn: Turn, since: float, lanes: int = 1) -> None:
         self.turn, self.since = turn, since
+        self.lanes = lanes
+        """How many turns it costs: of a turn alone all, and of its further ones none."""
+        self.alone = False
         self.share: Share[Turn] | None = None
         self.charged = 0.0
 
@@ -66,6 +73,15 @@ class Turns:
         self._lock = threading.Lock()
         self._shares: Shares[Turn] = Shares()
         self._granted: set[Grant] = set()
+        self._claim: Turn | None = None
+        """Who is next and waits for all of the device."""
+        self._claimed = 0.0
+        """Since when."""
+        self._kept = 0
+        """Turns that nobody has, and that are kept: for the claim, or for the turn alone."""
+        self._alone: Grant | None = None
+        self._further = 0
+        """Turns of the one alone, besides its first."""
 
     def take(self, turn: Turn) -> Grant | None:
         """Gives a turn now, or has the taker wait for ``Turn.grant`` and answers None."""
@@ -79,6 +95,21 @@ class Turns:
             self._shares.queue(turn.share, turn)
             return None
 
+    def take_alone(self, turn: Turn, *, must: bool) -> Grant | None:
+        """``take`` for a turn alone. Unless it ``must``, one beside others will do."""
+        with self._lock:
+            if self.refusal is not None:
+                raise self.refusal()
+            if self._free == self._count:
+                return self._close(self._take(turn))
+            if self._free and not must:
+                return self._take(turn)
+            self._share_what_runs()
+            turn.share = self._share_of(turn)
+            self._shares.queue(turn.share, turn)
+            self._hand_on()
+            return None
+
     def is_stuck(self, seconds: float) -> bool:
         """Whether turns are taken, and none has been given back for so long."""
         return self._free < self._count and self._clock() - self._moved > seconds
@@ -90,8 +121,10 @@ class Turns:
     def take_spare(self, turn: Turn) -> Grant | None:
         """Gives a turn if one is free, which it is only while nobody waits for it."""
         with self._lock:
-            if self.refusal is not None or not self._free:
+            if self.refusal is not None:
                 return None
+            if not self._free:
+                return self._take_further(turn) if self._alone is not None else None
             return self._take(turn)
 
     def give_back(self, grant: Grant) -> None:
@@ -106,7 +139,7 @@ class Turns:
         """Who has a turn asks for another: gives it now, or has it wait for ``Turn.grant``."""
         turn, share = grant.turn, grant.share
         with self._lock:
-            if share is None:  # whoever waited has gone
+            if share is None or grant.alone:  # whoever waited has gone, or goes on waiting
                 return grant
             turn.share = share
             self._shares.queue(share, turn)
@@ -121,22 +154,28 @@ class Turns:
         with self._lock:
             self.refusal = refusal
             waiting = self._shares.everything_waiting()
+            if self._claim is not None:
+                waiting.append(self._claim)
         for turn in waiting:
             turn.wake()
 
     @property
     def running(self) -> int:
-        """Turns that are taken."""
+        """Turns that are taken, or kept for who is to have all."""
         return self._count - self._free
 
     @property
     def waiting(self) -> int:
         """Those who wait for one."""
-        return self._shares.waiting
+        return self._shares.waiting + (self._claim is not None)
 
     def give_up(self, turn: Turn) -> None:
         """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
         with self._lock:
+            if turn is self._claim:
+                self._drop_claim()
+                self._hand_on()
+                return
             if turn.share is not None and self._shares.withdraw(turn.share, turn):
                 return
             grant = turn.granted
@@ -164,6 +203,37 @@ class Turns:
             self._share_what_runs()
         return grant
 
+    def _close(self, grant: Grant) -> Grant:
+        """Makes a turn one alone, where nobody has another."""
+        grant.alone, grant.lanes = True, self._count
+        if grant.share is not None:
+            self._charge(grant)
+        self._kept, self._free = self._free, 0
+        self._alone = grant
+        return grant
+
+    def _take_further(self, turn: Turn) -> Grant | None:
+        """One more turn for who is alone, at no cost: it pays for all."""
+        assert self._alone is not None  # noqa: S101  # whoever asks has looked
+        if self._alone.turn is not turn or self._further >= self._count - 1:
+            return None
+        self._further += 1
+        grant = Grant(turn, self._clock(), 0)
+        self._granted.add(grant)
+        return grant
+
+    def _drop_claim(self) -> None:
+        """Who was next does not want all of the device any more. It pays for what was kept."""
+        turn, self._claim = self._claim, None
+        assert turn is not None  # noqa: S101  # whoever asks has looked
+        assert turn.share is not None  # noqa: S101  # it was in the queue
+        self._shares.charge(turn.share, self._cost_of_claim())
+        self._shares.leave(turn.share)
+        self._free, self._kept = self._kept, 0
+
+    def _cost_of_claim(self) -> float:
+        return (self._clock() - self._claimed) * self._count
+
     def _grant(self, turn: Turn) -> Grant:
         self._free -= 1
         grant = Grant(turn, self._clock())
@@ -181,48 +251,78 @@ class Turns:
     def _charge(self, grant: Grant) -> None:
         """Charges what the caller's last turn took; the rest, or what is too much, in the end."""
         assert grant.share is not None  # noqa: S101  # whoever asks has given it one
-        grant.charged = grant.share.last_seconds
-        self._shares.charge(grant.share, grant.charged)
+        charged = grant.share.last_seconds * grant.lanes
+        self._shares.charge(grant.share, charged - grant.charged)
+        grant.charged = charged
 
     def _end(self, grant: Grant) -> int:
         """Charges a turn that has ended; answers the ns that the account has to be told of."""
         self._moved = now = self._clock()
         self._granted.discard(grant)
-        self._free += 1
+        self._free_what_had(grant)
         seconds, share = now - grant.since, grant.share
+        cost = seconds * grant.lanes
         if share is not None:
-            self._shares.charge(share, seconds - grant.charged)
+            self._shares.charge(share, cost - grant.charged)
             share.last_seconds = seconds
             self._shares.leave(share)
         turn = grant.turn
-        turn.held_ns += int(seconds * 1e9)
+        turn.held_ns += int(cost * 1e9)
         untold = turn.held_ns - turn.told_ns
         if untold < _LONG_NS:
             return 0
         turn.told_ns = turn.held_ns
         return untold
 
+    def _free_what_had(self, grant: Grant) -> None:
+        if not grant.lanes:
+            self._further -= 1
+        elif self._claim is not None:
+            self._kept += 1
+        else:
+            self._free += 1
+            if grant.alone:
+                self._free, self._kept, self._alone = self._count, 0, None
+
     def _hand_on(self, asking: Turn | None = None) -> Grant | None:
         """Gives what is free to those who are next; answers what ``asking`` got."""
         own = None
-        while self._free and self._shares.waiting and self.refusal is None:
-            self._charge_what_runs()
-            turn = self._shares.next()
-            assert turn is not None  # noqa: S101  # it waited
+        while self.refusal is None and (turn := self._next()) is not None:
             grant = self._grant(turn)
             grant.share = turn.share
             self._charge(grant)
+            if turn.wants_alone and self._free == self._count - 1:
+                self._close(grant)
             if turn is asking:
                 own = grant
             else:
                 turn.grant(grant)
         return own
 
+    def _next(self) -> Turn | None:
+        """Who gets what is free; None where there is nothing for nobody."""
+        if self._claim is None and self._free and self._shares.waiting:
+            self._charge_what_runs()
+            turn = self._shares.next()
+            assert turn is not None  # noqa: S101  # it waited
+            if not turn.must_be_alone or self._free == self._count:
+                return turn
+            self._claim, self._claimed = turn, self._clock()
+            self._kept, self._free = self._free, 0
+        turn = self._claim
+        if turn is None or self._kept < self._count:
+            return None
+        assert turn.share is not None  # noqa: S101  # it was in the queue
+        self._shares.charge(turn.share, self._cost_of_claim())
+        self._claim = None
+        self._free, self._kept = self._kept, 0
+        return turn
+
     def _charge_what_runs(self) -> None:
         """Charges turns for what they have taken by now, where that is more than was thought."""
         now = self._clock()
         for grant in self._granted:
-            more = now - grant.since - grant.charged
+            more = (now - grant.since) * grant.lanes - grant.charged
             if more > 0 and grant.share is not None:
                 self._shares.charge(grant.share, more)
                 grant.charged += more

@@ -19,8 +19,20 @@ def _host_and_port(address: str) -> str:
     return address
 
 
-class WatchSettings(BaseModel):
-    """Where what the server counts is kept and shown."""
+class MetricsSettings(BaseModel):
+    """Where what the server counts is shown."""
+
+    metrics_listen: Annotated[str, AfterValidator(_host_and_port)] = Field(
+        "",
+        description="HOST:PORT to show metrics to Prometheus on, at /metrics; a host such as "
+        "127.0.0.1, port 0 for any free one. Whoever reaches it sees the names of tenants and "
+        "operators. Needs the extra metrics: pip install 'npucall-server[metrics]'. Default: "
+        "metrics are not shown.",
+    )
+
+
+class WatchSettings(MetricsSettings):
+    """Where what the server counts is kept."""
 
     usage_file: Path | None = Field(
         None,
@@ -28,11 +40,4 @@ class WatchSettings(BaseModel):
         "caller and minute, read again at the start, so that quotas outlive a restart. At 16 MiB "
         "it becomes FILE.1, that one FILE.2, and so on up to FILE.8. Default: the account is kept "
         "in memory alone.",
-    )
-    metrics_listen: Annotated[str, AfterValidator(_host_and_port)] = Field(
-        "",
-        description="HOST:PORT to show metrics to Prometheus on, at /metrics; a host such as "
-        "127.0.0.1, port 0 for any free one. Whoever reaches it sees the names of tenants and "
-        "operators. Needs the extra metrics: pip install 'npucall-server[metrics]'. Default: "
-        "metrics are not shown.",
     )

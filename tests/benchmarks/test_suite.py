@@ -54,23 +54,23 @@ def figures() -> list[Figure]:
     return list(TINY.figures(print))
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_plan_gives_the_figures_that_it_says(figures: list[Figure]) -> None:
     assert [figure.series for figure in figures] == list(TINY.series())
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_only_what_this_machine_lacks_has_no_figure(figures: list[Figure]) -> None:
     lacking = {figure.series.way for figure in figures if figure.absolute is None}
     assert lacking <= {TORCH} | (set() if shares_memory() else {COPIED, IN_PLACE})
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_yardstick_is_as_fast_as_itself(figures: list[Figure]) -> None:
     assert {figure.ratio for figure in figures if figure.series.way == "yardstick"} == {1.0}
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_peak_is_that_of_two_calls_of_4_mib_without_the_process_itself(
     figures: list[Figure],
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_peak_is_that_of_two_calls_of_4_mib_without_the_process_itself(
     assert all(1.0 < figure.absolute < 60.0 for figure in peaks)
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_page_has_a_picture_of_stages(figures: list[Figure]) -> None:
     assert "each stage alone" in page(rows_of(figures))
 

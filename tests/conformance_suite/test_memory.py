@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.more import TURNS
 
 from npucall import buffers
 from npucall.compute import blocks, evaluate, pieces
@@ -96,8 +97,14 @@ def test_what_was_in_new_memory_does_not_show(title: str, monkeypatch: pytest.Mo
     assert seen > 20
 
 
-@pytest.mark.parametrize("title", STATEMENTS)
-@pytest.mark.parametrize("edges", [1, 37, 64])
+@pytest.mark.parametrize(
+    ("edges", "title"),
+    [
+        pytest.param(edges, title, marks=TURNS[(row + place) % 3])  # each title with one of them
+        for row, edges in enumerate([1, 37, 64])
+        for place, title in enumerate(STATEMENTS)
+    ],
+)
 def test_where_blocks_are_cut_does_not_show(
     title: str, edges: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def judged(report: dict[str, Any]) -> set[str]:
     return {each["variant"] for each in run} - {""}
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_quick_run_on_a_host_with_a_custom_package_passes(
     tmp_path: Path, community_npu_server: ServerProcess
 ) -> None:

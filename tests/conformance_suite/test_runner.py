@@ -82,7 +82,11 @@ def test_bfloat16_is_skipped_where_the_product_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "soc", only("Ascend910A", "Ascend310P3", "Ascend950PR_9589", "Ascend910_9391")
+    "soc",
+    [
+        *only("Ascend910A", "Ascend950PR_9589"),
+        *(pytest.param(soc, marks=pytest.mark.long) for soc in ("Ascend310P3", "Ascend910_9391")),
+    ],
 )
 def test_every_product_passes_a_quick_run(soc: str) -> None:
     assert failed(run(local(soc), quick=True)) == []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from servers import failed, run
+from tests.more import TURNS
 
 from npucall_client.conformance.runner import judged
 from npucall_client.conformance.statements import statements
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from npucall_client.conformance.report import Outcome
 
 TITLES = [statement.title for statement in statements()]
-# Here with every operator; every sixth one over a socket, and others on an NPU.
+# Here with every operator; every sixth one over a socket, and others on an NPU; then the next ones.
 CASES = [
-    pytest.param(device, title, marks=() if first in {None, number % 6} else pytest.mark.more)
+    pytest.param(device, title, marks=() if first is None else TURNS[min((number - first) % 6, 2)])
     for device, first in (("local", None), ("server", 0), ("npu", 3))
     for number, title in enumerate(TITLES)
 ]
@@ -44,7 +45,6 @@ def test_a_full_run_passes(client: Client, title: str) -> None:
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
 
 
-@pytest.mark.more
 @each
 def test_a_quick_run_skips_next_to_nothing(client: Client, title: str) -> None:
     outcomes = quick_run(client, title)

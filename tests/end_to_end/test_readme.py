@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from tests.more import only
+from tests.more import TURNS, only
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -103,13 +103,14 @@ def test_the_tests_in_the_readme_pass_with_a_server_of_their_own(tmp_path: Path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+def when(line: str) -> Any:
+    """The whole suite is a matter of many seconds: once it is run against a server, then more."""
+    return TURNS[0 if "conform" not in line else 1 if "--html" in line else 2]
+
+
 @pytest.mark.parametrize(
     "line",
-    [
-        # The whole suite is a matter of many seconds.
-        pytest.param(line, marks=pytest.mark.more if "npucall conform" in line else ())
-        for line in COMMANDS
-    ],
+    [pytest.param(line, marks=when(line)) for line in COMMANDS],
     ids=lambda line: " ".join(line.split()[:2]),
 )
 def test_a_command_in_the_readme_succeeds(line: str, npucall_server: str, tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_the_picture_of_the_layers_is_that_of_the_import_contracts() -> None:
         if contract["type"] == "layers"
     }
     drawn = [re.split(r"\s{2,}", line.strip()) for line in picture.splitlines()]
-    for name in "npucall_client", "npucall_server", "npucall":
+    for name in "npucall_client", "npucall_server", "npucall", "npucall_pool":
         (start,) = [line for line, cells in enumerate(drawn) if name in cells]
         left = [cell for cells in drawn[start + 1 :] for cell in cells]
         found = [cell for cell in left if cell in layers[name]]

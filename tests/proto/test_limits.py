@@ -34,6 +34,10 @@ STATED = {
     "MAX_ENTRIES": "At least 1, at most {} of them",
     "MAX_SESSION_CHARACTERS": "at most {} printable ASCII characters",
     "MAX_PROGRAM_OVERHEAD_BYTES": "Together they may have {} besides the data",
+    "MAX_MEMBER_BYTES": "A beat has at most {}.",
+    "MAX_LABELS": "At most {}; a name",
+    "MAX_LABEL_NAME_BYTES": "a name has up to {} of a-z",
+    "MAX_LABEL_VALUE_BYTES": "a value up to {} bytes",
 }
 """Each limit that a caller has to know, and where the proto says it."""
 OUR_OWN = {
@@ -42,7 +46,7 @@ OUR_OWN = {
     "MAX_ANSWER_BYTES", "FRAME_BYTES", "MAX_STORAGE_INDEX", "MAX_REGIONS",
     "MAX_SIDE_ANSWER_BYTES", "MAX_TRAILER_BYTES", "MAX_HANDLES", "MAX_PAST_HANDLES",
     "MAX_PROGRAM_STEPS",
-    "FRAMES_PER_MESSAGE",
+    "FRAMES_PER_MESSAGE", "MAX_MEMBERS", "MAX_MEMBERS_OF_CALLER",
 }  # fmt: skip
 """What no caller has to know, or the types of the fields say."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.more import every_third
 
 from npucall.compute import evaluate, pieces
 from npucall.compute.pieces import Piece
@@ -86,8 +87,10 @@ def cut_at(call: Prepared, storages: Mapping[str, bytes], edges: Sequence[int]) 
 EDGES = st.lists(st.integers(1, ELEMENTS - 1), max_size=6)
 
 
-@pytest.mark.parametrize("dtype", [FLOAT, FLOAT16, BF16], ids=["FLOAT", "FLOAT16", "BF16"])
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    every_third((name, dtype) for dtype in (FLOAT, FLOAT16, BF16) for name in OPERATORS),
+)
 @given(edges=EDGES)
 def test_any_pieces_give_the_bits_of_the_whole(name: str, dtype: DType, edges: list[int]) -> None:
     call = elementwise(name, dtype)

@@ -208,18 +208,26 @@ def check_response(message: bytes) -> None:
 
 
 @given(messages_of(any_request_frames))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_request_message_means_what_it_means_to_the_class(message: bytes) -> None:
     check_request(message)
 
 
 @given(messages_of(any_response_frames))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_response_message_means_what_it_means_to_the_class(message: bytes) -> None:
     check_response(message)
 
 
-@pytest.mark.more
+@pytest.mark.long
+@given(messages_of(any_request_frames), messages_of(any_response_frames))
+@settings(max_examples=1000)
+def test_many_messages_mean_what_they_mean_to_the_class(sent: bytes, answered: bytes) -> None:
+    check_request(sent)
+    check_response(answered)
+
+
+@pytest.mark.long
 @given(messages_of(any_request_frames), st.data())
 @settings(max_examples=400)
 def test_a_damaged_request_message_gets_the_verdict_of_the_class(
@@ -228,7 +236,7 @@ def test_a_damaged_request_message_gets_the_verdict_of_the_class(
     check_request(mutated(mutated(message, data.draw), data.draw))
 
 
-@pytest.mark.more
+@pytest.mark.long
 @given(messages_of(any_response_frames), st.data())
 @settings(max_examples=400)
 def test_a_damaged_response_message_gets_the_verdict_of_the_class(

@@ -195,6 +195,7 @@ class Taker:
         self.share: Any = None
         self.granted: Any = None
         self.held_ns = self.told_ns = 0
+        self.wants_alone = self.must_be_alone = False
         self.woken = 0
 
     def grant(self, grant: Any) -> None:

@@ -18,6 +18,7 @@ from tests.shared import Memory, Side
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2, tensor_pb2
 from npucall_server.access import tokens
+from npucall_server.access.identity import Role
 from npucall_server.shared import side_socket
 
 from .issuer import Issuer
@@ -226,6 +227,16 @@ def test_a_certificate_of_no_tenant_is_refused(lab: Lab, what: str) -> None:
     with lab.channel(pair=lab.authority.client("mallory.lab")) as channel:
         answer = refused_call(channel, what, ())
     assert (answer.reason, answer.fault) == ("TENANT_UNKNOWN", "tenant")
+
+
+@pytest.mark.parametrize("what", METHODS)
+def test_who_may_announce_servers_may_do_nothing_else(
+    lab: Lab, channel: grpc.Channel, what: str
+) -> None:
+    token = lab.token("npu1", role=Role.SERVER)
+    with pytest.raises(grpc.RpcError) as refused:
+        ask_for(channel, what, bearer(token))
+    assert refusal(refused.value).reason == "PERMISSION_DENIED"
 
 
 @pytest.mark.parametrize(

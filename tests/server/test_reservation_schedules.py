@@ -34,6 +34,8 @@ class Had:
     seconds: float
     ends: float
     lease_ends: float
+    began: float
+    """When this process granted or restored it."""
     over: float | None = None
     """When it was released, or told to have ended."""
 
@@ -57,8 +59,8 @@ class Schedule:
     secret: str | None = None
     had: list[Had] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
-    ended: dict[str, float] = field(default_factory=dict)
-    """When the last reservation of a tenant ended that this process has granted or restored."""
+    gaps: dict[str, float] = field(default_factory=dict)
+    """When the gap of a tenant is over, behind what this process has granted or restored."""
     passed: list[str] = field(default_factory=list)
     """Keys in the order in which this process let them pass for the first time."""
     told: list[object] = field(default_factory=list)
@@ -81,7 +83,7 @@ class Schedule:
             rules, keys, self.clock.monotonic, self.clock.wall, lambda *told: self.told.append(told)
         )
         self.opens = self.now + (LEASE if self.secret else 0.0)
-        self.waiting, self.passed, self.ended = [], [], {}
+        self.waiting, self.passed, self.gaps = [], [], {}
         if self.secret is None:
             for each in self.had:
                 each.over = min(each.end, self.now)
@@ -123,7 +125,9 @@ class Schedule:
             told = len(self.told)
             self.subject.release(each.key, each.who)
             if len(self.told) > told:  # one of before the start was restored, and ended at once
-                self.ended[each.who.tenant] = self.now
+                if each.key not in self.passed:
+                    each.began = self.now
+                self.begin_gap(each, self.now)
             self.finish(each)
 
     def admin_releases(self) -> None:
@@ -177,6 +181,7 @@ class Schedule:
             return
         if not known:
             self.restores += 1
+            each.began = self.now
             each.lease_ends = self.now + LEASE
             self.passed.append(each.key)
         shown = self.subject.shown()
@@ -190,15 +195,19 @@ class Schedule:
     def finish(self, each: Had) -> None:
         each.over = self.now
         if each.key in self.passed:
-            self.ended[each.who.tenant] = self.now
+            self.begin_gap(each, self.now)
+
+    def begin_gap(self, each: Had, ended: float) -> None:
+        """As long as the reservation was, and no longer than the rule."""
+        over = ended + min(GAP, ended - each.began)
+        self.gaps[each.who.tenant] = max(over, self.gaps.get(each.who.tenant, 0.0))
 
     def grant(self) -> None:
         """What the server grants, it has to grant: to the right one, at the right time."""
         self.subject.settle()
         for each in self.had:
             if each.key in self.passed and each.end <= self.now:
-                last = self.ended.get(each.who.tenant, 0.0)
-                self.ended[each.who.tenant] = max(last, each.end)
+                self.begin_gap(each, each.end)
         granted = [each for each in self.waiting if self.subject.is_granted(each.wish)]
         ready = [each for each in self.waiting if self.may_have_it(each)]
         known = [each for each in self.alive() if each.key in self.passed]
@@ -211,14 +220,13 @@ class Schedule:
         self.begin(granted[0].wish)
 
     def may_have_it(self, each: Waiting) -> bool:
-        ended = self.ended.get(each.wish.holder.tenant)
-        return self.now >= self.opens and (ended is None or self.now >= ended + GAP)
+        return self.now >= max(self.opens, self.gaps.get(each.wish.holder.tenant, 0.0))
 
     def begin(self, wish: Wish) -> None:
         key, ends, renew_within = self.subject.begin(wish)
         assert ends == wish.seconds
         assert renew_within == min(LEASE, ends)
-        self.had.append(Had(wish.holder, key, ends, self.now + ends, self.now + LEASE))
+        self.had.append(Had(wish.holder, key, ends, self.now + ends, self.now + LEASE, self.now))
         self.passed.append(key)
         self.grants += 1
 

@@ -168,7 +168,13 @@ def test_who_goes_away_leaves_the_queue(subject: Reservations) -> None:
 def test_a_tenant_waits_for_its_gap_and_others_go_first(
     subject: Reservations, clock: VirtualClock
 ) -> None:
-    subject.release(reserve(subject, A).key, A)
+    key = reserve(subject, A).key
+    clock.advance(20.0)
+    subject.renew(key, A)
+    clock.advance(20.0)
+    subject.renew(key, A)
+    clock.advance(25.0)
+    subject.release(key, A)
     again = subject.ask(person("a", "bert"), 10.0)
     assert not subject.is_granted(again)
     refusal = subject.refusal(again)
@@ -181,6 +187,20 @@ def test_a_tenant_waits_for_its_gap_and_others_go_first(
     assert is_free(subject)
     assert subject.seconds_to_change() == 30.0
     clock.advance(30.0)
+    subject.settle()
+    assert subject.is_granted(again)
+
+
+def test_the_gap_is_no_longer_than_the_reservation_was(
+    subject: Reservations, clock: VirtualClock
+) -> None:
+    key = reserve(subject, A).key
+    clock.advance(2.0)
+    subject.release(key, A)
+    again = subject.ask(A, 10.0)
+    assert not subject.is_granted(again)
+    assert subject.seconds_to_change() == 2.0
+    clock.advance(2.0)
     subject.settle()
     assert subject.is_granted(again)
 

@@ -144,6 +144,13 @@ OTHERS: dict[str, Any] = {
     "oidc_name_claim": "actor",
     "usage_file": "/var/lib/npucall/usage.jsonl",
     "metrics_listen": "127.0.0.1:9464",
+    "device_lock": "/run/npucall/device.lock",
+    "device_lock_wait": 1.25,
+    "announce": "tls:d.lab, [::1]:50050, unix:/run/d",
+    "advertise": "npu1.lab:50051",
+    "labels": {"rack": "7", "lab/driver": 'é "8" = 9'},
+    "announce_ca": "/etc/npucall/pool.pem",
+    "announce_token_file": "/run/npucall/token",
 }
 
 

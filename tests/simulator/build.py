@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,8 +67,8 @@ class _Builder:
         self.prototypes = read_prototypes()
 
     def all(self) -> None:
-        for name in GENERATIONS:
-            self._generation(name)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(self._generation, GENERATIONS))
         self._custom_package()
 
     def _generation(self, name: str) -> None:
@@ -75,7 +76,7 @@ class _Builder:
         compiler = self._compiler(name)
         acl = self._runtime(name, here, compiler)
         base = here.lib64 / "libnnopbase.so"
-        compiler.library(base, _sources("nnopbase"), [acl], "$ORIGIN")
+        compiler.library(base, [self._whole("nnopbase")], [acl], "$ORIGIN")
         folder = here.op_api_libraries if name == "8.1" else here.lib64
         for library, marks in _OPERATORS[name].items():
             held = [p for p in self.prototypes if name in p.releases and p.library in marks]
@@ -88,7 +89,7 @@ class _Builder:
     def _runtime(self, name: str, here: Generation, compiler: Compiler) -> Path:
         """The runtime's library or libraries; answers the one that holds the functions."""
         whole = here.lib64 / ("libascendcl.so" if name == "8.1" else "libacl_rt.so")
-        compiler.library(whole, _sources("acl"), [], "$ORIGIN")
+        compiler.library(whole, [self._whole("acl")], [], "$ORIGIN")
         if name != "8.1":
             compiler.library(here.lib64 / "libascendcl.so", [], [whole], "$ORIGIN")
         return whole
@@ -102,9 +103,21 @@ class _Builder:
         install_custom(self.tree.custom, held)
 
     def _entry_points(self, name: str, held: list[Prototype]) -> Path:
+        return self._generated(name, entry_points(held))
+
+    def _whole(self, part: str) -> Path:
+        """All C++ files of a part of the runtime as one, for headers cost most of the time."""
+        files = sorted((SOURCES / part).glob("*.cpp"))
+        digests = (hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+        lines = [
+            f'#include "{file}"  // {digest}\n' for file, digest in zip(files, digests, strict=True)
+        ]
+        return self._generated(part, "".join(lines))
+
+    def _generated(self, name: str, text: str) -> Path:
         path = self.root / "generated" / f"{name}.cpp"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(entry_points(held))
+        path.write_text(text)
         return path
 
     def _compiler(self, name: str) -> Compiler:
@@ -127,11 +140,6 @@ def _link_libopapi(here: Generation) -> None:
         link = folder / "libopapi.so"
         link.unlink(missing_ok=True)
         link.symlink_to((here.op_api_libraries / "libopapi.so").resolve())
-
-
-def _sources(part: str) -> list[Path]:
-    """The C++ files of one part of the runtime: of libascendcl or of libnnopbase."""
-    return sorted((SOURCES / part).glob("*.cpp"))
 
 
 def _content(asan: bool) -> str:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from npucall.errors import Repeat
+from npucall_client.remote.losses import Losses
 from npucall_client.remote.retry import PAUSES
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 class Course:
     """One call, until ``timeout`` seconds from now."""
 
-    __slots__ = ("_rounds", "at", "ends", "hosts", "request_id", "timeout", "tried", "wanted")
+    __slots__ = (
+        "_rounds", "at", "ends", "hosts", "losses", "request_id", "timeout", "tried", "wanted",
+    )  # fmt: skip
 
     def __init__(self, wanted: Wanted, timeout: float, request_id: str = "") -> None:
         self.wanted = wanted
@@ -30,12 +33,22 @@ class Course:
         """What members said since it was last tried with all of them, by address."""
         self.hosts: set[str] = set()
         """Machines on which a member broke off: others there may have the same trouble."""
+        self.losses: Losses | None = None
+        """What was lost of it; None until a connection broke."""
         self._rounds = 0
 
     @property
     def left(self) -> float:
         """Seconds that it has."""
         return max(0.0, self.ends - time.monotonic())
+
+    def lost(self, error: NpucallError, address: str, instance: str, *, ended: bool) -> None:
+        """A connection broke. Raises PoisonedCallError where the call must not be sent again."""
+        if self.losses is None:
+            self.losses = Losses(self.wanted.operator, self.request_id)
+        poisoned = self.losses.heard(error, address, instance, ended=ended)
+        if poisoned is not None:
+            raise poisoned from error
 
     def failed(self, address: str, host: str, error: NpucallError) -> None:
         """A member did not answer it. Raises the error where no other member would."""

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
+from npucall_client.pool.picking import none_fits
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.remote.service import HEALTH_CHECK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.pool.members import Member
@@ -54,7 +55,8 @@ class Links:
     def _opened(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
         link = candidate.link
         if link is None:
-            link = ChannelTransport(self._settings_of(candidate.member, seconds), once=True)
+            settings = settings_of(candidate.member, self._settings, seconds)
+            link = ChannelTransport(settings, once=True)
             with self._lock:
                 if self._closed.is_set():
                     link.close()
@@ -69,11 +71,9 @@ class Links:
         candidate.opened = member.instance
         self._table.learn(candidate, member)
         self._learn_operators(seconds)
+        if not self._table.wish.allows(member):
+            raise none_fits(self._table.wish, [member])
         return link
-
-    def _settings_of(self, member: Member, seconds: float) -> ClientSettings:
-        timeout = min(seconds, self._settings.connect_timeout)
-        return replace(self._settings, target=member.address, connect_timeout=timeout)
 
     def _learn_operators(self, seconds: float) -> None:
         """Asks which operators there are, once for all members that have the same ones.
@@ -98,11 +98,7 @@ class Links:
             if link is None:
                 self._opened(candidate, _HEALTH_SECONDS)
             else:
-                authorization = link.authorization()
-                status = link.send_once(
-                    HEALTH_CHECK, b"", _HEALTH_SECONDS, _HEALTH_SECONDS, authorization
-                )
-                if status != _SERVES:
+                if not serves(link, _HEALTH_SECONDS):
                     raise DrainingError(  # as if it had refused a call
                         f"pool: expected {candidate.address} to serve, found that it does not"
                     )
@@ -113,8 +109,13 @@ class Links:
         else:
             self._table.asked(candidate, None)
 
-    def retire(self, gone: Iterable[Candidate[ChannelTransport]]) -> None:
-        """The source does not list these any more: their links are closed once they are idle."""
+    def hear(self, members: Sequence[Member], *, complete: bool) -> None:
+        """What the source lists. Links to those whom it lists no more are closed once idle.
+
+        The source hears of nobody else whether the pool is still used: all clients of it share
+        these links.
+        """
+        gone = self._table.update(members, complete=complete)
         with self._lock:
             self._retired += gone
 
@@ -137,6 +138,20 @@ def _close(candidates: Iterable[Candidate[ChannelTransport]]) -> None:
     for candidate in candidates:
         if candidate.link is not None:
             candidate.link.close()
+
+
+def settings_of(member: Member, settings: ClientSettings, seconds: float) -> ClientSettings:
+    """Those of a pool, for the link to one member, which is waited for so long."""
+    timeout, name = min(seconds, settings.connect_timeout), settings.server_name
+    if settings.encrypts:
+        name = name or member.server_name
+    return replace(settings, target=member.address, connect_timeout=timeout, server_name=name)
+
+
+def serves(link: ChannelTransport, seconds: float) -> bool:
+    """Whether a member takes calls."""
+    authorization = link.authorization()
+    return link.send_once(HEALTH_CHECK, b"", seconds, seconds, authorization) == _SERVES
 
 
 def said(member: Member, info: pb.GetServerInfoResponse) -> Member:

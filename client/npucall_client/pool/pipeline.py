@@ -118,16 +118,17 @@ class PoolCalls:
     ) -> None:
         """A member has answered, or has not."""
         self._pool.give_back(candidate, sent.course, well=not isinstance(outcome, Exception))
-        if isinstance(outcome, NpucallError) and not isinstance(outcome, CancelledError):
-            try:
-                self._pool.failed(candidate, sent.course, outcome)
-            except NpucallError as error:
-                sent.end(error)
-                return
-            # As a call of its own: this thread belongs to the member's stream.
-            self._submit(sent, lambda: self._pool.run(sent.course, sent.call))
+        if not isinstance(outcome, NpucallError) or isinstance(outcome, CancelledError):
+            sent.end(outcome)
             return
-        sent.end(outcome)
+        self._pool.note(candidate, outcome)  # at once, for calls that come
+
+        def again() -> Response:
+            self._pool.wait(self._pool.failed(candidate, sent.course, outcome))
+            return self._pool.run(sent.course, sent.call)
+
+        # As a call of its own, in a thread of its own: this one belongs to the member's stream.
+        self._submit(sent, again)
 
     def _submit(self, sent: PoolCall, execute: Callable[[], Response]) -> None:
         def run() -> None:

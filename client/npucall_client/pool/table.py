@@ -117,7 +117,7 @@ class Table(Generic[T]):
         """Names and variants of the operators, by ``Member.catalogue``."""
         self._clock = clock
         self._known: dict[str, Candidate[T]] = {}
-        self._fitting: dict[tuple[str, str], list[Candidate[T]]] = {}
+        self._fitting: dict[Wanted, list[Candidate[T]]] = {}
         """Whom a call may go to, by its operator; found anew when something changes."""
         self._until = 0.0
         """When that changes by itself."""
@@ -163,9 +163,11 @@ class Table(Generic[T]):
         with self._lock:
             if self._clock() >= self._until:
                 self._fitting.clear()
-            fitting = self._fitting.get(wanted[:2])
+            # Where all have the same operators one list is for all calls.
+            key = wanted._replace(nbytes=0) if self.catalogues else NOTHING
+            fitting = self._fitting.get(key)
             if fitting is None:
-                fitting = self._fit(wanted)
+                fitting = self._fit(key)
             if tried or only is not None or hosts or wanted.nbytes > self._smallest:
                 fitting = self._left(wanted, tried, only, hosts)
             count = len(fitting)
@@ -275,8 +277,7 @@ class Table(Generic[T]):
         if not self._fitting:
             busy = [e.busy_until for e in self._known.values() if e.busy_until > now]
             self._until = min(busy, default=now + _LOOK_SECONDS)
-        fitting = _nearest(self._serving(wanted, now), self._width)
-        self._fitting[wanted[:2]] = fitting
+        fitting = self._fitting[wanted] = _nearest(self._serving(wanted, now), self._width)
         return fitting
 
     def _left(

@@ -27,18 +27,20 @@ from npucall_client.pool.reservations import PoolReservations, keys_of
 from npucall_client.pool.sessions import PoolSessions
 from npucall_client.pool.sums import sum_of_activity, sum_of_usage
 from npucall_client.pool.table import NOTHING, Table, Wanted
+from npucall_client.remote.losses import is_break, needs_look
 from npucall_client.remote.transfer import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from npucall.v1 import access_service_pb2 as access
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
-    from npucall_client.pool.members import Member, Source
+    from npucall_client.pool.members import Source
     from npucall_client.pool.table import Candidate
     from npucall_client.remote.channel import ChannelTransport
+    from npucall_client.remote.losses import Losses
     from npucall_client.reservations import Granted
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
@@ -70,15 +72,12 @@ class PoolTransport:
         self._sharing: list[Candidate[ChannelTransport]] = []
         self._sessions = PoolSessions(self)
         self._looker = Looker(self.table, self.links)
-        source.start(self._update)
+        source.start(self.links.hear)
         try:
             self.anywhere(Course(NOTHING, settings.connect_timeout), lambda link, _: link)
         except BaseException:
             self.close()
             raise
-
-    def _update(self, members: Sequence[Member], *, complete: bool) -> None:
-        self.links.retire(self.table.update(members, complete=complete))
 
     # --- Calls ------------------------------------------------------------------------------------
 
@@ -118,7 +117,7 @@ class PoolTransport:
         while True:
             candidate = self.take(course)
             try:
-                answer = send(self.link_of(candidate, course.left), course.left)
+                answer = send(self.link_of(candidate, course.left, course.losses), course.left)
             except NpucallError as error:
                 self.give_back(candidate, course, well=False)
                 delay = self.failed(candidate, course, error)
@@ -135,9 +134,13 @@ class PoolTransport:
     ) -> float:
         """A member did not answer a call. Answers the seconds until the next attempt.
 
-        Raises the error where there is none.
+        Looks for half a second whether the member's process has ended, where that matters. Raises
+        the error, or PoisonedCallError, where there is no other attempt.
         """
         self.note(candidate, error)
+        if is_break(error) and (link := candidate.link) is not None:
+            ended = needs_look(error) and link.has_ended(candidate.opened)
+            course.lost(error, candidate.address, candidate.opened, ended=ended)
         course.failed(candidate.address, candidate.host, error)
         return self._bucket.take()
 
@@ -165,11 +168,16 @@ class PoolTransport:
                 with self.table.changed:
                     self.table.changed.wait(min(course.left, 0.1))
 
-    def link_of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
+    def link_of(
+        self,
+        candidate: Candidate[ChannelTransport],
+        seconds: float,
+        losses: Losses | None = None,
+    ) -> ChannelTransport:
         """The link to a member, under this client's reservation of it if there is one."""
         link = self.links.of(candidate, seconds)
-        if not self.table.wish.allows(candidate.member):
-            raise self._other(candidate)
+        if losses is not None:
+            link = link.carrying(losses)
         return link if self._keys is None else link.under(self._keys[candidate.address])
 
     def note(self, candidate: Candidate[ChannelTransport], error: NpucallError) -> None:
@@ -292,11 +300,6 @@ class PoolTransport:
         """Waits. Raises CancelledError once the client is closed."""
         if seconds and self._closed.wait(seconds):
             raise closed()
-
-    def _other(self, candidate: Candidate[ChannelTransport]) -> NpucallError:
-        error = DrainingError(f"pool: {candidate.address} is not what the client wants")
-        self.table.allowed()  # raises, where none is
-        return error
 
     def _nobody(self, course: Course) -> NpucallError:
         """What is raised where no member answers."""

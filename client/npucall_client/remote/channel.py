@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from npucall.errors import (
     ConnectionLostError,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.pipeline import Calls
     from npucall_client.remote.large_call import StreamOpener
+    from npucall_client.remote.losses import Losses
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
 
@@ -66,7 +67,7 @@ class ChannelTransport(Link):
             if isinstance(error, ConnectionLostError):
                 raise
             way = self._connections.way.told
-            raise unreachable(self._target, seconds, why, way) from error
+            raise unreachable(self.target, seconds, why, way) from error
         except BaseException:
             self.close()
             raise
@@ -74,6 +75,7 @@ class ChannelTransport(Link):
     def asked(self, timeout: float) -> pb.GetServerInfoResponse:
         """What the server is now; its limits count from here on."""
         info = self.server_info(timeout)
+        self._seen.instance = info.server.instance
         self._limits = ServerLimits(info.limits, self._stream_from)
         return info
 
@@ -88,7 +90,7 @@ class ChannelTransport(Link):
         """Of one call, where somebody wants spans."""
         if self._spans is None:
             return _NO_SPAN
-        return self._spans.call(method, call.operator, self._target)
+        return self._spans.call(method, call.operator, self.target)
 
     def _executed(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         if not self._memories.regions:
@@ -109,11 +111,17 @@ class ChannelTransport(Link):
         self._limits.check_message(call, len(message))
         end = time.monotonic() + timeout
         try:
-            return split_response(self.send("Execute", message, timeout, request_id))
+            return split_response(self.send("Execute", message, timeout, request_id, call.operator))
         except TooLargeError as error:  # only the server can know how long its answer is
             if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
                 raise
         return self._execute_in_chunks(call, end - time.monotonic(), request_id)
+
+    def again(self, call: BoundCall, timeout: float, request_id: str, losses: Losses) -> Response:
+        """One call of which something was lost before."""
+        link = self.carrying(losses)
+        link._home = call.home  # noqa: SLF001  # of its own kind
+        return link.execute(call, timeout, request_id)
 
     def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
@@ -158,7 +166,7 @@ class ChannelTransport(Link):
             if not info.shared_memory_socket:
                 raise SharedMemoryError(
                     "shared memory: expected a server that shares some, found none at "
-                    f"{self._target}; its setting shared_memory (--shared-memory PATH) turns it on"
+                    f"{self.target}; its setting shared_memory (--shared-memory PATH) turns it on"
                 )
             try:
                 who = self._credential.authorization()
@@ -172,7 +180,7 @@ class ChannelTransport(Link):
     @property
     def sessions(self) -> RemoteSessions:
         """Sessions on the server."""
-        return RemoteSessions(self._target, self._limits, self, self.at)
+        return RemoteSessions(self.target, self._limits, self, self.at)
 
     def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
@@ -180,12 +188,12 @@ class ChannelTransport(Link):
         ends = time.monotonic() + wait
         asks = wait + RUNNING_SECONDS + timeout
 
-        def send(left: float, authorization: str) -> bytes:
+        def send(link: Self, left: float, authorization: str) -> bytes:
             waits = max(0.0, ends - time.monotonic())
             request = access.ReserveRequest(seconds=seconds, wait_seconds=waits).SerializeToString()
-            return self.send_once("Reserve", request, left, asks, authorization)
+            return link.send_once("Reserve", request, left, asks, authorization)
 
-        data = self.repeated(send, asks)
+        data = self.repeated(send, asks, "Reserve")
         answer = access.ReserveResponse.FromString(data)
         return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
 
@@ -256,4 +264,5 @@ class ChannelTransport(Link):
             large = LargeCall(call, request_id, chunk_bytes, early_outputs=early)
             return large.run(open_stream, seconds)
 
-        return self.on_stream("ExecuteStream", attempt, timeout)
+        name = call.operator
+        return self.on_stream("ExecuteStream", attempt, timeout, request_id, name)

@@ -14,8 +14,6 @@ from npucall_client.remote.service import OPTIONS, STREAM_OPTIONS, path_of
 from npucall_client.remote.ways import way_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from npucall_client.remote.ways import Way
     from npucall_client.settings import ClientSettings
 
@@ -34,11 +32,11 @@ class Channels:
             return grpc.secure_channel(way.target, credentials, every)
 
         self._calls, self._streams = channel(OPTIONS), channel(STREAM_OPTIONS)
-        self._methods: dict[str, Callable[..., bytes]] = {}
+        self._methods: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self.users = 0
         """Calls and streams under way, counted by who owns this."""
 
-    def method(self, name: str) -> Callable[..., bytes]:
+    def method(self, name: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         """A method with one request and one response."""
         method = self._methods.get(name)
         if method is None:

@@ -13,21 +13,31 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
-from npucall.errors import NpucallError, UnauthenticatedError
-from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION, SESSION, TRACEPARENT
+from npucall.errors import NpucallError, ServerUnreachableError, UnauthenticatedError
+from npucall.wire.status import (
+    AUTHORIZATION,
+    INSTANCE,
+    REQUEST_ID,
+    RESERVATION,
+    SESSION,
+    TRACEPARENT,
+)
 from npucall_client import tracing
 from npucall_client.calling import closed
 from npucall_client.remote.channels import Connections
 from npucall_client.remote.credentials import credential_of
 from npucall_client.remote.failures import Sender, failure, lateness
+from npucall_client.remote.following import Following
+from npucall_client.remote.losses import is_break, told
 from npucall_client.remote.retry import Attempts, repeated
-from npucall_client.remote.service import MANY_FRAMES
+from npucall_client.remote.service import MANY_FRAMES, instance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from npucall_client.held import Home
     from npucall_client.remote.large_call import StreamOpener
+    from npucall_client.remote.losses import Losses
     from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
@@ -35,6 +45,9 @@ T = TypeVar("T")
 _LAST_TRY_SECONDS = 1.0
 """To hear why there is no connection."""
 _NOBODY = "Connection refused"
+_NO_SOCKET = "No such file"
+_LOOK_SECONDS = 0.5
+_BETWEEN_LOOKS = 0.05
 
 
 def _nothing() -> None:
@@ -49,8 +62,10 @@ class Link:
     """
 
     def __init__(self, settings: ClientSettings, *, once: bool = False) -> None:
-        self._target = settings.target
+        self.target = settings.target
         self._once = once
+        self._seen = Seen()
+        self._losses: Losses | None = None
         self._goes_on: Callable[[], object] = _nothing
         self._credential = credential_of(settings)
         self._connections = Connections(settings)
@@ -75,6 +90,51 @@ class Link:
         other = copy.copy(self)
         other._home = home  # noqa: SLF001  # of its own kind
         return other
+
+    def carrying(self, losses: Losses) -> Self:
+        """The same connection, for a call of which something was lost: it tells the server so.
+
+        What breaks then says whether the call had begun (``losses.told``).
+        """
+        other = copy.copy(self)
+        other._losses = losses  # noqa: SLF001  # of its own kind
+        return other
+
+    @property
+    def instance(self) -> str:
+        """Of the process that answered last, as far as it was looked at."""
+        return self._seen.instance
+
+    def has_ended(self, instance: str) -> bool:
+        """Whether that process is gone: the address refuses, or another one answers there.
+
+        One that does not answer within half a second counts as not ended.
+        """
+        ends = time.monotonic() + _LOOK_SECONDS
+        while (left := ends - time.monotonic()) > 0:
+            try:
+                self._look(left)
+            except ServerUnreachableError as error:
+                if _NOBODY in str(error) or _NO_SOCKET in str(error):
+                    return True
+            except NpucallError:
+                return False
+            else:
+                return self.instance != instance
+            self._closed.wait(_BETWEEN_LOOKS)
+            self.check_open()
+        return False
+
+    def _look(self, seconds: float) -> None:
+        """Asks who answers, without waiting for somebody who does."""
+        metadata = self._metadata(self._credential.authorization())
+        channels = self._connections.take()
+        try:
+            with self.errors(seconds):
+                answer = channels.method("GetServerInfo")(b"", timeout=seconds, metadata=metadata)
+        finally:
+            self._connections.give_back(channels)
+        self._seen.instance = instance_of(answer)
 
     def repeating(self, goes_on: Callable[[], object]) -> Self:
         """The same connection, for calls that nobody else can answer: they are repeated here.
@@ -125,25 +185,31 @@ class Link:
         exchange: Callable[[StreamOpener, float], T],
         timeout: float,
         request_id: str = "",
+        name: str = "",
     ) -> T:
         """What an exchange over a stream of its own gives; begun anew where it breaks."""
 
-        def send(seconds: float, authorization: str) -> T:
+        def send(link: Self, seconds: float, authorization: str) -> T:
             def open_stream(messages: Iterator[bytes], timeout: float) -> Any:
-                return self.open_stream(messages, timeout, authorization, method, request_id)
+                return link.open_stream(messages, timeout, authorization, method, request_id)
 
-            with self.errors(timeout):
+            with link.errors(timeout):
                 return exchange(open_stream, seconds)
 
-        return self.repeated(send, timeout)
+        return self.repeated(send, timeout, name or method, request_id)
 
-    def send(self, method: str, request: bytes, timeout: float, request_id: str = "") -> bytes:
-        """A method of one request and one response, repeated as calls are."""
+    def send(
+        self, method: str, request: bytes, timeout: float, request_id: str = "", name: str = ""
+    ) -> bytes:
+        """A method of one request and one response, repeated as calls are.
 
-        def send(seconds: float, authorization: str) -> bytes:
-            return self.send_once(method, request, seconds, timeout, authorization, request_id)
+        ``name`` is the call's, for errors; else the method's.
+        """
 
-        return self.repeated(send, timeout)
+        def send(link: Self, seconds: float, authorization: str) -> bytes:
+            return link.send_once(method, request, seconds, timeout, authorization, request_id)
+
+        return self.repeated(send, timeout, name or method, request_id)
 
     def _metadata(
         self, authorization: str, request_id: str = ""
@@ -152,16 +218,27 @@ class Link:
 
         As plain metadata: gRPC's own call credentials cost a call 360 us.
         """
-        pairs = (
+        pairs: tuple[tuple[str, str], ...] = (
             (AUTHORIZATION, authorization), (REQUEST_ID, request_id), (RESERVATION, self._key),
             (SESSION, self._home.id if self._home is not None else ""),
             (TRACEPARENT, self._spans.traceparent() if self._spans is not None else ""),
         )  # fmt: skip
+        if self._losses is not None:
+            pairs += self._losses.metadata
         return tuple(pair for pair in pairs if pair[1]) or None
 
-    def repeated(self, send: Callable[[float, str], T], timeout: float) -> T:
-        """What one of the attempts gives; ``send`` gets the seconds left and the authorization."""
-        return self.tried(self._authorized(send), timeout)
+    def repeated(
+        self, send: Callable[[Self, float, str], T], timeout: float, name: str, request_id: str = ""
+    ) -> T:
+        """What one of the attempts gives.
+
+        ``send`` gets the link, the seconds left, and the authorization. Raises PoisonedCallError
+        for a call that ends its servers; ``name`` is its name.
+        """
+        if self._once:
+            return self._authorized(send)(self, timeout)
+        following = Following(self, self._authorized(send), self._losses, name, request_id)
+        return self.tried(following, timeout)
 
     def tried(self, attempt: Callable[[float], T], timeout: float) -> T:
         """What an attempt gives: the only one, or one of several."""
@@ -178,18 +255,18 @@ class Link:
         """Whether a call waits for a connection."""
         return not self._once and self._goes_on is _nothing
 
-    def _authorized(self, send: Callable[[float, str], T]) -> Callable[[float], T]:
+    def _authorized(self, send: Callable[[Self, float, str], T]) -> Callable[[Self, float], T]:
         """An attempt; once more where the server wants another credential, and there is one."""
 
-        def attempt(seconds: float) -> T:
+        def attempt(link: Self, seconds: float) -> T:
             ends = time.monotonic() + seconds
             sent = self._credential.authorization()
             try:
-                return send(seconds, sent)
+                return send(link, seconds, sent)
             except UnauthenticatedError as error:
                 if not self._credential.another(error, sent):
                     raise
-            return send(max(0.0, ends - time.monotonic()), self._credential.authorization())
+            return send(link, max(0.0, ends - time.monotonic()), self._credential.authorization())
 
         return attempt
 
@@ -225,9 +302,16 @@ class Link:
         channels = self._connections.take()
         try:
             with self.errors(timeout):
-                return channels.method(method)(
+                send = channels.method(method)
+                if self._losses is None:
+                    return send(
+                        request, timeout=seconds, metadata=metadata, wait_for_ready=self._waits
+                    )
+                answer, call = send.with_call(
                     request, timeout=seconds, metadata=metadata, wait_for_ready=self._waits
                 )
+                self._seen.hear(call.initial_metadata())
+                return answer
         finally:
             self._connections.give_back(channels)
 
@@ -249,7 +333,12 @@ class Link:
     def failure(self, error: Any, timeout: float) -> NpucallError:
         """What gRPC's error means."""
         trailers = error.trailing_metadata()
-        return failure(self._sender(), error.code(), error.details(), trailers, timeout)
+        known = failure(self._sender(), error.code(), error.details(), trailers, timeout)
+        if self._losses is not None and is_break(known):
+            initial = error.initial_metadata() or ()
+            self._seen.hear(initial)
+            told(known, initial)
+        return known
 
     def lateness(self, timeout: float) -> NpucallError:
         """What a call that got no answer in time raises."""
@@ -258,7 +347,22 @@ class Link:
     def _sender(self) -> Sender:
         is_closed = self._closed.is_set()
         is_connected = not is_closed and self._connections.is_connected()
-        return Sender(self._target, is_connected, is_closed, self._connections.way.told)
+        return Sender(self.target, is_connected, is_closed, self._connections.way.told)
+
+
+class Seen:
+    """Which process answered last: known to all copies of a link."""
+
+    __slots__ = ("instance",)
+
+    def __init__(self) -> None:
+        self.instance = ""
+
+    def hear(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        """Takes what a server said of itself before its answer, if it did."""
+        for key, value in metadata:
+            if key == INSTANCE:
+                self.instance = str(value)
 
 
 class InOurErrors:

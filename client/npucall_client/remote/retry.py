@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 PAUSES = (0.1, 0.3, 0.9, 2.7)
 """Seconds before each further attempt; the last one counts for all that follow."""
-FEW_TIMES = 8
-"""Further attempts at most, behind errors that say so (``Repeat.FEW_TIMES``)."""
 
 
 class Attempts:
@@ -29,18 +27,14 @@ class Attempts:
     def __init__(self, ends: float = math.inf) -> None:
         self._ends = ends
         self._failures = 0
-        self._few = 0
-        """Of the failures, those behind which there are few attempts."""
 
     def may_follow(self, error: NpucallError) -> bool:
         """Whether there is another attempt behind one that failed so.
 
-        Not where the pause is too long: better told now what is wrong than late later.
+        Not where the pause is too long: better told now what is wrong than late later. Whether the
+        call itself ends its servers ``losses`` says.
         """
-        if error.repeat is Repeat.FEW_TIMES:
-            if self._few >= FEW_TIMES:
-                return False
-        elif error.repeat is not Repeat.HERE:
+        if error.repeat not in (Repeat.HERE, Repeat.FEW_TIMES):
             return False
         return time.monotonic() + self._pause() < self._ends
 
@@ -50,7 +44,6 @@ class Attempts:
             return None
         pause = self._pause()
         self._failures += 1
-        self._few += error.repeat is Repeat.FEW_TIMES
         return pause
 
     def _pause(self) -> float:

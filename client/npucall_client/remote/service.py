@@ -2,13 +2,19 @@
 
 from npucall import keepalive
 from npucall.limits import FRAMES_PER_MESSAGE
-from npucall.v1 import access_service_pb2, operator_service_pb2, session_service_pb2
+from npucall.v1 import (
+    access_service_pb2,
+    directory_service_pb2,
+    operator_service_pb2,
+    session_service_pb2,
+)
 from npucall.wire import status
 
 _SERVICES = (
     operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"],
     access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
     session_service_pb2.DESCRIPTOR.services_by_name["SessionService"],
+    directory_service_pb2.DESCRIPTOR.services_by_name["DirectoryService"],
 )
 _PATHS = {
     method.name: f"/{service.full_name}/{method.name}"
@@ -35,6 +41,11 @@ STREAM_OPTIONS = [
     *OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
 ]
+
+
+def instance_of(server_info: bytes) -> str:
+    """Of the process that answered GetServerInfo so."""
+    return operator_service_pb2.GetServerInfoResponse.FromString(server_info).server.instance
 
 
 def path_of(method: str) -> str:

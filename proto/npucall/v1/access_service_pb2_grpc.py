@@ -65,8 +65,9 @@ class AccessServiceServicer(object):
         RESERVED, and none of theirs runs any more. Calls under the reservation carry its key in the
         metadata `npucall-reservation`; of streams it goes with the stream. The holder's calls without
         it are refused too. It ends at its end, when it is released, or 30 s after it was last renewed:
-        its holder renews it every 10 s. Whoever waits gets it in the order of asking, but for the
-        setting `reservation_gap` after a reservation of the same tenant, when others go first. Calls of
+        its holder renews it every 10 s. Whoever waits gets it in the order of asking, but for a while
+        after a reservation of the same tenant, when others go first: as long as that lasted, and no
+        longer than the setting `reservation_gap`. Calls of
         others that run when it is granted may end, within `wait_seconds` or 5 s if that is less; it is
         given back where they do not. A caller that goes away waits no longer. Where the answer is lost,
         the reservation ends by itself.

@@ -172,7 +172,9 @@ global___MemberLoad = MemberLoad
 
 @typing.final
 class AnnounceRequest(google.protobuf.message.Message):
-    """A beat: what a server says once a second."""
+    """A beat: what a server says once a second. A beat has at most 16 KiB. All beats of a stream have the
+    same address.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -1497,7 +1497,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """What the server's administrator says of it, such as a rack or a driver. Clients of a pool pick
-        by it.
+        by it. At most 32; a name has up to 63 of a-z, 0-9, _, ., / and -, a value up to 256 bytes.
         """
 
     def __init__(

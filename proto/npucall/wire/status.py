@@ -37,6 +37,16 @@ FRAMES_PER_MESSAGE = "npucall-frames-per-message"
 TRACEPARENT = "traceparent"
 """Metadata key of the span that a call, or a stream, belongs to (W3C Trace Context)."""
 
+LOSSES = "npucall-losses"
+"""Metadata key of a call that is repeated behind a connection that broke: how many servers ended
+under it, or ``ALONE``."""
+BEGUN = "npucall-begun"
+"""Key of what the server says to such a call when its turn on the device begins: ``ALONE`` or
+``SHARED``. In the details of DEVICE_LOST also ``NONE``."""
+INSTANCE = "npucall-instance"
+"""Key of the server's instance, which it says beside ``BEGUN``."""
+NONE, SHARED, ALONE = "none", "shared", "alone"
+
 _DOMAIN = "npucall"
 _CODES = {code.value[0]: code for code in StatusCode}
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import grpc
 
 
+ANNOUNCE = "Announce"
+"""The method of servers."""
+
+
 class Guard(Protocol):
     """Knows callers. Safe to use from several threads."""
 
@@ -45,6 +49,16 @@ class OpenGuard:
 
     def check(self, identity: Identity) -> None:
         """Anybody stays anybody."""
+
+
+def check_method(identity: Identity, method: str) -> None:
+    """Raises PermissionDeniedError where a server asks for anything but to announce itself."""
+    if identity.role is Role.SERVER and method != ANNOUNCE:
+        raise PermissionDeniedError(
+            f"{method}: expected a caller who may run calls, found {identity.person} with the role "
+            "server, which announces servers to a directory and does nothing else",
+            role=identity.role.name.lower(),
+        )
 
 
 def require(identity: Identity, role: Role, what: str) -> None:

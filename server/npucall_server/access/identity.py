@@ -13,18 +13,20 @@ _KEPT_PEERS = 1024
 
 
 class Role(IntEnum):
-    """What a caller may do; who may do more has a higher one. Numbers as in the proto."""
+    """What a caller may do; who may do more has a higher one. The names are those of the proto."""
 
-    USER = 1
+    SERVER = 1
+    """Announce a server to a directory, and nothing else."""
+    USER = 2
     """Run calls, and see its own usage."""
-    BENCH = 2
+    BENCH = 3
     """Reserve the device besides."""
-    ADMIN = 3
+    ADMIN = 4
     """See everybody's usage, and end reservations besides."""
 
     @classmethod
     def named(cls, name: str) -> Role:
-        """The role of a name as settings spell it: user, bench, admin. Raises KeyError."""
+        """The role of a name as settings spell it, such as user. Raises KeyError."""
         return cls[name.upper()]
 
 
@@ -55,6 +57,8 @@ class Identity:
     proved_by: str = ""
     """What the tenant follows from: hash of a token, name in a certificate, value of a claim,
     number of a user."""
+    names: tuple[str, ...] = ()
+    """All those in its certificate, if it is known by one."""
     person: str = field(init=False)
     """The caller's name, unique on this server: whose memory it is, who is told and charged."""
 

@@ -17,12 +17,14 @@ from npucall_server.access.tokens import TokenFile
 from npucall_server.faults import sentences
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npucall_server.access.certificates import Certificates
     from npucall_server.access.guard import Guard
     from npucall_server.access.oidc import Issuer
     from npucall_server.access.tenants import Tenant
+    from npucall_server.front_settings import FrontSettings
     from npucall_server.log import Log
-    from npucall_server.settings import ServerSettings
 
 _TABLES: TypeAdapter[dict[str, Tenant]] = TypeAdapter(TenantTables)
 
@@ -46,10 +48,11 @@ class Access:
     used at first.
     """
 
-    def __init__(self, settings: ServerSettings, log: Log) -> None:
-        self._log = log
+    def __init__(self, settings: FrontSettings, log: Log, side_socket: Path | None = None) -> None:
+        """``side_socket``: where the server hands out shared memory, and local credentials."""
+        self._log, self._side_socket = log, side_socket
         self.tenants = Tenants(settings.tenants)
-        self.users = LocalUsers() if settings.tenants and settings.shared_memory else None
+        self.users = LocalUsers() if settings.tenants and side_socket else None
         self._tokens = TokenFile(settings.token_hashes) if settings.token_hashes else None
         self._issuer = _issuer(settings, log)
         self._tables = _tables(settings)
@@ -78,8 +81,8 @@ class Access:
         if self._issuer is not None:
             self._issuer.keys.stop()
 
-    def _guarding(self, settings: ServerSettings) -> TenantsGuard:
-        path = settings.shared_memory
+    def _guarding(self, settings: FrontSettings) -> TenantsGuard:
+        path = self._side_socket
         return TenantsGuard(
             self.tenants,
             token_file=self._tokens,
@@ -129,7 +132,7 @@ class Access:
         self._said = message
 
 
-def _tables(settings: ServerSettings) -> WatchedFile | None:
+def _tables(settings: FrontSettings) -> WatchedFile | None:
     """The file of the tenants; None where they come, or some of them, from elsewhere."""
     if settings.config is None or not settings.tenants:
         return None
@@ -141,7 +144,7 @@ def _tables(settings: ServerSettings) -> WatchedFile | None:
     return file if same else None
 
 
-def _issuer(settings: ServerSettings, log: Log) -> Issuer | None:
+def _issuer(settings: FrontSettings, log: Log) -> Issuer | None:
     if settings.oidc_issuer is None:
         return None
     from npucall_server.access.oidc import Issuer  # noqa: PLC0415  # needs the extra auth
@@ -149,7 +152,7 @@ def _issuer(settings: ServerSettings, log: Log) -> Issuer | None:
     return Issuer(settings, log)
 
 
-def _certificates(settings: ServerSettings) -> Certificates | None:
+def _certificates(settings: FrontSettings) -> Certificates | None:
     if settings.tls_client_ca is None:
         return None
     from npucall_server.access.certificates import Certificates  # noqa: PLC0415  # likewise

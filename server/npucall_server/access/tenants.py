@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from npucall_server.access.identity import TENANT_PATTERN, Role
 
@@ -16,7 +24,7 @@ MOST_WEIGHT = 1000
 _QUOTAS = ("calls", "memory", "streams", "shared_memory", "sessions", "handle_memory")
 
 TenantName = Annotated[str, StringConstraints(pattern=f"^{TENANT_PATTERN}$")]
-RoleName = Literal["user", "bench", "admin"]
+RoleName = Literal["user", "bench", "admin", "server"]
 
 
 class Tenant(BaseModel):
@@ -38,7 +46,8 @@ class Tenant(BaseModel):
     role: RoleName = Field(
         "user",
         description="What its callers may do: user runs calls, bench reserves the device besides, "
-        "admin sees everybody's usage and ends reservations besides.",
+        "admin sees everybody's usage and ends reservations besides; server announces servers to a "
+        "directory, and does nothing else.",
     )
     bench: tuple[str, ...] = Field((), description="Names of its callers who have the role bench.")
     admins: tuple[str, ...] = Field((), description="Names of its callers who have the role admin.")
@@ -73,6 +82,21 @@ class Tenant(BaseModel):
         description="Values of the claim oidc_tenant_claim that belong to it; * stands for any "
         "text, as in repo:vision/*.",
     )
+
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="Hosts that its callers with the role server may announce, beside the names in "
+        "their certificates; * stands for any text, as in npu*.lab.",
+    )
+
+    @model_validator(mode="after")
+    def _users_run_calls(self) -> Self:
+        if self.users and self.role == "server":
+            raise ValueError(
+                "users: expected none beside the role server, since local users run calls; found "
+                f"{self.users[0]!r}"
+            )
+        return self
 
     @cached_property
     def quotas(self) -> dict[str, int]:

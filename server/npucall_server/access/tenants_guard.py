@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.errors import CredentialMissingError, TenantUnknownError, UnauthenticatedError
@@ -200,7 +201,8 @@ class TenantsGuard:
         tenant, name = belonging.of_certificate(self.tenants, certificate.names)
         if not is_name(name):
             raise invalid("certificate", "expected a name of printable characters in it")
-        return self._identity(tenant, name, KnownBy.CERTIFICATE, certificate.expires, name)
+        known = self._identity(tenant, name, KnownBy.CERTIFICATE, certificate.expires, name)
+        return replace(known, names=certificate.names)
 
     def _identity(
         self, tenant: str, name: str, known_by: KnownBy, expires: float, proof: str

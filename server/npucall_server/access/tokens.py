@@ -3,9 +3,9 @@
     # sha256 of the token    tenant  name   role  expires
     5e884898da28047151d0...  vision  alice  -     2027-02-20T10:00:00Z
 
-The role is user, bench or admin, or ``-`` for what the tenant gives; the end is a time of UTC, or
-``never``. Behind a # stands what people say. The file has no token, only hashes: a token is 256
-random bits, so that nobody finds it by its hash. Delete a line to revoke its token.
+The role is user, bench, admin or server, or ``-`` for what the tenant gives; the end is a time of
+UTC, or ``never``. Behind a # stands what people say. The file has no token, only hashes: a token is
+256 random bits, so that nobody finds it by its hash. Delete a line to revoke its token.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def _role(text: str) -> Role | None:
     try:
         return None if text == _NO_ROLE else Role.named(text)
     except KeyError:
-        raise ValueError(f"role: expected user, bench, admin or -, found {text!r}") from None
+        raise ValueError(
+            f"role: expected user, bench, admin, server or -, found {text!r}"
+        ) from None
 
 
 def _end(text: str) -> float:

@@ -13,6 +13,7 @@ from npucall.places import StepOutput
 from npucall.programs import Program, ProgramStep, check_output_places, sizes
 from npucall.wire.messages import join_response, split_request
 from npucall_server.arrivals import Arrivals
+from npucall_server.asked_turn import asks
 from npucall_server.execution.life import Execution
 from npucall_server.execution.placed import Placed
 
@@ -118,7 +119,8 @@ class CallExecution(Execution):
         ``name`` is the call's, for errors.
         """
         call, placed = self.asked, self._placed
-        if placed is None and self._common.executor.device.piecewise(call) is not None:
+        pieces = placed is None and not asks(self.caller)  # one that asks runs in one go
+        if pieces and self._common.executor.device.piecewise(call) is not None:
             self._arrivals = arrivals = Arrivals(call)
             return Receiving(
                 name, call.stored_bytes, lambda chunk: arrivals.put(chunk.storage, chunk.data)

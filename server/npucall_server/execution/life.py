@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from npucall.errors import CancelledError, NpucallError, QueueFullError
+from npucall.errors import CancelledError, DeviceLostError, NpucallError, QueueFullError
 from npucall.wire.replies import Timings, encode_timings
+from npucall.wire.status import BEGUN
 from npucall_server.callers import YieldingCaller
 from npucall_server.turn import gave_way
 
@@ -126,6 +127,10 @@ class Execution:
             if self._passage is None or self._passage.refusal is None:
                 raise
             raise self._passage.refusal from error
+        except DeviceLostError as error:
+            if self._admission is not None and (turn := self._admission.turn) is not None:
+                error.details[BEGUN] = turn.begun
+            raise
         finally:
             self._runs = False
             self._leave()

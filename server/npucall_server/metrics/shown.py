@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from npucall_server.metrics.counters import Counters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from npucall_server.front_settings import FrontSettings
     from npucall_server.log import Record
+    from npucall_server.metrics.counters import Sample
     from npucall_server.metrics.exposition import Exposition
-    from npucall_server.metrics.gauges import Gauges
-    from npucall_server.settings import ServerSettings
 
 
 class ExtraMissingError(Exception):
@@ -55,7 +56,7 @@ class Metrics:
     Raises ExtraMissingError where they are wanted and the extra is not installed.
     """
 
-    def __init__(self, settings: ServerSettings, operators: list[str]) -> None:
+    def __init__(self, settings: FrontSettings, operators: list[str]) -> None:
         self._address = settings.metrics_listen
         self._tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -71,18 +72,18 @@ class Metrics:
         if self._address:
             self._counters.called(record)
 
-    def show(self, gauges: Gauges) -> str:
+    def show(self, gauges: Callable[[], Iterable[Sample]]) -> str:
         """Answers scrapes from here on, and tells the address; empty if nobody wants them.
 
-        Over TLS where the server has a certificate. Raises OSError where the address cannot be
-        bound.
+        ``gauges`` answers how things are. Over TLS where the server has a certificate. Raises
+        OSError where the address cannot be bound.
         """
         if not self._address:
             return ""
         from npucall_server.metrics.exposition import Exposition  # noqa: PLC0415  # has the extra
 
         host, _, port = self._address.rpartition(":")
-        sources = self._counters.samples, gauges.samples
+        sources = self._counters.samples, gauges
         self._exposition = Exposition(host.strip("[]"), int(port), sources, self._tls)
         return f"{host}:{self._exposition.port}"
 

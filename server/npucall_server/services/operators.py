@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
+from hashlib import blake2b
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +115,13 @@ class OperatorService:
     def list_operators(self, request: bytes, _: Record, __: Caller) -> bytes:
         """Every operator."""
         parse(pb.ListOperatorsRequest, request)
-        operators = [self._describe(operator) for operator in self._device.catalogue]
-        return pb.ListOperatorsResponse(operators=operators).SerializeToString()
+        return self._listing().SerializeToString()
+
+    @cached_property
+    def catalogue(self) -> int:
+        """A digest of the listing, never 0: the same on every host that lists the same."""
+        listing = self._listing().SerializeToString(deterministic=True)
+        return int.from_bytes(blake2b(listing, digest_size=8).digest(), "little") or 1
 
     def get_operator(self, request: bytes, record: Record, _: Caller) -> bytes:
         """One operator."""
@@ -160,7 +167,13 @@ class OperatorService:
             shared_memory_socket=str(path.absolute()) if path else "",
             reservation=who.reservation(self._executions.gate.shown(), caller.identity),
             caller=who.caller_info(caller.identity, caller.identity),
+            labels=settings.labels,
+            catalogue=self.catalogue,
         ).SerializeToString()
+
+    def _listing(self) -> pb.ListOperatorsResponse:
+        operators = [self._describe(operator) for operator in self._device.catalogue]
+        return pb.ListOperatorsResponse(operators=operators)
 
     def _describe(self, operator: Operator[Any, Any]) -> pb.OperatorInfo:
         device = self._device

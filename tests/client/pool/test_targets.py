@@ -37,7 +37,7 @@ def test_a_target_says_its_source(target: str, said: object) -> None:
         ("pool:a", "expected HOST:PORT"),
         ("pool:a:1,", "expected HOST:PORT"),
         ("pool:unix:/run/npucall.sock", "expected HOST:PORT"),
-        ("pool:unix:1", "expected the name or IP address of a host before :1, found 'unix'"),
+        ("pool:unix:1", "expected the name or IP address of a host before :1, found 'unix:1'"),
         ("pool:dns:50051", "expected the name or IP address"),
         ("pool:dns:[fd00::1]:5", r"expected a name after dns:, found \[fd00::1\]"),
         ("pool:file:", "expected a path after file:, found none"),

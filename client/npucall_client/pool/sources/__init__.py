@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall_client.pool.sources import targets
+from npucall_client.pool.sources.directories import DirectorySource
+from npucall_client.pool.sources.files import PAUSE_SECONDS as FILE_PAUSE
+from npucall_client.pool.sources.files import PathLister
 from npucall_client.pool.sources.fixed import FixedSource
+from npucall_client.pool.sources.looking import LookingSource
+from npucall_client.pool.sources.names import PAUSE_SECONDS as NAME_PAUSE
+from npucall_client.pool.sources.names import Resolver
+from npucall_client.remote.credentials import credential_of
 
 if TYPE_CHECKING:
     from npucall_client.pool.members import Source
@@ -20,4 +27,9 @@ def source_of(settings: ClientSettings) -> Source:
     told = targets.parse(settings.target)
     if isinstance(told, targets.Listed):
         return FixedSource(told.addresses)
-    raise ValueError("not yet")
+    if isinstance(told, targets.Resolved):
+        credential_of(settings)  # raises for a token without TLS: a name may lead anywhere
+        return LookingSource(Resolver(told.name, told.port), NAME_PAUSE, "npucall-dns")
+    if isinstance(told, targets.Written):
+        return LookingSource(PathLister(told.path), FILE_PAUSE, "npucall-members")
+    return DirectorySource(settings, told.directories)

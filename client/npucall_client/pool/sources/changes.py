@@ -1,0 +1,73 @@
+"""What a directory says, from its bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from npucall.errors import MessageError
+from npucall.membership import check_address
+from npucall.v1 import directory_service_pb2 as pb
+from npucall_client.pool.members import Load, Member, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STATES = {pb.MEMBER_STATE_DRAINING: State.DRAINING, pb.MEMBER_STATE_SUSPECT: State.SUSPECT}
+
+
+class Changes(NamedTuple):
+    """What has changed in the table of a directory."""
+
+    epoch: int
+    complete: bool
+    members: list[Member]
+    gone: list[str]
+
+
+def read(message: bytes) -> Changes:
+    """What a message says. Raises MessageError.
+
+    A member whose address is none is left out, so that nobody connects to it.
+    """
+    try:
+        told = pb.WatchMembersResponse.FromString(message)
+    except DecodeError as error:
+        raise MessageError(f"directory: expected a message of its table, found: {error}") from None
+    living = [each for each in told.changed if each.state != pb.MEMBER_STATE_GONE]
+    gone = {each.address for each in told.changed if each.state == pb.MEMBER_STATE_GONE}
+    return Changes(told.epoch, told.complete, [*_members(living)], [*told.gone, *gone])
+
+
+def _members(told: Iterable[pb.Member]) -> Iterable[Member]:
+    for each in told:
+        try:
+            check_address(each.address)
+        except ValueError:
+            continue
+        yield _member(each)
+
+
+def _member(told: pb.Member) -> Member:
+    load = told.load
+    return Member(
+        told.address,
+        instance=told.server.instance,
+        host=told.host,
+        device=told.server.device,
+        soc=told.server.soc,
+        product=told.product,
+        version=told.version,
+        catalogue=told.catalogue,
+        memory_limit=told.memory_limit,
+        labels=dict(told.labels),
+        state=_STATES.get(told.state, State.SERVING),
+        load=Load(
+            load.running,
+            load.waiting,
+            load.lanes,
+            load.bytes_in_flight,
+            reserved=load.HasField("reservation"),
+        ),
+    )

@@ -1,0 +1,169 @@
+"""``pool:directory:HOST:PORT``: servers announce themselves to a directory, which is watched."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from random import random
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import NpucallError, ServerUnreachableError
+from npucall.membership import QUIET_SECONDS
+from npucall_client.pool.sources.changes import read
+from npucall_client.pool.sources.looking import heard_by
+from npucall_client.pool.sources.watched import Watched
+from npucall_client.remote.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from npucall_client.pool.members import Update
+    from npucall_client.settings import ClientSettings
+
+FIRST_SECONDS = 5.0
+"""For the first message of a stream."""
+PATIENCE_SECONDS = 1.5 * QUIET_SECONDS
+"""Without a message, after which a directory hangs."""
+_SOONEST_SECONDS, _LONGEST_SECONDS = 0.2, 5.0
+"""Between two attempts, when all directories have failed; twice as long each time."""
+_DOUBLINGS = 5
+_GUARD_SECONDS = 0.5
+
+
+class DirectorySource:
+    """Watches one of the directories, and the next one where that fails or hears of nobody.
+
+    While none of them answers, the last table counts. Raises ValueError for credentials that cannot
+    be.
+    """
+
+    def __init__(self, settings: ClientSettings, directories: Sequence[str]) -> None:
+        self._directories = [_Directory(settings, address) for address in directories]
+        self._told = Watched()
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+
+    def start(self, update: Update) -> None:
+        """Watches from here on, in threads of its own."""
+        update_of = heard_by(update)
+        name = "npucall-directory"
+        threading.Thread(target=self._run, args=(update_of,), name=name, daemon=True).start()
+        threading.Thread(target=self._guard, name=name, daemon=True).start()
+
+    def look(self) -> None:
+        """Has it try again at once, where no directory answers."""
+        self._wake.set()
+
+    def why_empty(self) -> str:
+        """What keeps each of the directories from listing members."""
+        if not all(each.failure for each in self._directories):
+            return ""
+        return "; ".join(f"directory {each.address}: {each.failure}" for each in self._directories)
+
+    def close(self) -> None:
+        """Ends the streams, and the threads."""
+        self._stop.set()
+        self._wake.set()
+        for each in self._directories:
+            each.link.close()
+
+    def _run(self, update_of: Callable[[], Update | None]) -> None:
+        count = len(self._directories)
+        at, vain = 0, 0
+        while not self._stop.is_set():
+            if self._heard(self._directories[at], update_of):
+                vain = 0
+            else:
+                at, vain = (at + 1) % count, vain + 1
+            if vain % count:
+                continue  # the next one may answer
+            if vain:
+                self._told.forget_loads()
+                self._tell(update_of)
+            self._pause(_SOONEST_SECONDS * 2 ** min(vain // count, _DOUBLINGS))
+
+    def _heard(self, directory: _Directory, update_of: Callable[[], Update | None]) -> bool:
+        """Passes on what a directory says, until it ends. Answers whether to ask it again first."""
+        heard, sent = False, ""
+        try:
+            sent = directory.link.authorization()
+            for message in directory.messages(sent):
+                changes = read(message)
+                if not heard:
+                    self._told.begin()
+                    heard = True
+                self._told.hear(changes)
+                directory.failure = "" if self._told.members else "it lists no member"
+                self._tell(update_of)
+                if self._told.hears_nobody and len(self._directories) > 1:
+                    directory.failure = "it has not heard of any member for a while"
+                    return False
+        except NpucallError as error:
+            directory.failure = str(error)
+            return heard or directory.link.has_another(error, sent)
+        return heard
+
+    def _tell(self, update_of: Callable[[], Update | None]) -> None:
+        update = update_of()
+        if update is None:
+            self.close()
+        elif not self._stop.is_set() and (self._told.members or self._told.complete):
+            update(self._told.members, complete=self._told.complete)
+
+    def _pause(self, seconds: float) -> None:
+        """Waits, so that not all who watch come back at once."""
+        seconds = min(seconds, _LONGEST_SECONDS) * (0.5 + random())  # noqa: S311  # no secret
+        self._wake.clear()
+        if not self._stop.wait(min(seconds, _SOONEST_SECONDS)):
+            self._wake.wait(seconds)
+
+    def _guard(self) -> None:
+        """Cuts streams of which nothing comes any more."""
+        while not self._stop.wait(_GUARD_SECONDS):
+            for each in self._directories:
+                each.cut_if_late()
+
+
+class _Directory:
+    """One directory, as it is watched."""
+
+    def __init__(self, settings: ClientSettings, address: str) -> None:
+        self.address = address
+        self.link = Link(replace(settings, target=address), once=True)
+        self.failure = "it has not answered yet"
+        """Why nobody hears of members from it."""
+        self._stream: Any = None
+        self._expected = 0.0
+        """When the next message has to have come."""
+        self._is_late = False
+
+    def messages(self, authorization: str) -> Iterator[bytes]:
+        """What it says, until the stream ends. Raises what ends it."""
+        self._is_late = False
+        try:
+            with self.link.errors(FIRST_SECONDS):
+                yield from self._stream_of(authorization)
+        except NpucallError as error:
+            if self._is_late:
+                raise ServerUnreachableError("it was reached, and then said nothing") from error
+            raise
+
+    def _stream_of(self, authorization: str) -> Iterator[bytes]:
+        self._expected = time.monotonic() + FIRST_SECONDS
+        stream = self.link.open_stream(iter([b""]), None, authorization, "WatchMembers")
+        self._stream = stream
+        try:
+            for message in stream:
+                self._expected = time.monotonic() + PATIENCE_SECONDS
+                yield message
+        finally:
+            self._stream = None
+            stream.cancel()
+
+    def cut_if_late(self) -> None:
+        """Ends the stream, where nothing comes."""
+        stream = self._stream
+        if stream is not None and time.monotonic() >= self._expected:
+            self._is_late = True
+            stream.cancel()

@@ -1,0 +1,93 @@
+"""What is looked at again and again: a thread asks who there is, and tells what has changed."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from inspect import ismethod
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall_client.pool.members import Member, Update
+
+_SOONEST_SECONDS = 0.2
+"""Between two looks, however many members fail at once."""
+
+
+def heard_by(update: Update) -> Callable[[], Update | None]:
+    """Who hears of members, for as long as that is there: None for the method of what is gone.
+
+    So no thread keeps a client alive that nobody has closed.
+    """
+    if ismethod(update):
+        return weakref.WeakMethod(update)
+    return lambda: update
+
+
+class Lister(Protocol):
+    """Knows who the members are now."""
+
+    def listed(self) -> Sequence[Member]:
+        """All of them. Raises ValueError or OSError where that cannot be found out."""
+
+    def why_not(self) -> str:
+        """What is wrong with some of them, or why there are none."""
+
+
+class LookingSource:
+    """A source that asks a lister every ``pause`` seconds; where that fails the last list counts.
+
+    ``name``: of the thread.
+    """
+
+    def __init__(self, lister: Lister, pause: float, name: str) -> None:
+        self._lister = lister
+        self._pause = pause
+        self._name = name
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._failure = ""
+        self._last: Sequence[Member] | None = None
+
+    def start(self, update: Update) -> None:
+        """Looks from here on, in a thread of its own."""
+        arguments = (heard_by(update),)
+        threading.Thread(target=self._run, args=arguments, name=self._name, daemon=True).start()
+
+    def look(self) -> None:
+        """Has it look at once."""
+        self._wake.set()
+
+    def why_empty(self) -> str:
+        """Why the last look gave nobody, or is not the last word."""
+        return self._failure or self._lister.why_not()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        self._wake.set()
+
+    def _run(self, update_of: Callable[[], Update | None]) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            members = self._listed()
+            update = update_of()
+            if update is None or self._stop.is_set():
+                return
+            if members is not None and members != self._last:
+                self._last = members
+                update(members, complete=True)
+            del update
+            if not self._stop.wait(_SOONEST_SECONDS):
+                self._wake.wait(self._pause - _SOONEST_SECONDS)
+
+    def _listed(self) -> Sequence[Member] | None:
+        try:
+            members = self._lister.listed()
+        except (ValueError, OSError) as error:
+            self._failure = str(error)
+            return None
+        self._failure = ""
+        return members

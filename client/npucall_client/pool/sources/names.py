@@ -1,0 +1,39 @@
+"""``pool:dns:NAME:PORT``: a member for each address that a name has."""
+
+from __future__ import annotations
+
+import socket
+
+from npucall.membership import check_address
+from npucall_client.pool.members import Member
+
+PAUSE_SECONDS = 10.0
+"""Between two questions."""
+
+
+class Resolver:
+    """Asks the system what a name stands for now. NAME is what members' certificates have."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self._name, self._port = name, port
+
+    def listed(self) -> list[Member]:
+        """A member for each address. Raises OSError where the name has none, or nobody answers."""
+        try:
+            found = socket.getaddrinfo(
+                self._name, self._port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+            )
+        except OSError as error:
+            raise OSError(
+                f"{self._name}: expected a name with addresses, found: {error.strerror or error}"
+            ) from error
+        addresses = {_address(family, str(where[0]), self._port) for family, *_, where in found}
+        return [Member(address, server_name=self._name) for address in sorted(addresses)]
+
+    def why_not(self) -> str:
+        """A name without addresses is a failure."""
+        return ""
+
+
+def _address(family: int, host: str, port: int) -> str:
+    return check_address(f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}")

@@ -1,0 +1,187 @@
+"""What the command does to a Ray cluster. Every wait has an end, since hosts may be dead."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from npucall_pool import environment
+from npucall_pool.plan import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from npucall_pool.order import Order
+
+NAMESPACE = "npucall-pool"
+"""Of the keepers' names in Ray."""
+ANSWER_SECONDS = 5.0
+"""Of a keeper that lives, on a host that lives."""
+_POLL_SECONDS = 0.3
+_LEFT_SECONDS = 20.0
+_AT_ONCE = 4
+"""Requests to one keeper: it can be asked for its status while it stops its server."""
+
+
+class ClusterError(Exception):
+    """What keeps the command from doing what it was asked to, in a sentence."""
+
+
+class Keeper(NamedTuple):
+    """An actor by its name, which is its server's."""
+
+    name: str
+    actor: Any
+
+    @property
+    def host(self) -> str:
+        """The address of its host; empty for the directory."""
+        return self.name.rpartition("-npu-")[0] or self.name.rpartition("-cpu-")[0]
+
+
+def connect(address: str) -> None:
+    """Connects this process to the cluster that its host belongs to. Raises ClusterError."""
+    # A keeper's host may wait for a head for hours; a command may not.
+    environment.set_for_ray("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
+    try:
+        import ray  # noqa: PLC0415  # so that --help works without it
+    except ImportError:
+        raise ClusterError(
+            "ray: expected it in this environment, found none; pip install 'npucall-pool[ray]'"
+        ) from None
+    try:
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"ray: expected a cluster at {address}, found none ({_first_line(error)}); run this on "
+            "a host where `ray start` has run, and whose head lives"
+        ) from None
+
+
+def hosts(resource: str) -> list[Host]:
+    """The hosts that Ray knows, the head first; of one address the node that lives."""
+    import ray  # noqa: PLC0415  # likewise
+
+    found: dict[str, Host] = {}
+    for node in ray.nodes():
+        had = node.get("Resources", {})
+        host = Host(
+            node["NodeManagerAddress"],
+            node["NodeManagerHostname"],
+            int(had.get(resource, 0)),
+            int(had.get("CPU", 0)),
+            node["Alive"],
+            "node:__internal_head__" in had,
+        )
+        if host.address not in found or host.is_alive:
+            found[host.address] = host
+    return sorted(found.values(), key=lambda host: (not host.is_head, host.address))
+
+
+def keepers() -> list[Keeper]:
+    """All of the pool, the directory's first."""
+    import ray  # noqa: PLC0415  # likewise
+
+    names = sorted(
+        each["name"]
+        for each in ray.util.list_named_actors(all_namespaces=True)
+        if each["namespace"] == NAMESPACE
+    )
+    found = []
+    for name in names:
+        try:
+            found.append(Keeper(name, ray.get_actor(name)))
+        except ValueError:  # it has ended since
+            continue
+    return sorted(found, key=lambda keeper: (bool(keeper.host), keeper.name))
+
+
+def start(order: Order, resource: str) -> Keeper:
+    """The keeper of an order: a new one, or the one that there is."""
+    import ray  # noqa: PLC0415  # likewise
+
+    from npucall_pool.actors import KeeperActor  # noqa: PLC0415  # likewise
+
+    needs = dict(order.needs)
+    actor = (
+        ray.remote(KeeperActor)
+        .options(
+            name=order.name,
+            get_if_exists=True,
+            lifetime="detached",
+            max_restarts=-1,
+            max_concurrency=_AT_ONCE,
+            num_cpus=needs.pop("CPU", 0),
+            resources=needs,
+        )
+        .remote(order.as_text(), resource)
+    )
+    return Keeper(order.name, actor)
+
+
+def statuses(asked: Sequence[Keeper], method: str = "status") -> dict[str, dict[str, Any] | None]:
+    """What each keeper says, by its name; None for those that do not answer in time."""
+    import ray  # noqa: PLC0415  # likewise
+
+    calls = {getattr(keeper.actor, method).remote(): keeper.name for keeper in asked}
+    answers: dict[str, dict[str, Any] | None] = dict.fromkeys(keeper.name for keeper in asked)
+    done, _ = ray.wait(list(calls), num_returns=max(1, len(calls)), timeout=ANSWER_SECONDS)
+    for call in done:
+        try:
+            answer = ray.get(call)
+        except ray.exceptions.RayError:
+            continue
+        answers[calls[call]] = json.loads(answer) if answer else {}
+    return answers
+
+
+def drain(asked: Sequence[Keeper], patience: float) -> Iterator[tuple[str, str]]:
+    """Stops servers, then ends their keepers; for each its name, and what went wrong, or "".
+
+    In this order, since Ray gives the device to others as soon as the keeper is gone.
+    """
+    import ray  # noqa: PLC0415  # likewise
+
+    stops = {keeper.actor.stop.remote(): keeper for keeper in asked}
+    waiting = list(stops)
+    end = time.monotonic() + patience
+    while waiting and time.monotonic() < end:
+        done, waiting = ray.wait(waiting, timeout=end - time.monotonic())
+        for call in done:
+            try:
+                ray.get(call)
+            except ray.exceptions.RayError as error:
+                yield stops[call].name, f"the keeper does not answer: {_first_line(error)}"
+                continue
+            stops[call].actor.leave.remote()
+            yield stops[call].name, ""
+    for call in waiting:
+        yield stops[call].name, "the keeper does not answer"
+
+
+def wait_until_gone(names: set[str]) -> set[str]:
+    """Waits until Ray has forgotten these keepers, and so has their resources; answers the rest."""
+    end = time.monotonic() + _LEFT_SECONDS
+    while (left := names & {keeper.name for keeper in keepers()}) and time.monotonic() < end:
+        time.sleep(_POLL_SECONDS)
+    return left
+
+
+def forget(asked: Sequence[Keeper]) -> None:
+    """Ends keepers that do not answer. A server dies with its keeper, at once."""
+    import ray  # noqa: PLC0415  # likewise
+
+    for keeper in asked:
+        ray.kill(keeper.actor, no_restart=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,301 @@
+"""The command ``npucall-pool``: a pool of servers on the hosts of a Ray cluster."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from npucall_pool import cluster, report
+from npucall_pool.cluster import ClusterError
+from npucall_pool.keeper import Phase
+from npucall_pool.order import Order
+from npucall_pool.plan import DIRECTORY, Plan
+from npucall_pool.ports import Ports
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Keeps one npucall-server a device on the hosts of a Ray cluster. Run it on a host of the "
+    "cluster, as the user that Ray runs as.",
+)
+DIRECTORY_PORT = 50050
+_POLL_SECONDS = 0.5
+_GRACE_SECONDS = 20.0
+"""Beside what a server gets to end: what its keeper, and Ray, may take."""
+_AT_FAULT = 1
+
+ClusterOption = Annotated[
+    str, typer.Option("--cluster", help="Address of Ray's head; auto: that of this host's node.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="A list of JSON objects, not a table.")]
+
+
+def main() -> NoReturn:
+    """Runs the command; what keeps it from its work is one line and exit code 1."""
+    try:
+        app()
+    except (ClusterError, ValueError) as error:
+        sys.stderr.write(f"npucall-pool: {error}\n")
+    sys.exit(_AT_FAULT)
+
+
+@app.command()
+def up(  # noqa: PLR0913  # each is an option
+    *,
+    environment: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of the virtual environment that has npucall-server, on every host.",
+            rich_help_panel="Servers",
+        ),
+    ] = Path("/opt/npucall"),
+    server_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting of every server, such as queue-length=100 or insecure-bind; may be "
+            "given several times. In it {host}, {port}, {device}, {index}, {name} and {folder} are "
+            "those of the server.",
+            rich_help_panel="Servers",
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A label of every server, beside kind (npu or cpu), host and node.",
+            rich_help_panel="Servers",
+        ),
+    ] = None,
+    set_env: Annotated[
+        str,
+        typer.Option(
+            help="CANN's set_env.sh, where Ray has not been started with it.",
+            rich_help_panel="Servers",
+        ),
+    ] = "",
+    ports: Annotated[
+        str,
+        typer.Option(
+            metavar="FIRST-LAST", help="Ports of a host's servers.", rich_help_panel="Servers"
+        ),
+    ] = "50051-50082",
+    drain: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Seconds that a server gets to end, once asked to: more than its drain-timeout.",
+            rich_help_panel="Servers",
+        ),
+    ] = 40.0,
+    folder: Annotated[
+        str,
+        typer.Option(
+            help="For locks and logs on each host. Default: npucall-pool-UID where the system has "
+            "its temporary files.",
+            rich_help_panel="Servers",
+        ),
+    ] = "",
+    resource: Annotated[
+        str,
+        typer.Option(help="Ray's resource of which each server gets one.", rich_help_panel="Where"),
+    ] = "NPU",
+    device: Annotated[
+        str,
+        typer.Option(
+            help="The servers' --device; cann: the NPU that Ray gives. {index} counts on a host.",
+            rich_help_panel="Where",
+        ),
+    ] = "cann",
+    servers_per_host: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="At most so many, not as many as the host has of the resource.",
+            rich_help_panel="Where",
+        ),
+    ] = None,
+    cpu: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Servers of the device cpu on each host, beside those.",
+            rich_help_panel="Where",
+        ),
+    ] = 0,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only there: an address or a name that Ray knows; may be given several times.",
+            rich_help_panel="Where",
+        ),
+    ] = None,
+    announce: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT[,HOST:PORT]",
+            help="Directories that others run. Default: one on Ray's head, which this starts.",
+            rich_help_panel="Directory",
+        ),
+    ] = "",
+    directory_port: Annotated[
+        int, typer.Option(min=1, max=65535, rich_help_panel="Directory")
+    ] = DIRECTORY_PORT,
+    directory_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting of that directory, as --server-option.",
+            rich_help_panel="Directory",
+        ),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds in which every server has to serve.")
+    ] = 120.0,
+    cluster_address: ClusterOption = "auto",
+) -> None:
+    """Starts what is missing: the directory, and a keeper for each device, which starts its server.
+
+    Servers that run are left alone, also where the options have changed: drain their host first.
+    Servers that had been given up are started again. Exit code 1: some do not serve in time.
+    """
+    plan = Plan(
+        environment=str(environment),
+        resource=resource,
+        device=device,
+        servers_per_host=servers_per_host,
+        cpu=cpu,
+        ports=Ports.parse(ports),
+        directory=announce,
+        directory_port=directory_port,
+        labels=tuple(label or ()),
+        server_options=tuple(server_option or ()),
+        directory_options=tuple(directory_option or ()),
+        set_env=set_env,
+        folder=folder,
+        drain=drain,
+    )
+    cluster.connect(cluster_address)
+    known = [each for each in cluster.hosts(resource) if each.is_alive]
+    for name in host or ():
+        if not any(each.is_called(name) for each in known):
+            raise ClusterError(
+                f"host: expected one of {', '.join(each.hostname for each in known)}, found {name}"
+            )
+    orders = plan.orders(known)
+    chosen = {each.address for each in known if not host or any(map(each.is_called, host))}
+    wanted = [order for order in orders if order.name == DIRECTORY or order.host in chosen]
+    keepers = [cluster.start(order, resource) for order in wanted]
+    end = time.monotonic() + wait
+    _start_again(keepers)
+    while True:
+        answers = cluster.statuses(keepers)
+        table = report.rows(answers, known)
+        settled = all(row.serves or row.state == Phase.OUT for row in table)
+        if settled or time.monotonic() > end:
+            break
+        time.sleep(_POLL_SECONDS)
+    typer.echo(report.as_table(table))
+    for order in wanted:
+        answer = answers[order.name]
+        if answer is not None and answer["order"] != order.as_text():
+            typer.echo(
+                f"{order.name} runs as it was started, with other options: drain its host, then up",
+                err=True,
+            )
+    raise typer.Exit(0 if all(row.serves for row in table) else _AT_FAULT)
+
+
+@app.command()
+def status(*, as_json: JsonOption = False, cluster_address: ClusterOption = "auto") -> None:
+    """Shows every server, as its keeper sees it. Exit code 1: some do not serve, or there are none.
+
+    Whether clients reach a server, `npucall members` says: it asks the directory.
+    """
+    cluster.connect(cluster_address)
+    found = cluster.keepers()
+    table = report.rows(cluster.statuses(found) if found else {}, cluster.hosts("NPU"))
+    typer.echo(report.as_json(table) if as_json else report.as_table(table))
+    raise typer.Exit(0 if table and all(row.serves for row in table) else _AT_FAULT)
+
+
+@app.command()
+def drain(
+    host: Annotated[str, typer.Argument(help="Address or name of a host that Ray knows.")],
+    *,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Give up keepers that do not answer: their host is gone."),
+    ] = False,
+    cluster_address: ClusterOption = "auto",
+) -> None:
+    """Stops the servers of a host; then Ray may give the devices to others.
+
+    The servers finish their calls first. The pool goes on without the host until `npucall-pool up`.
+    """
+    cluster.connect(cluster_address)
+    known = [each for each in cluster.hosts("NPU") if each.is_called(host)]
+    addresses = {each.address for each in known}
+    found = [keeper for keeper in cluster.keepers() if keeper.host in addresses]
+    if not found:
+        raise ClusterError(f"host: expected one with servers of the pool, found {host!r}")
+    _end(found, force=force)
+
+
+@app.command()
+def down(
+    *,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Give up keepers that do not answer: their hosts are gone."),
+    ] = False,
+    cluster_address: ClusterOption = "auto",
+) -> None:
+    """Stops every server, which finishes its calls first, and then the directory."""
+    cluster.connect(cluster_address)
+    found = cluster.keepers()
+    servers = [keeper for keeper in found if keeper.host]
+    if not found:
+        typer.echo("no servers")
+        return
+    if servers:
+        _end(servers, force=force)
+    _end([keeper for keeper in found if not keeper.host], force=force)
+
+
+def _start_again(keepers: list[cluster.Keeper]) -> None:
+    """Starts the servers that had been given up."""
+    answers = cluster.statuses(keepers)
+    out = [keeper for keeper in keepers if (answers[keeper.name] or {}).get("phase") == Phase.OUT]
+    if out:
+        cluster.statuses(out, "again")
+
+
+def _end(keepers: list[cluster.Keeper], *, force: bool) -> None:
+    """Ends servers and their keepers, and says of each what became of it."""
+    if not keepers:
+        return
+    answers = cluster.statuses(keepers)
+    patience = max(_patience(answer) for answer in answers.values())
+    faults: dict[str, str] = {keeper.name: "its keeper does not answer" for keeper in keepers}
+    faults.update(cluster.drain([k for k in keepers if answers[k.name]], patience))
+    lost = [keeper for keeper in keepers if faults[keeper.name]]
+    if lost and force:
+        cluster.forget(lost)
+        faults.update({keeper.name: "" for keeper in lost})
+    left = cluster.wait_until_gone({name for name, fault in faults.items() if not fault})
+    for name, fault in faults.items():
+        said = "Ray has not let go of its keeper yet" if name in left else fault
+        typer.echo(f"{name}: {said or 'ended'}")
+    if left or any(faults.values()):
+        raise ClusterError("not all have ended; --force gives up keepers that do not answer")
+
+
+def _patience(answer: dict[str, object] | None) -> float:
+    order = str((answer or {}).get("order", ""))
+    return _GRACE_SECONDS + (Order.of_text(order).drain if order else 0.0)

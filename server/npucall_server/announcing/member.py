@@ -1,0 +1,90 @@
+"""A server as it announces itself: ``npucall.v1.Member``."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from npucall.v1 import directory_service_pb2 as pb
+from npucall.v1 import operator_service_pb2
+from npucall.wire.replies import encode_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.wire.replies import ServerIdentity
+    from npucall_server.executor import Executor
+    from npucall_server.gate import Gate
+    from npucall_server.settings import ServerSettings
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a member says comes from these."""
+
+    settings: ServerSettings
+    identity: ServerIdentity
+    executor: Executor
+    gate: Gate
+    catalogue: Callable[[], int]
+    is_serving: Callable[[], bool]
+
+
+class Beats:
+    """Makes beats, each with the next number. Safe to use from several threads."""
+
+    def __init__(self, address: str, parts: Parts) -> None:
+        self.address = address
+        self._parts = parts
+        self._sequence = 0
+        self._gone = False
+        self._lock = threading.Lock()
+        settings, device = parts.settings, parts.executor.device
+        path = settings.shared_memory
+        self._lasting = pb.Member(
+            address=address,
+            server=encode_identity(parts.identity),
+            product=device.product.soc,
+            host=socket.gethostname(),
+            catalogue=parts.catalogue(),
+            labels=settings.labels,
+            version=version("npucall-server"),
+            memory_limit=settings.memory_limit,
+            shared_memory_socket=str(path.absolute()) if path else "",
+        )
+
+    def next(self) -> bytes:
+        """How things are now."""
+        member = pb.Member(state=self._state(), load=self._load())
+        member.MergeFrom(self._lasting)
+        with self._lock:
+            self._sequence += 1
+            return pb.AnnounceRequest(member=member, sequence=self._sequence).SerializeToString()
+
+    def end(self) -> None:
+        """From now on they say that the server is gone."""
+        self._gone = True
+
+    def _state(self) -> pb.MemberState.ValueType:
+        if self._gone:
+            return pb.MEMBER_STATE_GONE
+        serving = self._parts.is_serving()
+        return pb.MEMBER_STATE_SERVING if serving else pb.MEMBER_STATE_DRAINING
+
+    def _load(self) -> pb.MemberLoad:
+        executor, shown = self._parts.executor, self._parts.gate.shown()
+        reservation = None
+        if shown is not None:
+            reservation = operator_service_pb2.Reservation(
+                ends_seconds=shown.ends_seconds, waiting=shown.waiting
+            )
+        return pb.MemberLoad(
+            running=executor.turns.running,
+            waiting=executor.turns.waiting,
+            lanes=executor.device.lanes,
+            bytes_in_flight=executor.bytes_in_flight,
+            reservation=reservation,
+        )

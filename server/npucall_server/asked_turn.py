@@ -1,0 +1,76 @@
+"""The turns of a call that may be what ended other servers: its caller is told when they begin.
+
+See ``npucall.wire.status.LOSSES``. Calls that say nothing of it have plain turns, at no cost.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from npucall.wire.status import ALONE, LOSSES, SHARED
+from npucall_server.turn import Turn
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from npucall_server.callers import Caller
+    from npucall_server.turns import Grant
+
+
+def asks(caller: Caller) -> bool:
+    """Whether the call was repeated behind a connection that broke."""
+    return LOSSES in caller.metadata
+
+
+class AskedTurn(Turn):
+    """The turns of one call; all of the device, if that is what its losses ask for.
+
+    A turn alone is kept until the call ends, so that nobody else can be to blame for what it does.
+    """
+
+    _was_alone = False
+
+    def __enter__(self) -> None:
+        if self._held is not None:
+            self.check()
+            return
+        if self._begins is None:  # the first one was beside others
+            super().__enter__()
+            return
+        self.check()
+        losses = str(self._caller.metadata[LOSSES])
+        self.must_be_alone = losses == ALONE
+        self.wants_alone = self.must_be_alone or (losses.isdecimal() and int(losses) > 0)
+        self._wake = self._wake or threading.Event()
+        if self.wants_alone:
+            held = self._turns.take_alone(self, must=self.must_be_alone)
+        else:
+            held = self._turns.take(self)
+        self._hold(held or self._wait(self._wake))
+        self.wants_alone = self.must_be_alone = False
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._held is None or not self._held.alone:
+            super().__exit__(kind, error, traceback)
+
+    def end(self) -> None:
+        """Gives a turn alone back."""
+        super().__exit__(None, None, None)
+
+    @property
+    def begun(self) -> str:
+        """As the caller was told."""
+        return ALONE if self._was_alone else super().begun
+
+    def _hold(self, grant: Grant) -> None:
+        first = self._begins is not None
+        super()._hold(grant)
+        if first:
+            self._was_alone = grant.alone
+            self._caller.begins(ALONE if grant.alone else SHARED)

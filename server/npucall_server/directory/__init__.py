@@ -1,0 +1,1 @@
+"""``npucall-directory``: servers announce themselves there, clients watch the table."""

@@ -1,0 +1,116 @@
+"""Puts the table, its service and the front together, and drains."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+import grpc
+
+from npucall.limits import MAX_MEMBER_BYTES
+from npucall.wire.replies import ServerIdentity
+from npucall_server import grpc_server
+from npucall_server.directory import service
+from npucall_server.directory.etcd.client import Endpoints
+from npucall_server.directory.etcd.store import Store
+from npucall_server.directory.feed import Feed
+from npucall_server.directory.hosts import Hosts
+from npucall_server.directory.service import DirectoryService
+from npucall_server.directory.table import Table
+from npucall_server.front import Front, access_of, connections_possible, metrics_of
+from npucall_server.handling import Handling
+from npucall_server.peers import Peers
+from npucall_server.watch import Watch
+
+if TYPE_CHECKING:
+    from npucall_server.directory.settings import DirectorySettings
+    from npucall_server.log import Log
+
+_OTHER_DESCRIPTORS = 64
+_LOOK_SECONDS = 1.0
+_LAST_ANSWERS_SECONDS = 1.0
+_LARGEST_MESSAGE = 4 * MAX_MEMBER_BYTES
+"""So that what is too long is refused by a sentence."""
+
+
+class Directory:
+    """A directory, from binding to draining."""
+
+    def __init__(self, settings: DirectorySettings, log: Log) -> None:
+        self._log = log
+        self._access = access_of(settings, log)
+        possible = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
+        connections = min(settings.max_connections, possible)
+        self.feed = Feed(Table(time.monotonic()), log)
+        self.service = DirectoryService(
+            self.feed, Hosts(self._access.tenants), connections, connections
+        )
+        peers = Peers(log, settings.peer_timeout)
+        self._metrics = metrics_of(settings, [])
+        told = grpc_server.options(settings, _LARGEST_MESSAGE, connections)
+        self._grpc = grpc_server.with_threads(2 * connections, told)
+        identity = ServerIdentity(secrets.token_hex(6), "", "")
+        handling = Handling(identity, log, peers, self._access.guard, [self._metrics.called])
+        self._listings = grpc_server.Listings([service.NAME], handling, _is_well)
+        self._add_services(handling, settings)
+        self._front = Front(
+            self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
+        )
+        self._store = self._open_store(settings)
+        idle = self._front.looks(connections, self._busy_peers)
+        self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, *idle)
+
+    def start(self) -> None:
+        """Answers from here on; then writes the ready file."""
+        self._front.start(epoch=f"{self.feed.epoch:016x}")
+
+    def reload(self) -> None:
+        """Reads the files again that say who may call, at once."""
+        self._access.look()
+
+    def drain(self) -> None:
+        """Reports NOT_SERVING, ends the streams."""
+        self._log.event("draining", **self.feed.counts())
+        self._front.report_not_serving()
+        self.service.drain()
+        if self._store is not None:
+            self._store.stop()
+        self._front.stop(_LAST_ANSWERS_SECONDS)
+        self._watch.stop()
+        self._access.close()
+        self._metrics.close()
+        self._log.event("stopped", finished=True)
+
+    @property
+    def address(self) -> str:
+        """The first of the addresses, as callers write it."""
+        return self._front.addresses[0]
+
+    def _open_store(self, settings: DirectorySettings) -> Store | None:
+        hosts, name = settings.store_parts
+        if not hosts:
+            return None
+        files = settings.store_ca, settings.store_certificate, settings.store_key
+        return Store(Endpoints(hosts, *files), name, self.feed, self._log)
+
+    def _add_services(self, handling: Handling, settings: DirectorySettings) -> None:
+        methods = handling.streams(self.service.methods())
+        self._grpc.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(service.NAME, methods),
+                self._listings.health_handlers(),
+            )
+        )
+        if settings.has_reflection:
+            self._listings.add_reflection(self._grpc)
+
+    def _busy_peers(self) -> set[str]:
+        """Those with a stream."""
+        streams = self.service.announcers.peers | self.service.watchers.peers
+        return streams | self._listings.busy_peers()
+
+
+def _is_well() -> bool:
+    """A directory has no device that could hang."""
+    return True

@@ -1,0 +1,1 @@
+"""Several directories over one etcd: what each of them hears, all of them know."""

@@ -1,0 +1,1 @@
+"""Messages of etcd's public API, version 3."""

@@ -1,0 +1,59 @@
+"""Which hosts a caller may announce: or anybody could have others' tensors sent to himself."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from npucall.errors import PermissionDeniedError
+from npucall_server.access import belonging
+from npucall_server.access.identity import Identity, KnownBy, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from npucall_server.access.tenants import Tenants
+
+
+class Hosts:
+    """Knows who may announce what. Without tenants anybody may announce anything."""
+
+    def __init__(self, tenants: Tenants) -> None:
+        self._tenants = tenants
+
+    def check(self, identity: Identity, host: str) -> None:
+        """Raises PermissionDeniedError where a caller may not announce a host."""
+        if identity.known_by is KnownBy.NOTHING:
+            return
+        if identity.role is not Role.SERVER:
+            raise _denied(
+                identity,
+                f"expected a caller with the role server, found {identity.person} with the role "
+                f"{identity.role.name.lower()}",
+            )
+        host = _plain(host)
+        patterns = map(str.lower, self._tenants.of(identity.tenant).hosts)
+        if not (belonging.any_matches(patterns, host) or _is_named(identity.names, host)):
+            raise _denied(
+                identity,
+                f"expected a host that {identity.person} may announce, found {host}; the names in "
+                "its certificate say which, and the directory's settings (tenants, hosts)",
+            )
+
+
+def _is_named(names: Iterable[str], host: str) -> bool:
+    """Whether a certificate with these names is good for a host, as clients judge it."""
+    rest = host.partition(".")[2]
+    return any(_plain(name) in (host, f"*.{rest}" if rest else host) for name in names)
+
+
+def _plain(host: str) -> str:
+    """A host as it is compared: names in small letters, addresses in one spelling."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
+
+
+def _denied(identity: Identity, why: str) -> PermissionDeniedError:
+    return PermissionDeniedError(f"announce: {why}", role=identity.role.name.lower())

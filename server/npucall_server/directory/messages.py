@@ -1,0 +1,102 @@
+"""What servers say, from its bytes, and what those who watch are told, as bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall import membership
+from npucall.errors import MessageError
+from npucall.limits import MAX_MEMBER_BYTES, MAX_NAME_BYTES
+from npucall.v1 import directory_service_pb2 as pb
+from npucall.wire import protobuf
+from npucall_server.directory.table import Beat, State
+from npucall_server.services.parsing import parse
+
+if TYPE_CHECKING:
+    from npucall_server.directory.table import Changes
+
+_STATES = {
+    pb.MEMBER_STATE_DRAINING: State.DRAINING,
+    pb.MEMBER_STATE_GONE: State.GONE,
+}
+_SUSPECT = pb.Member(state=pb.MEMBER_STATE_SUSPECT).SerializeToString()
+"""Of the states that a message has the last one counts."""
+_MEMBER = pb.AnnounceRequest.DESCRIPTOR.fields_by_name["member"].number
+_CHANGED = pb.WatchMembersResponse.DESCRIPTOR.fields_by_name["changed"].number
+
+
+def read_beat(message: bytes) -> Beat:
+    """A beat. Raises MessageError."""
+    if len(message) > MAX_MEMBER_BYTES:
+        raise MessageError(
+            f"member: expected at most {MAX_MEMBER_BYTES} bytes, found {len(message)}",
+            limit=str(MAX_MEMBER_BYTES),
+        )
+    request = parse(pb.AnnounceRequest, message)
+    member = request.member
+    _check(member)
+    if not request.sequence:
+        raise MessageError("sequence: expected 1 or more, found 0")
+    # What a newer server says, and this directory does not know, stays in the body.
+    state = _STATES.get(member.state, State.SERVING)
+    body = member.SerializeToString(deterministic=True)
+    return Beat(member.address, member.server.instance, request.sequence, state, body)
+
+
+def stored(beat: Beat, *, suspect: bool) -> bytes:
+    """A beat as directories tell each other of it."""
+    member = beat.body + _SUSPECT if suspect else beat.body
+    rest = pb.AnnounceRequest(sequence=beat.sequence).SerializeToString()
+    return protobuf.header(_MEMBER, len(member)) + member + rest
+
+
+def read_stored(value: bytes) -> tuple[Beat, bool]:
+    """What another directory tells, and whether the member is suspect. Raises MessageError."""
+    beat = read_beat(value)
+    return beat, pb.Member.FromString(beat.body).state == pb.MEMBER_STATE_SUSPECT
+
+
+def answer(beat: Beat) -> bytes:
+    """Answer to a beat."""
+    return pb.AnnounceResponse(sequence=beat.sequence).SerializeToString()
+
+
+def members(changes: Changes) -> bytes:
+    """The part of a message that says what has changed, the same for all who watch."""
+    parts = []
+    for beat, suspect, _ in changes.members:
+        member = beat.body + _SUSPECT if suspect else beat.body
+        parts += [protobuf.header(_CHANGED, len(member)), member]
+    rest = pb.WatchMembersResponse(gone=changes.gone).SerializeToString()
+    return b"".join([*parts, rest])
+
+
+def head(epoch: int, version: int, *, complete: bool) -> bytes:
+    """The part that each message has for itself, to be put before the other one."""
+    return pb.WatchMembersResponse(
+        epoch=epoch, version=version, complete=complete
+    ).SerializeToString()
+
+
+def _check(member: pb.Member) -> None:
+    """Raises MessageError for a member that nobody could use."""
+    try:
+        membership.split_address(member.address)
+    except ValueError as error:
+        raise MessageError(f"address: {error}") from None
+    if fault := membership.fault_of_labels(member.labels):
+        raise MessageError(f"labels: {fault}")
+    server = member.server
+    texts = {
+        "instance": server.instance, "device": server.device, "soc": server.soc,
+        "product": member.product, "host": member.host, "version": member.version,
+        "shared_memory_socket": member.shared_memory_socket,
+    }  # fmt: skip
+    for name, text in texts.items():
+        if len(text.encode()) > MAX_NAME_BYTES or not text.isprintable():
+            raise MessageError(
+                f"{name}: expected at most {MAX_NAME_BYTES} bytes of printable characters, found "
+                "something else"
+            )
+    if not server.instance:
+        raise MessageError("instance: expected the process that announces, found none")

@@ -1,0 +1,114 @@
+"""``npucall.v1.DirectoryService``: servers announce themselves, clients watch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.errors import DrainingError, MessageError, QueueFullError
+from npucall.membership import split_address
+from npucall.v1 import directory_service_pb2 as pb
+from npucall_server.directory import messages
+from npucall_server.ledger import Ledger
+from npucall_server.services.parsing import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_server.callers import UnaryCaller
+    from npucall_server.directory.feed import Feed
+    from npucall_server.directory.hosts import Hosts
+    from npucall_server.handling import Handling, StreamMethod
+
+NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
+_RETRY_SECONDS = 5.0
+
+
+class DirectoryService:
+    """The methods, from bytes to bytes."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        hosts: Hosts,
+        announcers: int,
+        watchers: int,
+    ) -> None:
+        self._feed, self._hosts = feed, hosts
+        self.announcers = Ledger(announcers, lambda: _full("announce", announcers))
+        self.watchers = Ledger(watchers, lambda: _full("watch", watchers))
+        self.beats = 0
+        self._draining = False
+
+    def methods(self) -> dict[str, StreamMethod]:
+        """The methods by the names that the proto gives them."""
+        return {"Announce": self.announce, "WatchMembers": self.watch_members}
+
+    def announce(
+        self, requests: Iterator[bytes], caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
+        """The beats of one server."""
+        place = self.announcers.take(caller, 1, caller.cancel)
+        try:
+            announced = ""
+            for request in handling.peers.messages(requests, caller):
+                handling.guard.check(caller.identity)
+                beat = messages.read_beat(request)
+                if announced not in ("", beat.address):
+                    raise MessageError(
+                        f"address: expected {announced} in every beat of a stream, found "
+                        f"{beat.address}"
+                    )
+                if not announced:
+                    self._hosts.check(caller.identity, split_address(beat.address)[0])
+                announced = beat.address
+                if self._draining:
+                    raise _draining()
+                self._feed.beat(beat, caller.identity.person)
+                self.beats += 1
+                yield messages.answer(beat)
+        finally:
+            place.give_back()
+
+    def watch_members(
+        self, requests: Iterator[bytes], caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
+        """The table for one who watches."""
+        if self._draining:
+            raise _draining()
+        place = self.watchers.take(caller, 1, caller.cancel)
+        try:
+            request = next(handling.peers.messages(requests, caller), None)
+            if request is None:
+                raise MessageError("request: expected one message, found none")
+            parse(pb.WatchMembersRequest, request)
+            caller.add_callback(self._feed.wake)
+            yield from self._told(caller, handling)
+        finally:
+            place.give_back()
+
+    def drain(self) -> None:
+        """From now on nobody announces or watches here."""
+        self._draining = True
+        self._feed.stop()
+
+    def _told(self, caller: UnaryCaller, handling: Handling) -> Iterator[bytes]:
+        for message in self._feed.messages(caller.is_active):
+            handling.guard.check(caller.identity)
+            wait = handling.peers.begin(caller, "the table to be read")
+            try:
+                yield message
+            finally:
+                handling.peers.end(wait)
+
+
+def _draining() -> DrainingError:
+    return DrainingError("directory: it is going down, and comes back", retry_after=_RETRY_SECONDS)
+
+
+def _full(what: str, most: int) -> QueueFullError:
+    return QueueFullError(
+        f"directory: expected less than {most} who {what}, found as many; call later",
+        retry_after=_RETRY_SECONDS,
+        limit=str(most),
+        setting="max_connections",
+    )

@@ -1,0 +1,169 @@
+"""Settings that every server of this package has, and where they are read from.
+
+From the command line, the environment, a TOML file, in this order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import BaseModel, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    CliApp,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from npucall_server.access_settings import AccessSettings
+from npucall_server.connection_settings import PeerSettings
+from npucall_server.faults import sentences
+from npucall_server.transport_settings import TransportSettings
+from npucall_server.watch_settings import MetricsSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+S = TypeVar("S", bound="FrontSettings")
+
+_LONGEST_SECONDS = 1e9
+"""Thirty years; a lock cannot wait for infinity."""
+
+
+class _CommandSettings(BaseModel):
+    """Where the settings are, where the process says that it answers, and what it logs."""
+
+    config: Path | None = Field(None, description="TOML file of settings.")
+    ready_file: Path | None = Field(
+        None,
+        description="File to write the address to, once the server answers; of several the first.",
+    )
+    log_calls: Literal["all", "errors", "slow"] = Field(
+        "all", description="Which calls get a log line; slow: errors and those over --slow-call."
+    )
+    slow_call: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        le=_LONGEST_SECONDS,
+        description="Seconds from which a call counts as slow.",
+    )
+    print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
+
+
+class FrontSettings(
+    PeerSettings,
+    AccessSettings,
+    TransportSettings,
+    MetricsSettings,
+    _CommandSettings,
+    BaseSettings,
+):
+    """Where a server listens, who may call, what it shows, and how it is started."""
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        extra="forbid",
+        frozen=True,
+    )
+    ways_to_know: ClassVar[str] = "token_hashes, oidc_issuer, or tls_client_ca"
+    """The settings that say by what callers are known."""
+
+    @model_validator(mode="after")
+    def _tenants_can_be_known(self) -> Self:
+        if self.tenants and not self.knows_callers:
+            raise ValueError(
+                "tenants: expected a way to know their callers, found none: set "
+                f"{self.ways_to_know}"
+            )
+        return self
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether every caller has to be known, and there is a way to know some."""
+        known = self.knows_tokens or self.tls_client_ca is not None or self.knows_local_users
+        return bool(self.tenants) and known
+
+    @property
+    def knows_local_users(self) -> bool:
+        """Whether users of this host are known."""
+        return False
+
+    @property
+    def has_reflection(self) -> bool:
+        """Whether clients may ask for the services' descriptions."""
+        return self.is_on_loopback if self.reflection is None else self.reflection
+
+    def as_toml(self) -> str:
+        """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
+        left_out = {"config", "print_settings"}
+        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
+        tenants = values.pop("tenants")
+        tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
+        return _lines(values) + "".join(tables)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then environment, then the file that one of these names."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, _ConfigFile(settings_cls)
+
+
+def _lines(values: dict[str, Any]) -> str:
+    """Lines of TOML."""
+    return "".join(f"{name} = {_value(value)}\n" for name, value in values.items())
+
+
+def _value(value: Any) -> str:
+    """As TOML spells it: numbers, texts and lists of them as JSON does."""
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(name)} = {_value(each)}" for name, each in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+class _ConfigFile(TomlConfigSettingsSource):
+    """The TOML file that ``config`` names, once the sources before it have been read."""
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls, toml_file=None)
+
+    def __call__(self) -> dict[str, object]:
+        path = self.current_state.get("config")
+        try:
+            return self._read_file(Path(path)) if path else {}
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"config: expected TOML in {path}, found a fault: {error}") from error
+
+
+def read_as(kind: type[S], arguments: Sequence[str]) -> S:
+    """The settings of that kind that hold with these arguments of the command line.
+
+    Raises ValueError, a line for each fault.
+    """
+    try:
+        return CliApp.run(kind, cli_args=list(arguments))
+    except (OSError, ValueError) as error:  # pydantic's errors are ValueErrors
+        raise ValueError(sentences(error)) from error
+
+
+def quiet_grpc() -> None:
+    """Has gRPC's own log say nothing below an error, unless the environment wants it.
+
+    It writes to standard error a line for each handshake that fails, whoever tries.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

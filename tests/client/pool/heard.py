@@ -1,0 +1,55 @@
+"""Hears what a source lists, and waits for it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from npucall_client.pool.members import Member
+
+PATIENCE = 20.0
+"""Seconds after which a test gives up; none takes so long unless something is broken."""
+
+
+class Heard:
+    """What a source has told, the last word and how often it spoke."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.members: dict[str, Member] = {}
+        self.complete = False
+        self.updates: list[list[str]] = []
+
+    def __call__(self, members: Sequence[Member], *, complete: bool) -> None:
+        with self._changed:
+            self.members = {member.address: member for member in members}
+            self.complete = complete
+            self.updates.append([member.address for member in members])
+            self._changed.notify_all()
+
+    def until(self, condition: Callable[[Heard], object]) -> None:
+        """Waits until something holds."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: condition(self), PATIENCE), self.members
+
+    def until_listed(self, *addresses: str) -> None:
+        """Waits until these are the members."""
+        self.until(lambda heard: set(heard.members) == set(addresses))
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Waits for something that another thread does."""
+    never = threading.Event()
+    for _ in range(int(PATIENCE / 0.005)):
+        if condition():
+            return
+        never.wait(0.005)
+    raise AssertionError("did not happen")
+
+
+def threads_named(name: str) -> list[threading.Thread]:
+    """Those that live."""
+    return [each for each in threading.enumerate() if each.name == name]

@@ -1,0 +1,95 @@
+"""What counts of what directories say, against a dictionary that knows all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from npucall_client.pool.members import Load, Member, State
+from npucall_client.pool.sources.changes import Changes
+from npucall_client.pool.sources.watched import Watched
+
+ADDRESSES = st.sampled_from([f"m{number}:1" for number in range(5)])
+MEMBERS = st.builds(
+    Member,
+    ADDRESSES,
+    state=st.sampled_from(State),
+    load=st.builds(Load, *[st.integers(0, 9)] * 4, reserved=st.booleans()),
+)
+
+
+class ADirectoryIsWatched(RuleBasedStateMachine):
+    """A directory that starts anew at times, and what a client should know of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched = Watched()
+        self.table: dict[str, Member] = {}
+        """Of the directory that is watched."""
+        self.old: dict[str, Member] = {}
+        """What was known when it began, and has not been said since."""
+        self.epoch = 0
+        self.complete = False
+
+    @initialize()
+    def first(self) -> None:
+        self.starts_anew({})
+
+    def say(self, changed: list[Member], gone: list[str]) -> None:
+        self.watched.hear(Changes(self.epoch, self.complete, changed, gone))
+        for address in [*gone, *(member.address for member in changed)]:
+            self.old.pop(address, None)
+        if self.complete and self.table:
+            self.old = {}
+
+    def begin(self, table: dict[str, Member]) -> None:
+        self.old |= self.table
+        self.table = table
+        self.watched.begin()
+        self.say([*table.values()], [])
+
+    @rule(members=st.dictionaries(ADDRESSES, MEMBERS, max_size=3))
+    def starts_anew(self, members: dict[str, Member]) -> None:
+        self.epoch, self.complete = self.epoch + 1, False
+        self.begin({member.address: member for member in members.values()})
+
+    @rule()
+    def the_stream_ends_and_begins(self) -> None:
+        self.begin(self.table)
+
+    @rule()
+    def is_complete(self) -> None:
+        self.complete = True
+        self.say([], [])
+
+    @rule(member=MEMBERS)
+    def says_a_member(self, member: Member) -> None:
+        self.table = self.table | {member.address: member}
+        self.say([member], [])
+
+    @rule(address=ADDRESSES)
+    def says_that_one_is_gone(self, address: str) -> None:
+        self.table = {key: member for key, member in self.table.items() if key != address}
+        self.say([], [address])
+
+    @rule()
+    def nobody_answers(self) -> None:
+        self.watched.forget_loads()
+        assert not any(self._is_busy(member) for member in self.watched.members)
+        self.begin(self.table)
+
+    @invariant()
+    def all_are_known(self) -> None:
+        known = {member.address: member for member in self.watched.members}
+        assert known.keys() == {**self.old, **self.table}.keys()
+        assert {address: known[address] for address in self.table} == self.table
+        assert self.watched.complete == self.complete
+
+    def _is_busy(self, member: Member) -> Any:
+        load = member.load
+        return load and (load.running or load.waiting or load.bytes_in_flight or load.reserved)
+
+
+TestADirectoryIsWatched = ADirectoryIsWatched.TestCase

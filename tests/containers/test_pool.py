@@ -1,0 +1,64 @@
+"""Three cpu servers of a compose file behind one name: nobody loses a call."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .compose import calls_from_here, calls_in_a_container, server_process, servers
+from .needs import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .podman import Podman
+
+pytestmark = pytest.mark.containers
+POOL = ROOT / "deploy" / "compose.pool.yml"
+NETWORK = "npucall-pool_default"
+UNDER_LOAD = 3.0
+"""Seconds of calls before and after something happens."""
+
+
+@pytest.fixture(scope="module")
+def pool(podman: Podman, cpu_image: str) -> Iterator[list[str]]:
+    """The names of three healthy containers."""
+    podman.compose(POOL, "up", "--detach")
+    try:
+        names = servers(podman, "npucall-pool")
+        assert len(names) == 3
+        podman.wait_healthy(*names)
+        yield names
+    finally:
+        podman.compose(POOL, "down")
+
+
+def test_nobody_loses_a_call_when_one_of_three_servers_is_killed(
+    podman: Podman, pool: list[str]
+) -> None:
+    target = "pool:" + ",".join(f"{podman.address(name)}:50051" for name in pool)
+    with calls_from_here(podman, target) as calls:
+        time.sleep(UNDER_LOAD)
+        os.kill(server_process(podman, pool[0]), signal.SIGKILL)
+        time.sleep(UNDER_LOAD)
+        calls.stop().lost_nothing()
+    podman.wait_healthy(*pool)  # restarted by the engine
+
+
+@pytest.mark.long
+def test_nobody_loses_a_call_through_the_name_while_one_is_killed_and_all_are_rolled(
+    podman: Podman, pool: list[str], client_image: str
+) -> None:
+    with calls_in_a_container(podman, NETWORK, "pool:dns:cpu:50051") as calls:
+        time.sleep(UNDER_LOAD)
+        os.kill(server_process(podman, pool[0]), signal.SIGKILL)
+        podman.wait_healthy(*pool)
+        for name in pool:
+            podman("restart", "--time=45", name)
+            podman.wait_healthy(name)
+            time.sleep(UNDER_LOAD)
+        calls.stop().lost_nothing()

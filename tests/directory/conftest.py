@@ -1,0 +1,13 @@
+"""The directory's tests: none is told anything by the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from npucall_server.directory.settings import DirectorySettings
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in DirectorySettings.model_fields:
+        monkeypatch.delenv(f"NPUCALL_DIRECTORY_{name.upper()}", raising=False)

@@ -1,0 +1,141 @@
+"""A directory in this process, and who announces and watches there."""
+
+from __future__ import annotations
+
+import io
+import json
+import queue
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from npucall.v1 import directory_service_pb2 as pb
+from npucall.v1 import directory_service_pb2_grpc as stubs
+from npucall.wire.status import TRAILER, from_status
+from npucall_server.directory.app import Directory
+from npucall_server.directory.settings import DirectorySettings
+from npucall_server.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE = 20.0
+"""Seconds after which a test gives up; none takes so long unless something is broken."""
+
+
+def member(address: str = "a.lab:1", instance: str = "x", **more: Any) -> pb.Member:
+    """A member that says no more than it has to."""
+    given = pb.Member(address=address, state=pb.MEMBER_STATE_SERVING, **more)
+    given.server.instance = instance
+    return given
+
+
+class Announcing:
+    """A stream of beats, sent as the test says."""
+
+    def __init__(
+        self, channel: grpc.Channel, metadata: list[tuple[str, str]] | None = None
+    ) -> None:
+        self._beats: queue.Queue[pb.AnnounceRequest | None] = queue.Queue()
+        self.call = stubs.DirectoryServiceStub(channel).Announce(
+            iter(self._beats.get, None), metadata=metadata or [], timeout=PATIENCE
+        )
+        self._sequence = 0
+
+    def beat(self, given: pb.Member, sequence: int | None = None) -> int:
+        """Sends a beat; answers the number that the directory answers."""
+        self._sequence = self._sequence + 1 if sequence is None else sequence
+        self._beats.put(pb.AnnounceRequest(member=given, sequence=self._sequence))
+        return int(next(self.call).sequence)
+
+    def end(self) -> None:
+        self._beats.put(None)
+
+
+class Watching:
+    """One who watches, and the table as a client puts it together."""
+
+    def __init__(
+        self, channel: grpc.Channel, metadata: list[tuple[str, str]] | None = None
+    ) -> None:
+        self.members: dict[str, pb.Member] = {}
+        self.messages: list[pb.WatchMembersResponse] = []
+        self.ended = False
+        self._changed = threading.Condition()
+        self.call = stubs.DirectoryServiceStub(channel).WatchMembers(
+            pb.WatchMembersRequest(), metadata=metadata or []
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def until(self, condition: Callable[[Watching], object], what: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: condition(self), PATIENCE), what
+
+    def until_state(self, address: str, state: pb.MemberState.ValueType | None) -> None:
+        """``None``: it is gone."""
+        self.until(lambda each: each.state(address) == state, f"{address} is {state}")
+
+    def state(self, address: str) -> pb.MemberState.ValueType | None:
+        found = self.members.get(address)
+        return None if found is None else found.state
+
+    def _read(self) -> None:
+        try:
+            for message in self.call:
+                with self._changed:
+                    self.messages.append(message)
+                    for address in message.gone:
+                        self.members.pop(address, None)
+                    self.members |= {each.address: each for each in message.changed}
+                    self._changed.notify_all()
+        except grpc.RpcError:
+            pass
+        with self._changed:
+            self.ended = True
+            self._changed.notify_all()
+
+
+class Running:
+    """A directory that serves, and what it logged."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._text = io.StringIO()
+        given = DirectorySettings(**{"listen": "127.0.0.1:0", **settings})
+        self.directory = Directory(given, Log("all", 1.0, self._text))
+        self.directory.start()
+        self.addresses = self.directory._front.addresses
+        self.channel = grpc.insecure_channel(self.addresses[0])
+
+    def announce(self, given: pb.Member) -> Announcing:
+        """A stream with one beat."""
+        announcing = Announcing(self.channel)
+        announcing.beat(given)
+        return announcing
+
+    def watch(self) -> Watching:
+        return Watching(self.channel)
+
+    def logged(self) -> list[dict[str, Any]]:
+        self.directory._log.flush()
+        return [json.loads(line) for line in self._text.getvalue().splitlines()]
+
+    def close(self) -> None:
+        self.channel.close()
+        self.directory.drain()
+
+
+@contextmanager
+def running(**settings: Any) -> Iterator[Running]:
+    house = Running(**settings)
+    try:
+        yield house
+    finally:
+        house.close()
+
+
+def refusal(error: Any) -> Any:
+    """The error of the contract that a call ended with."""
+    trailers = dict(error.trailing_metadata())
+    return from_status(error.code(), error.details(), trailers.get(TRAILER))

@@ -1,0 +1,277 @@
+"""The table of a directory, beside a model that remembers everything that was ever said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from npucall.errors import QueueFullError
+from npucall_server.directory.table import Beat, State, Table
+
+ADDRESSES = ["a:1", "b:1", "c:2"]
+INSTANCES = ["x", "y", "z"]
+OTHERS = ["east", "west"]
+MOST, MOST_OF_CALLER = 3, 2
+
+
+def beat(
+    address: str = "a:1",
+    instance: str = "x",
+    sequence: int = 1,
+    state: State = State.SERVING,
+    body: bytes = b"",
+) -> Beat:
+    return Beat(address, instance, sequence, state, body)
+
+
+def shown(table: Table) -> dict[str, tuple[Beat, bool]]:
+    changes = table.since(0)
+    assert changes is not None
+    return {each.beat.address: (each.beat, each.suspect) for each in changes.members}
+
+
+@dataclass
+class Watcher:
+    """One who is told of changes, and puts them together as a client does."""
+
+    version: int = 0
+    members: dict[str, tuple[bytes, bool, State]] = field(default_factory=dict)
+
+    def look(self, table: Table) -> None:
+        changes = table.since(self.version)
+        if changes is None:  # begins anew, as the end of its stream makes a client do
+            self.version, self.members = 0, {}
+            changes = table.since(0)
+            assert changes is not None
+        for name in changes.gone:
+            self.members.pop(name, None)  # it may have come and gone in between
+        for each in changes.members:
+            self.members[each.beat.address] = (each.beat.body, each.suspect, each.beat.state)
+        self.version = changes.version
+
+
+class Tables(RuleBasedStateMachine):
+    """Beats in any order, of several instances and callers, silence, ends, other directories."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.table = Table(self.now, MOST, MOST_OF_CALLER)
+        self.heard: dict[str, tuple[Beat, str, float]] = {}
+        self.ended: dict[tuple[str, str], float] = {}
+        self.told: dict[tuple[str, str], tuple[Beat, bool, int]] = {}
+        self.order = 0
+        self.watchers = [Watcher(), Watcher()]
+
+    @rule(
+        address=st.sampled_from(ADDRESSES),
+        instance=st.sampled_from(INSTANCES),
+        sequence=st.integers(1, 6),
+        state=st.sampled_from(State),
+        body=st.sampled_from([b"idle", b"busy"]),
+        caller=st.sampled_from(["one", "two"]),
+    )
+    def announces(
+        self,
+        address: str,
+        instance: str,
+        sequence: int,
+        state: State,
+        body: bytes,
+        caller: str,
+    ) -> None:
+        said = Beat(address, instance, sequence, state, body)
+        before = self.heard.get(address)
+        counts = self.ended.get((address, instance)) is None and (
+            before is None or before[0].instance != instance or before[0].sequence < sequence
+        )
+        if counts and state is State.GONE:
+            if before is not None and before[0].instance == instance:
+                del self.heard[address]
+                self.ended[address, instance] = self.now
+        elif counts and self.has_room(address, caller):
+            self.heard[address] = (said, caller, self.now)
+        elif counts:
+            with pytest.raises(QueueFullError):
+                self.table.beat(said, caller, self.now)
+            return
+        self.table.beat(said, caller, self.now)
+
+    def has_room(self, address: str, caller: str) -> bool:
+        if address in self.heard and self.heard[address][1] == caller:
+            return True
+        of_caller = [each for each in self.heard.values() if each[1] == caller]
+        known = {*self.heard, *(address for _, address in self.told)}
+        return (address in known or len(known) < MOST) and len(of_caller) < MOST_OF_CALLER
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 2.5, 3.0, 20.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.table.look(self.now)
+        self.heard = {
+            address: each for address, each in self.heard.items() if self.now - each[2] < 30
+        }
+        self.ended = {who: at for who, at in self.ended.items() if self.now - at < 30}
+        self.looked = self.now
+
+    @rule(
+        name=st.sampled_from(OTHERS),
+        address=st.sampled_from(ADDRESSES),
+        instance=st.sampled_from(INSTANCES),
+        suspect=st.booleans(),
+    )
+    def another_directory_tells(
+        self, name: str, address: str, instance: str, suspect: bool
+    ) -> None:
+        self.order += 1
+        said = Beat(address, instance, self.order, State.SERVING, b"told")
+        self.told[name, address] = (said, suspect, self.order)
+        self.table.tell(name, said, self.order, suspect=suspect)
+
+    @rule(name=st.sampled_from(OTHERS), address=st.sampled_from(ADDRESSES))
+    def another_directory_knows_no_more(self, name: str, address: str) -> None:
+        self.told.pop((name, address), None)
+        self.table.untell(name, address)
+
+    @rule(data=st.data())
+    def another_directory_tells_all_anew(self, data: st.DataObject) -> None:
+        kept = data.draw(st.sets(st.sampled_from(sorted(self.told)))) if self.told else set()
+        self.told = {who: each for who, each in self.told.items() if who in kept}
+        self.table.tell_all(
+            [
+                (name, said, order, suspect)
+                for (name, _), (said, suspect, order) in self.told.items()
+            ]
+        )
+
+    @rule(which=st.integers(0, 1))
+    def one_watches(self, which: int) -> None:
+        self.watchers[which].look(self.table)
+        assert self.watchers[which].members == {
+            address: (said.body, suspect, said.state)
+            for address, (said, suspect) in self.expected().items()
+        }
+
+    @invariant()
+    def shows_what_was_said(self) -> None:
+        assert shown(self.table).keys() == self.expected().keys()
+        for address, (said, suspect) in self.expected().items():
+            found, is_suspect = shown(self.table)[address]
+            assert is_suspect == suspect
+            assert (found.instance, found.state, found.body) == (
+                said.instance,
+                said.state,
+                said.body,
+            )
+        assert set(self.table.told_of_ended()) == {
+            (name, address)
+            for (name, address), each in self.told.items()
+            if (address, each[0].instance) in self.ended
+        }
+
+    def expected(self) -> dict[str, tuple[Beat, bool]]:
+        """Suspect is what was silent for 3 s when somebody last looked."""
+        looked = getattr(self, "looked", self.now)
+        members = {}
+        for address in ADDRESSES:
+            told = [each for (_, where), each in self.told.items() if where == address]
+            heard = self.heard.get(address)
+            if heard is not None and looked - heard[2] < 3:
+                members[address] = heard[0], False
+                continue
+            lively = [each for each in told if not each[1]]
+            if lively:
+                members[address] = max(lively, key=lambda each: each[2])[0], False
+            elif heard is not None:
+                members[address] = heard[0], True
+            elif told:
+                members[address] = max(told, key=lambda each: each[2])[0], True
+        return members
+
+
+Tables.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+test_the_table_shows_what_the_model_says = Tables.TestCase
+
+
+def test_a_member_is_suspect_after_three_seconds_and_gone_after_thirty() -> None:
+    table = Table(0.0)
+    table.beat(beat(), "one", 0.0)
+    for now, suspect in [(2.9, False), (3.0, True), (29.9, True)]:
+        table.look(now)
+        assert shown(table)["a:1"][1] is suspect
+    table.look(30.0)
+    assert not shown(table)
+
+
+def test_a_beat_ends_suspicion_at_once() -> None:
+    table = Table(0.0)
+    table.beat(beat(), "one", 0.0)
+    table.look(5.0)
+    table.is_urgent = False
+    table.beat(beat(sequence=2), "one", 5.0)
+    assert shown(table)["a:1"][1] is False
+    assert table.is_urgent
+
+
+def test_a_beat_that_comes_late_does_not_bring_back_who_is_gone() -> None:
+    table = Table(0.0)
+    table.beat(beat(sequence=1), "one", 0.0)
+    table.beat(beat(sequence=3, state=State.GONE), "one", 0.1)
+    table.beat(beat(sequence=2), "one", 0.2)
+    assert not shown(table)
+
+
+def test_the_end_of_an_old_process_leaves_the_new_one() -> None:
+    table = Table(0.0)
+    table.beat(beat(instance="old", sequence=9), "one", 0.0)
+    table.beat(beat(instance="new", sequence=1), "one", 0.1)
+    table.beat(beat(instance="old", sequence=10, state=State.GONE), "one", 0.2)
+    assert shown(table)["a:1"][0].instance == "new"
+
+
+def test_other_loads_can_wait_and_other_states_cannot() -> None:
+    table = Table(0.0)
+    table.beat(beat(body=b"idle"), "one", 0.0)
+    table.is_urgent = False
+    table.beat(beat(sequence=2, body=b"busy"), "one", 1.0)
+    assert not table.is_urgent
+    table.beat(beat(sequence=3, body=b"busy", state=State.DRAINING), "one", 2.0)
+    assert table.is_urgent
+
+
+def test_a_beat_that_says_nothing_new_is_no_change() -> None:
+    table = Table(0.0)
+    table.beat(beat(), "one", 0.0)
+    before = table.version
+    table.beat(beat(sequence=2), "one", 1.0)
+    assert table.version == before
+
+
+def test_the_table_is_complete_when_every_server_had_time_for_a_beat() -> None:
+    table = Table(50.0)
+    assert [table.is_complete(now) for now in (50.0, 52.9, 53.0)] == [False, False, True]
+
+
+def test_a_table_that_others_fill_too_is_complete_when_they_have_said_all() -> None:
+    table = Table(0.0)
+    table.knows_others = False
+    assert not table.is_complete(60.0)
+    table.tell_all([("east", beat(), 1, False)])
+    assert table.is_complete(60.0)
+    assert not table.is_complete(2.0)
+
+
+def test_ten_thousand_restarts_leave_no_more_behind_than_the_table_may_hold() -> None:
+    table = Table(0.0, most=10)
+    for number in range(10_000):
+        table.beat(beat(f"h:{number + 1}", f"i{number}"), "one", 0.0)
+        table.beat(beat(f"h:{number + 1}", f"i{number}", 2, State.GONE), "one", 0.0)
+    assert len(table._gone) <= 10
+    assert len(table._ended) <= 10
+    assert not table._known
+    assert not table._of_callers
+    assert table.since(1) is None

@@ -1,0 +1,136 @@
+"""A call that ends its server each time: it ends two, or three beside others, and harms nobody."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.keeper import Keeper, kept_server
+from tests.mortal.npucall_mortal import CRASHES, KILLS, TAKES_LONG
+
+import npucall_client
+from npucall.errors import PoisonedCallError
+from npucall.operators.l1_loss_backward import l1_loss_backward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall.dtypes import AnyArray
+    from npucall_client import Client
+
+PATIENCE = 60.0
+ONE = np.ones((), np.float32)
+INNOCENTS = 8
+
+Run = "Callable[[Client, int], AnyArray]"
+
+
+def arrays(first: int, elements: int) -> tuple[AnyArray, AnyArray]:
+    """One in each of the first; zeros in each of the second."""
+    shape = (first, max(1, elements // first))
+    return np.ones(shape, np.float32), np.zeros(shape, np.float32)
+
+
+def unary(client: Client, first: int) -> AnyArray:
+    return client.run(l1_loss_backward, ONE, *arrays(first, 1024), reduction=2)
+
+
+def in_chunks(client: Client, first: int) -> AnyArray:
+    return client.run(l1_loss_backward, ONE, *arrays(first, 2**20), reduction=2)
+
+
+def in_a_pipeline(client: Client, first: int) -> AnyArray:
+    with client.pipeline() as pipeline:
+        submitted = pipeline.submit(l1_loss_backward, ONE, *arrays(first, 1024), reduction=2)
+        found: AnyArray = submitted.result()
+    return found
+
+
+WAYS = {"unary": unary, "in chunks": in_chunks, "in a pipeline": in_a_pipeline}
+
+
+def connected(keeper: Keeper) -> Client:
+    return npucall_client.connect(keeper.target, timeout=PATIENCE, stream_from=2**20)
+
+
+@pytest.fixture
+def alone() -> Iterator[Keeper]:
+    with kept_server() as keeper:
+        yield keeper
+
+
+@pytest.mark.parametrize("how", [KILLS, CRASHES])
+def test_a_call_that_ends_its_server_ends_two_of_them_and_is_told_so(
+    alone: Keeper, how: int
+) -> None:
+    with connected(alone) as client:
+        for number, run in enumerate(WAYS.values(), 1):
+            with pytest.raises(PoisonedCallError, match="ended each server that ran it") as caught:
+                run(client, how)
+            alone.wait_until_ready(2 * number)
+            assert len(alone.endings) == 2 * number
+            assert caught.value.details["servers"].count(alone.target) == 2
+            assert caught.value.details["operator"] == "aclnnL1LossBackward"
+        assert np.unique(unary(client, 4)).tolist() == [1.0]
+        ending = -signal.SIGKILL if how == KILLS else -signal.SIGSEGV
+        assert set(alone.endings) == {ending}
+
+
+def works_on(client: Client, run: Callable[[Client, int], AnyArray], ends: threading.Event) -> int:
+    """Answers how many calls were right."""
+    count = 0
+    while not ends.is_set():
+        assert np.unique(run(client, 4)).tolist() == [1.0]
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("lanes", [1, pytest.param(3, marks=pytest.mark.more)])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "unary",
+        pytest.param("in chunks", marks=pytest.mark.more),
+        pytest.param("in a pipeline", marks=pytest.mark.more),
+    ],
+)
+def test_others_lose_nothing_beside_a_call_that_ends_its_server(way: str, lanes: int) -> None:
+    ends = threading.Event()
+    ways = list(WAYS.values())
+    with kept_server(lanes=lanes) as keeper, ThreadPoolExecutor(INNOCENTS) as threads:
+        clients = [connected(keeper) for _ in range(INNOCENTS)]
+        working = [
+            threads.submit(works_on, client, ways[number % 3], ends)
+            for number, client in enumerate(clients)
+        ]
+        try:
+            with connected(keeper) as client, pytest.raises(PoisonedCallError):
+                WAYS[way](client, KILLS)
+            keeper.wait_until_ready(2)
+            assert len(keeper.endings) in (2, 3)
+        finally:
+            ends.set()
+        assert all(each.result(PATIENCE) > 0 for each in working)
+
+
+@pytest.mark.long
+def test_calls_that_wait_outlive_any_number_of_servers_that_somebody_kills() -> None:
+    """One call at a time has the device for a second; the others wait, and servers end."""
+    schedule = random.Random(16)
+    with kept_server() as keeper, ThreadPoolExecutor(INNOCENTS) as threads:
+        clients = [connected(keeper) for _ in range(INNOCENTS)]
+        waiting = [threads.submit(unary, client, TAKES_LONG) for client in clients]
+        for killed in range(6):
+            keeper.wait_until_ready(killed)
+            threading.Event().wait(schedule.uniform(0.0, 2.5))
+            keeper.signal(signal.SIGKILL)
+        outcomes = [each.exception(PATIENCE) for each in waiting]
+    told = [error for error in outcomes if error is not None]
+    # A call that had the device alone each time it was killed is the only one that may be blamed.
+    assert all(isinstance(error, PoisonedCallError) for error in told)
+    assert len(told) <= 3

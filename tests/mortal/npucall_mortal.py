@@ -1,0 +1,84 @@
+"""The device ``mortal:N``: the CPU with N lanes, where some calls end the process.
+
+What a call does, the first dimension of its input ``self`` says.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from npucall.compute.evaluate import NO_TARGETS
+from npucall_server.devices.base import Ran
+from npucall_server.devices.cpu import CpuDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall_server.devices.base import (
+        Pieces,
+        RanProgram,
+        RunPieces,
+        Source,
+        Step,
+        Target,
+        Turn,
+    )
+    from npucall_server.settings import ServerSettings
+
+KILLS, CRASHES, TAKES_LONG = 666, 667, 668
+LONG_SECONDS = 1.0
+
+
+def open_mortal(settings: ServerSettings, note: Callable[[str], None]) -> MortalDevice:
+    del note
+    return MortalDevice(settings)
+
+
+class MortalDevice(CpuDevice):
+    def __init__(self, settings: ServerSettings) -> None:
+        super().__init__(settings.soc, "documented", int(settings.device.rpartition(":")[2]))
+        self.name = settings.device
+
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Source],
+        turn: Turn,
+        targets: Mapping[str, Target] = NO_TARGETS,
+    ) -> Ran:
+        with turn():
+            _do(call)
+        return super().run(call, storages, turn, targets)
+
+    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+        for step in steps:
+            with turn():
+                _do(step.call)
+        return super().run_program(steps, turn)
+
+    def piecewise(self, call: Prepared) -> RunPieces | None:
+        run = super().piecewise(call)
+        if run is None:
+            return None
+
+        def doing(arriving: Pieces, turn: Turn) -> Ran:
+            with turn():
+                _do(call)
+            return run(arriving, turn)
+
+        return doing
+
+
+def _do(call: Prepared) -> None:
+    shape = call.inputs["self"].shape
+    what = shape[0] if shape else 0
+    if what == KILLS:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == CRASHES:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if what == TAKES_LONG:
+        time.sleep(LONG_SECONDS)

@@ -1,0 +1,51 @@
+"""Many members and clients, small calls and large ones mixed: all members have as much to do."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .bench import bench as bench_of_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .bench import Bench
+
+pytestmark = pytest.mark.long
+
+MIB = 2**20
+PROCESSES, CLIENTS_EACH = 6, 5
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """24 members."""
+    folder = tmp_path_factory.mktemp("many")
+    with bench_of_hosts(folder, ports=range(50051, 50059)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("source", ["directory", "static"])
+@pytest.mark.parametrize(("megabytes", "seconds"), [(1, 60), (16, 120), (64, 300)])
+def test_members_are_equally_busy_and_nobody_starves(
+    many: Bench, source: str, megabytes: int, seconds: float
+) -> None:
+    sizes = [4096, 4096, 4096, megabytes * MIB]
+    flags = ["--clients", f"{CLIENTS_EACH}", "--threads", "1", "--timeout", "300"]
+    flags += ["--sizes", *map(str, sizes)]
+    with ExitStack() as stack:
+        callers = [stack.enter_context(many.calling(source, *flags)) for _ in range(PROCESSES)]
+        time.sleep(seconds)
+        seen = [each.stop() for each in callers]
+    for each in seen:
+        each.check()
+    work = sum((Counter(each.by_server) for each in seen), Counter[str]())
+    ratio = max(work.values()) / min(work.values())
+    print(f"{len(work)} members, busiest to idlest {ratio:.2f}")
+    assert len(work) == len(many.servers)
+    assert ratio <= 1.3

@@ -1,0 +1,171 @@
+"""The recipe of deploy/slurm, run on Debian's Slurm: a client calls all the time."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.pool_slurm.cluster import NODES, until
+
+from npucall_server.exits import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.pool_slurm.pool import Pool
+
+pytestmark = pytest.mark.long
+
+NPU1, NPU2 = NODES
+ALL_NPUS = ("npu1-npu0", "npu1-npu1", "npu2-npu0", "npu2-npu1")
+NPUS = {"NPUCALL_LABELS": "kind=npu"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(pool: Pool) -> Iterator[None]:
+    yield
+    pool.cancel()
+    for name in pool.ready():
+        assert pool.servers(name) == []
+        (pool.shared / name).unlink()
+
+
+def test_a_job_an_npu_makes_a_pool_that_uses_them_all(pool: Pool) -> None:
+    pool.submit("--array=0-3")
+    print(f"four servers: {pool.wait_for(*ALL_NPUS):.1f} s")
+    with pool.calls(**NPUS) as calls:
+        _wait(10)
+    calls.check()
+    assert calls.told["devices"].keys() == {"cann:0", "cann:1"}
+    assert len(calls.told["instances"]) == 4
+
+
+def test_servers_on_the_cpu_are_in_the_pool_for_those_who_do_not_mind(pool: Pool) -> None:
+    pool.submit("--array=0-1")
+    job = pool.submit("--gres=none", NPUCALL_SOC="Ascend910B1")
+    pool.wait_for("npu1-npu0", "npu1-npu1", f"npu1-cpu{job}")
+    with pool.calls(**NPUS) as on_npus, pool.calls(NPUCALL_LABELS="kind=cpu") as on_cpus:
+        with pool.calls(NPUCALL_SOC="any") as anywhere:
+            _wait(10)
+    for calls in on_npus, on_cpus, anywhere:
+        calls.check()
+    assert on_npus.told["devices"].keys() == {"cann:0", "cann:1"}
+    assert on_cpus.told["devices"].keys() == {"cpu"}
+    assert anywhere.told["devices"].keys() == {"cann:0", "cann:1", "cpu"}
+
+
+def test_a_server_that_is_killed_is_back_and_no_call_is_lost(pool: Pool) -> None:
+    pool.submit("--array=0-3")
+    pool.wait_for(*ALL_NPUS)
+    with pool.calls(**NPUS) as calls:
+        for name in ALL_NPUS:
+            old = pool.server(name)
+            pool.kill(name)
+            until(lambda: pool.servers(name) not in ([], [old]), f"{name} is started again")  # noqa: B023
+            print(f"{name} back: {pool.wait_for(*ALL_NPUS):.1f} s")
+    calls.check()
+    print(calls.told)
+
+
+def test_a_job_that_is_cancelled_drains_its_server(pool: Pool) -> None:
+    job = pool.submit("--array=0-3")
+    pool.wait_for(*ALL_NPUS)
+    with pool.calls(**NPUS) as calls:
+        pool.cancel(f"{job}_3")
+        pool.wait_for(*ALL_NPUS[:3])
+        _wait(3)
+    calls.check()
+    assert '"event": "stopped", "finished": true' in pool.log(job)  # the last task has its number
+    assert "the server ended with 0" in pool.log(job)
+
+
+def test_a_job_whose_time_is_over_drains_and_is_queued_again(pool: Pool) -> None:
+    pool.submit("--array=0-1")
+    job = pool.submit("--time=1", "--signal=B:TERM@45")
+    pool.wait_for(*ALL_NPUS[:3])
+    with pool.calls(**NPUS) as calls:
+        until(lambda: "the job is queued again" in pool.log(job), "its time is over")
+        print(f"back: {pool.wait_for(*ALL_NPUS[:3]):.1f} s")
+        until(lambda: pool.cluster.jobs(job)[job][0] == "RUNNING", "it runs again")
+    calls.check()
+    assert '"event": "stopped", "finished": true' in pool.log(job)
+
+
+@pytest.mark.parametrize("flags", [("--queue-length=-1",), ("--config=/none.toml",)])
+def test_a_server_that_needs_a_person_ends_its_job(pool: Pool, flags: tuple[str, ...]) -> None:
+    job = pool.submit(flags=flags)
+    until(lambda: not pool.cluster.jobs(job), "it ends")
+    assert pool.log(job).count("the server ended with") == 1
+    assert f"the server ended with {ExitCode.SETTINGS}" in pool.log(job)
+    assert f"ExitCode={ExitCode.SETTINGS}:0" in pool.cluster.call("scontrol", "show", "job", job)
+
+
+def test_a_job_without_cann_says_that_libraries_are_missing(pool: Pool) -> None:
+    pool.toolkit, toolkit = pool.shared / "none", pool.toolkit
+    try:
+        job = pool.submit()
+        until(lambda: not pool.cluster.jobs(job), "it ends")
+    finally:
+        pool.toolkit = toolkit
+    told = pool.cluster.call("scontrol", "show", "job", job)
+    assert f"ExitCode={ExitCode.NO_DEVICE}:0" in told
+
+
+def test_a_lease_of_the_bare_card_takes_a_server_s_place_and_gives_it_back(pool: Pool) -> None:
+    pool.submit("--array=0-3")
+    pool.wait_for(*ALL_NPUS)
+    with pool.calls(**NPUS) as calls:
+        lease = ("--gres=npu:1", "--nodelist=npu1", "--time=2:00:00", "--no-shell")
+        told = pool.cluster.call("salloc", "--partition=leases", *lease)
+        number = told.rsplit("Granted job allocation ", 1)[1].split()[0]
+        until(lambda: len(pool.ready()) == 3, f"one server has gone: {pool.said()}")
+        details = pool.cluster.call("scontrol", "-o", "show", "job", "-d", number)
+        index = details.split("(IDX:")[1][0]
+        assert pool.servers(f"npu1-npu{index}") == []
+        _wait(3)
+        pool.cancel(number)
+        print(f"server back after the lease: {pool.wait_for(*ALL_NPUS):.1f} s")
+    calls.check()
+    print(calls.told)
+
+
+def test_when_slurmd_dies_its_servers_serve_on_until_it_is_back(pool: Pool) -> None:
+    first = pool.submit("--nodelist=npu1")
+    moved = pool.submit("--nodelist=npu2")
+    pool.wait_for("npu1-npu0", "npu2-npu0")
+    with pool.calls(**NPUS) as calls:
+        pool.cluster.kill(NPU2.name)
+        down = until(lambda: "down" in pool.cluster.node_state(NPU2), "npu2 is lost")
+        assert pool.ready() == {"npu1-npu0", "npu2-npu0"}
+        assert len(pool.servers("npu2-npu0")) == 1
+        (old,) = pool.servers("npu2-npu0")
+        pool.cluster.start_node(NPU2)
+        until(lambda: pool.servers("npu2-npu0") not in ([], [old]), "the job runs once more")
+        back = pool.wait_for("npu1-npu0", "npu2-npu0")
+        print(f"lost after {down:.1f} s, back after {back:.1f} s")
+    calls.check()
+    assert set(pool.cluster.jobs()) == {first, moved}
+    print(calls.told)
+
+
+def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere(pool: Pool) -> None:
+    pool.submit("--array=0-2")
+    pool.wait_for(*ALL_NPUS[:3])
+    with pool.calls(**NPUS) as calls:
+        pool.cluster.cut(NPU2)
+        down = until(lambda: "down" in pool.cluster.node_state(NPU2), "npu2 is lost")
+        # Its job is queued again, on the other node's second device; its old server lives on.
+        ...
+        pool.cluster.cut(NPU2, cut=False)
+        until(lambda: "idle" in pool.cluster.node_state(NPU2), "npu2 is back")
+        print(f"lost after {down:.1f} s")
+    calls.check()
+    print(calls.told)
+
+
+def _wait(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)
