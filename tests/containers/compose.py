@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from . import images
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOAD = Path(__file__).with_name("load.py")
 
@@ -43,28 +45,49 @@ class Seen(NamedTuple):
 class Calls:
     """Callers who go on until they are told to stop."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, stop: Callable[[], str]) -> None:
+        self._stop = stop
 
     def stop(self) -> Seen:
         """What they saw."""
-        self._process.terminate()
-        output, errors = self._process.communicate(timeout=120)
-        assert self._process.returncode == 0, errors
-        return Seen(**json.loads(output.splitlines()[-1]))
+        said = self._stop()
+        assert "{" in said, said
+        return Seen(**json.loads(said.splitlines()[-1]))
 
 
 @contextmanager
 def calls_from_here(engine: Engine, target: str) -> Iterator[Calls]:
     """Callers in the namespace of the engine, with the client of this environment."""
     command = [*engine.enter, sys.executable, "-I", str(LOAD), target]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
+
+        def stop() -> str:
+            process.terminate()
+            return process.communicate(timeout=120)[0]
+
         try:
-            yield Calls(process)
+            yield Calls(stop)
         finally:
             process.kill()
+
+
+@contextmanager
+def calls_in_a_container(engine: Engine, network: str, target: str) -> Iterator[Calls]:
+    """Callers in a container of that network, where names are known."""
+    mount = f"--volume={LOAD}:/load.py:ro"
+    python = "--entrypoint=/opt/npucall/bin/python"
+    options = "--detach", f"--network={network}", "--init", mount, python
+    name = engine("run", *options, images.CLIENT, "/load.py", target).splitlines()[-1]
+
+    def stop() -> str:
+        engine("stop", "--time=60", name)
+        return engine("logs", name)
+
+    try:
+        yield Calls(stop)
+    finally:
+        engine("rm", "--force", name)
 
 
 def server_process(engine: Engine, container: str) -> int:

@@ -1,4 +1,4 @@
-"""Calls a target until SIGTERM, compares every answer, and prints what came of it as one line of JSON.
+"""Calls a target until SIGTERM, compares every answer, and prints a line of JSON about them.
 
 A program of its own, since it runs in a container that has the client alone.
 """

@@ -43,7 +43,7 @@ runroot = "{folder}/run"
 
 
 class Podman:
-    """Commands of podman; those that run containers are in the namespace that ``enter`` leads to."""
+    """Commands of podman; what runs containers is in the namespace that ``enter`` leads to."""
 
     def __init__(self, enter: list[str], folder: Path = FOLDER) -> None:
         self.enter = enter

@@ -173,7 +173,7 @@ def test_the_picture_of_the_layers_is_that_of_the_import_contracts() -> None:
         if contract["type"] == "layers"
     }
     drawn = [re.split(r"\s{2,}", line.strip()) for line in picture.splitlines()]
-    for name in "npucall_client", "npucall_server", "npucall":
+    for name in "npucall_client", "npucall_server", "npucall", "npucall_pool":
         (start,) = [line for line, cells in enumerate(drawn) if name in cells]
         left = [cell for cells in drawn[start + 1 :] for cell in cells]
         found = [cell for cell in left if cell in layers[name]]

@@ -1,0 +1,96 @@
+"""The jobs of examples/ci, whose commands run here as on the machines of GitHub and GitLab.
+
+What needs an engine of containers, tests/containers does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "ci"
+SCHEMAS = {"github.yml": "vendor.github-workflows", "gitlab.yml": "vendor.gitlab-ci"}
+
+
+def read(name: str) -> Any:
+    return YAML(typ="safe").load(EXAMPLES / name)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_an_example_satisfies_the_schema_of_its_system(name: str) -> None:
+    checker = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", SCHEMAS[name]]
+    result = subprocess.run([*checker, EXAMPLES / name], capture_output=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+def commands(name: str) -> list[str]:
+    """What the job that installs npucall runs, without what its machine needs first."""
+    job = read(name)["jobs"]["installed"] if name == "github.yml" else read(name)["installed"]
+    if name == "gitlab.yml":
+        script: list[str] = job["script"]
+        return script
+    checkout = "git clone --quiet --branch $NPUCALL_REF $NPUCALL_REPOSITORY npucall"  # its action
+    return [checkout, *(step["run"] for step in job["steps"] if "run" in step)]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a branch main that has the files of this one as they are."""
+    folder = tmp_path_factory.mktemp("repository")
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(lambda name: (ROOT / name).is_file(), listed.stdout.splitlines()):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    identity = "-c", "user.name=anna", "-c", "user.email=anna@lab.example"
+    for command in (
+        ["init", "--quiet", "-b", "main"],
+        ["add", "."],
+        ["commit", "--quiet", "-m", "x"],
+    ):
+        subprocess.run(["git", *identity, *command], cwd=folder, check=True)
+    return folder
+
+
+def write_users_project(folder: Path) -> None:
+    """The two files of README.md that a user writes."""
+    text = (ROOT / "README.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        name = block.splitlines()[0].removeprefix("# ")
+        if name in ("conftest.py", "test_loss.py"):
+            (folder / "tests").mkdir(parents=True, exist_ok=True)
+            (folder / "tests" / name).write_text(block)
+    assert len(list((folder / "tests").iterdir())) == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_job_that_installs_npucall_tests_a_users_project(
+    name: str, repository: Path, tmp_path: Path
+) -> None:
+    write_users_project(tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("NPUCALL_")}
+    environment = {
+        **kept,
+        "PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}",
+        "NPUCALL_REPOSITORY": str(repository),
+        "NPUCALL_REF": "main",
+    }
+    for command in commands(name):
+        said = subprocess.run(
+            ["bash", "-e", "-c", command],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert said.returncode == 0, f"{command}\n{said.stdout}\n{said.stderr}"
+    assert "1 passed" in said.stdout
