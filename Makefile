@@ -18,7 +18,7 @@ GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
-.PHONY: help setup torch demo simulator cann-demo check format lint types imports contract \
+.PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
 	containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-cann abi audit sbom pin proto proto-check docs docs-check clean
 
 help:  ## this list
@@ -134,7 +134,9 @@ test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what ne
 pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
 	$(BIN)/python -m pytest -m "pool and not long" tests/pool
 
-test-long: .venv/.dev  ## the tests that take long
+ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of pools on it (400 MB)
+
+test-long: .venv/.dev  ## the tests that take long; those on Ray need make ray
 	$(BIN)/python -m pytest -m "long or containers"
 
 # Warnings are errors here too; pyproject.toml says it to pytest.

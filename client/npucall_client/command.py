@@ -39,12 +39,16 @@ _HEALTH = {pb.DEVICE_HEALTH_NORMAL: "normal", pb.DEVICE_HEALTH_ABNORMAL: "abnorm
 
 Target = Annotated[
     str | None,
-    typer.Argument(help="HOST:PORT, unix:PATH or local:; else NPUCALL_TARGET, 127.0.0.1:50051."),
+    typer.Argument(
+        help="HOST:PORT, unix:PATH, local: or pool:...; else NPUCALL_TARGET, 127.0.0.1:50051."
+    ),
 ]
 TargetOption = Annotated[
     str | None,
     typer.Option(
-        "--target", "-t", help="HOST:PORT, unix:PATH or local:; else NPUCALL_TARGET, port 50051."
+        "--target",
+        "-t",
+        help="HOST:PORT, unix:PATH, local: or pool:...; else NPUCALL_TARGET, port 50051.",
     ),
 ]
 

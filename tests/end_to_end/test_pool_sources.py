@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from tests.certificates import Authority
 from tests.client.pool.directory_script import member, scripted_directory
+from tests.client.pool.heard import threads_named, until
 
 import npucall_client
 from npucall.errors import ServerUnreachableError
@@ -113,3 +115,44 @@ def test_the_name_that_is_resolved_is_the_one_that_members_have_to_have(
             client = npucall_client.connect(target, ca=authority.ca, connect_timeout=seconds)
             stack.enter_context(client)
             assert not client.run(l1_loss_backward, ONE, X, X).any()
+
+
+def test_a_client_hears_of_members_that_come_later_and_of_those_that_go(
+    ready: dict[str, str],
+) -> None:
+    first, second = ready.values()
+    with scripted_directory() as directory:
+        directory.say(said(first))
+        target = f"pool:directory:{directory.address}"
+        with npucall_client.connect(target, timeout=PATIENCE) as client:
+            one = client.execute(l1_loss_backward, ONE, X, X).server.instance
+            gc.collect()
+            directory.say(said(second), gone=(first,))
+            until(lambda: client.execute(l1_loss_backward, ONE, X, X).server.instance != one)
+            directory.say(said(first), gone=(second,))
+            until(lambda: client.execute(l1_loss_backward, ONE, X, X).server.instance == one)
+    until(lambda: not threads_named("npucall-directory"))
+
+
+def test_a_client_that_nobody_has_any_more_ends_the_threads_of_its_source(
+    ready: dict[str, str],
+) -> None:
+    with scripted_directory() as directory:
+        directory.say(*map(said, ready.values()))
+        client = npucall_client.connect(f"pool:directory:{directory.address}", timeout=PATIENCE)
+        client.run(l1_loss_backward, ONE, X, X)
+        del client
+        gc.collect()
+        directory.say(complete=True)
+        until(lambda: not threads_named("npucall-directory"))
+
+
+def test_where_no_directory_answers_at_first_the_error_names_each_and_why(
+    ready: dict[str, str],
+) -> None:
+    target = "pool:directory:127.0.0.1:1,127.0.0.1:2"
+    with pytest.raises(ServerUnreachableError, match="refused") as caught:
+        npucall_client.connect(target, connect_timeout=1)
+    assert "directory 127.0.0.1:1: " in str(caught.value)
+    assert "directory 127.0.0.1:2: " in str(caught.value)
+    assert target in str(caught.value)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from npucall.errors import NpucallError
 from npucall_client import Client, connect
 
 THREADS = 3
@@ -47,7 +48,7 @@ def main() -> None:
                 began = time.monotonic()
                 try:
                     is_right = computed(pool) == expected
-                except Exception as error:
+                except NpucallError as error:
                     with lock:
                         story.errors.append(f"{type(error).__name__}: {error}")
                     time.sleep(0.1)

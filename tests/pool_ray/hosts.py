@@ -1,4 +1,4 @@
-"""Hosts for Ray: namespaces of this machine on one switch, each with processes and folders of its own.
+"""Hosts for Ray: namespaces of this machine on one switch, with processes and folders of their own.
 
 Nothing of a host is left when its first process ends, and that ends with the test's.
 """
@@ -45,7 +45,7 @@ def missing() -> str:
     return f"PATH: expected {', '.join(lacking)}, found none" if lacking else ""
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
@@ -73,13 +73,13 @@ class Host(NamedTuple):
         return done
 
     def pids(self, *words: str) -> list[int]:
-        """Of the host's processes whose command line has all of these, as this machine numbers them."""
-        own = os.readlink(f"/proc/{self.pid}/ns/pid")
+        """Of its processes whose command lines have all of these, as this machine numbers them."""
+        own = Path(f"/proc/{self.pid}/ns/pid").readlink()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if own == os.readlink(folder / "ns/pid") and all(word in line for word in words):
+                if own == (folder / "ns/pid").readlink() and all(word in line for word in words):
                     found.append(int(folder.name))
             except OSError:
                 continue
@@ -150,4 +150,4 @@ def _process(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def _has_own_network(pid: int) -> bool:
-    return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+    return Path(f"/proc/{pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FOLDER = "/tmp/ray/npucall"
 """Of locks and logs; each host has its own /tmp/ray."""
 DEVICES = 2
+_START_SECONDS = 400.0
+"""Of Ray on all hosts, on a machine with much else to do."""
 _RAY_OPTIONS = "--num-cpus=2 --object-store-memory=78643200"
 _SERVERS = Path(sys.prefix)
 """The environment of these tests is the servers' too."""
@@ -101,7 +103,7 @@ def lab(folder: Path, workers: int = 2, **variables: str) -> Iterator[Lab]:
         try:
             for host in standing.hosts:
                 made.start_ray(host, **variables)
-            until(lambda: _alive(made) == len(names), "Ray knows all hosts")
+            until(lambda: _alive(made) == len(names), "Ray knows all hosts", _START_SECONDS)
             yield made
         finally:
             for unit in made.units.values():

@@ -21,11 +21,12 @@ RAY = ROOT / ".venv-ray"
 # Restart=always and RestartSec; as systemd does with a control group, it ends what the main process
 # leaves behind: here that is all of the host but its first process and this one.
 _SUPERVISOR = """
-import json, os, signal, subprocess, sys, time
+import contextlib, json, os, signal, subprocess, sys, time
 seconds, environment, command = json.loads(sys.argv[1])
 while True:
     subprocess.run(command, env=os.environ | environment)
-    os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
     time.sleep(seconds)
 """
 

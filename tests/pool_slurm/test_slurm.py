@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -157,7 +155,6 @@ def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere(pool: Pool) -> None:
         pool.cluster.cut(NPU2)
         down = until(lambda: "down" in pool.cluster.node_state(NPU2), "npu2 is lost")
         # Its job is queued again, on the other node's second device; its old server lives on.
-        ...
         pool.cluster.cut(NPU2, cut=False)
         until(lambda: "idle" in pool.cluster.node_state(NPU2), "npu2 is back")
         print(f"lost after {down:.1f} s")

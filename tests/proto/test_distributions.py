@@ -1,4 +1,4 @@
-"""The three distributions and the released descriptors."""
+"""The four distributions and the released descriptors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from npucall.v1 import operator_service_pb2, shared_memory_pb2, tensor_pb2
 
 ROOT = Path(__file__).parents[2]
-MEMBERS = {"proto": "npucall", "server": "npucall-server", "client": "npucall-client"}
+MEMBERS = {"proto": "npucall", "server": "npucall-server", "client": "npucall-client",
+    "pool": "npucall-pool",
+}
 
 
 def project(member: str) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def test_a_member_is_the_distribution_of_its_name(member: str) -> None:
     assert project(member)["name"] == MEMBERS[member]
 
 
-def test_the_three_distributions_have_one_version() -> None:
+def test_the_four_distributions_have_one_version() -> None:
     assert len({project(member)["version"] for member in MEMBERS}) == 1
 
 
@@ -41,6 +43,16 @@ def test_members_depend_on_exactly_their_own_version_of_each_other(member: str) 
     pins = [line for line in requirements(member) if line.startswith("npucall")]
     assert [line.partition("==")[2] for line in pins] == [project(member)["version"]] * len(pins)
     assert f"npucall=={project('proto')['version']}" in pins
+
+
+def test_the_keepers_need_none_of_the_others() -> None:
+    """They stand in Ray's environment, whose grpcio and protobuf are not to meet the server's."""
+    assert [line for line in requirements("pool") if line.startswith("npucall")] == []
+
+
+def test_nobody_needs_the_keepers() -> None:
+    others = [line for member in ("proto", "server", "client") for line in requirements(member)]
+    assert [line for line in others if line.startswith("npucall-pool")] == []
 
 
 def test_the_installed_contract_has_the_version_of_the_tree() -> None:

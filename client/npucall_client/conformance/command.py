@@ -33,7 +33,7 @@ except ImportError:
 
 _REPORTS = "npucall_client.conformance.reports"
 _PACKAGES = ("npucall", "npucall-client", "numpy", "ml-dtypes", "grpcio", "protobuf")
-_TARGET_HELP = "HOST:PORT, unix:PATH or local:; else NPUCALL_TARGET, 127.0.0.1:50051."
+_TARGET_HELP = "HOST:PORT, unix:PATH, local: or pool:...; else NPUCALL_TARGET, 127.0.0.1:50051."
 
 Target = Annotated[str | None, typer.Argument(help=_TARGET_HELP)]
 Profile = Annotated[

@@ -12,7 +12,7 @@ from npucall_client.remote.channel import ChannelTransport
 from npucall_client.remote.service import HEALTH_CHECK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.pool.members import Member
@@ -109,8 +109,13 @@ class Links:
         else:
             self._table.asked(candidate, None)
 
-    def retire(self, gone: Iterable[Candidate[ChannelTransport]]) -> None:
-        """The source does not list these any more: their links are closed once they are idle."""
+    def hear(self, members: Sequence[Member], *, complete: bool) -> None:
+        """What the source lists. Links to those whom it lists no more are closed once idle.
+
+        The source hears of nobody else whether the pool is still used: all clients of it share
+        these links.
+        """
+        gone = self._table.update(members, complete=complete)
         with self._lock:
             self._retired += gone
 

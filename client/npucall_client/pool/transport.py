@@ -31,13 +31,13 @@ from npucall_client.remote.losses import is_break, needs_look
 from npucall_client.remote.transfer import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from npucall.v1 import access_service_pb2 as access
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
-    from npucall_client.pool.members import Member, Source
+    from npucall_client.pool.members import Source
     from npucall_client.pool.table import Candidate
     from npucall_client.remote.channel import ChannelTransport
     from npucall_client.remote.losses import Losses
@@ -72,15 +72,12 @@ class PoolTransport:
         self._sharing: list[Candidate[ChannelTransport]] = []
         self._sessions = PoolSessions(self)
         self._looker = Looker(self.table, self.links)
-        source.start(self._update)
+        source.start(self.links.hear)
         try:
             self.anywhere(Course(NOTHING, settings.connect_timeout), lambda link, _: link)
         except BaseException:
             self.close()
             raise
-
-    def _update(self, members: Sequence[Member], *, complete: bool) -> None:
-        self.links.retire(self.table.update(members, complete=complete))
 
     # --- Calls ------------------------------------------------------------------------------------
 

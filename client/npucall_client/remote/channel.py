@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.pipeline import Calls
     from npucall_client.remote.large_call import StreamOpener
+    from npucall_client.remote.losses import Losses
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
 
@@ -115,6 +116,12 @@ class ChannelTransport(Link):
             if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
                 raise
         return self._execute_in_chunks(call, end - time.monotonic(), request_id)
+
+    def again(self, call: BoundCall, timeout: float, request_id: str, losses: Losses) -> Response:
+        """One call of which something was lost before."""
+        link = self.carrying(losses)
+        link._home = call.home  # noqa: SLF001  # of its own kind
+        return link.execute(call, timeout, request_id)
 
     def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""

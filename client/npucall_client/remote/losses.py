@@ -11,6 +11,7 @@ not sent again.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import DeviceLostError, NpucallError, PoisonedCallError, Repeat
@@ -96,6 +97,15 @@ def needs_look(error: NpucallError) -> bool:
     if not is_break(error) or isinstance(error, DeviceLostError):
         return False
     return error.details.get(BEGUN, SHARED) != NONE
+
+
+def not_begun(error: NpucallError) -> NpucallError:
+    """The same for a call of which nothing had been sent."""
+    if not is_break(error):
+        return error
+    other = copy.copy(error)
+    other.details = {**error.details, BEGUN: NONE}
+    return other
 
 
 def told(error: NpucallError, metadata: Iterable[tuple[str, str | bytes]]) -> None:

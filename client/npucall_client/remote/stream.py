@@ -16,6 +16,8 @@ from npucall.errors import (
 )
 from npucall.wire.frames import split_response_frame
 from npucall.wire.stream_messages import response_frames
+from npucall_client.remote.losses import is_break, needs_look, not_begun
+from npucall_client.remote.own_calls import Again, OwnCalls
 from npucall_client.remote.transfer import Incoming
 from npucall_client.remote.writing import Authorized, OpenStream, SentCall, Writer
 
@@ -30,8 +32,19 @@ if TYPE_CHECKING:
     from npucall_client.remote.writing import Done
 
 
-class Connection(Authorized, Protocol):
+class Connection(Authorized, Again, Protocol):
     """What opens streams."""
+
+    @property
+    def target(self) -> str:
+        """Where they go."""
+
+    @property
+    def instance(self) -> str:
+        """Of the process that answered there last."""
+
+    def has_ended(self, instance: str) -> bool:
+        """Whether that process is gone."""
 
     def open_stream(
         self, messages: Iterator[bytes], timeout: float | None, authorization: str
@@ -84,6 +97,8 @@ class CallStream:
         self._watched = float("inf")
         self._closing = False
         self._threads: list[threading.Thread] = []
+        self._own = OwnCalls(connection, lambda call, outcome: self._finish((call, outcome)))
+        self._on_their_own: dict[int, SentCall] = {}
 
     def send(self, call: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
         """Sends a call once the window has room.
@@ -116,6 +131,7 @@ class CallStream:
             self._sooner.notify()
         for thread in self._threads:
             thread.join()
+        self._own.close()
 
     def _wait_for_room(self, timeout: float) -> None:
         if not self._room.wait_for(
@@ -147,7 +163,7 @@ class CallStream:
     def _finish(self, *outcomes: tuple[SentCall, Response | Exception]) -> None:
         """Ends calls, those of them that have not ended yet."""
         with self._lock:
-            ended = [each for each in outcomes if self._open.pop(each[0].id, None) is not None]
+            ended = [each for each in outcomes if self._forget(each[0])]
             self._room.notify(len(ended))
             if self._closing and not self._open:
                 self._writer.wake()
@@ -156,9 +172,16 @@ class CallStream:
             done, call.done = call.done, _nobody  # what waits for the call is not kept by it
             done(outcome)
 
+    def _forget(self, call: SentCall) -> bool:
+        """Whether it had not ended yet. To be called with the lock."""
+        places = self._open, self._on_their_own
+        call.is_over = True
+        return any(place.pop(call.id, None) is not None for place in places)
+
     def _give_up(self, call: SentCall, error: NpucallError) -> None:
         with self._lock:
-            self._writer.cancel(call.id)
+            if call.id in self._open:
+                self._writer.cancel(call.id)
         self._finish((call, error))
 
     def _watch_deadlines(self) -> None:
@@ -179,10 +202,11 @@ class CallStream:
     def _read_streams(self) -> None:
         while self._writer.wait():
             opened = OpenStream()
+            opened.instance = self._connection.instance
             failure = self._read_one_stream(opened)
             if failure is None or self._has_another(failure, opened):
                 failure = ServerUnreachableError("stream: the server ended it")
-            self._repeat(failure)
+            self._repeat(failure, opened)
 
     def _has_another(self, failure: NpucallError, opened: OpenStream) -> bool:
         """Whether another credential may open a stream that was refused."""
@@ -238,6 +262,7 @@ class CallStream:
         except NpucallError as error:
             if not call.attempts.may_follow(error):
                 return error
+            call.losses.heard(error, self._connection.target, opened.instance, ended=True)
             call.waits_for_another_server = opened.goes_down = True
             return None
 
@@ -265,26 +290,45 @@ class CallStream:
             opened.left = True
             self._end(opened)
 
-    def _repeat(self, failure: NpucallError) -> None:
+    def _repeat(self, failure: NpucallError, opened: OpenStream) -> None:
         """Sends the unanswered calls once more, after the longest pause that one of them needs.
 
-        Those behind which there is no attempt end.
+        Those behind which there is no attempt end. What may have ended the server goes on its own.
         """
         with self._lock:
             calls = list(self._open.values())
         pauses = [self._pause_of(call, failure) for call in calls]
-        if not calls:
+        if not self._open:
             return
+        self._count_losses(failure, opened)
         threading.Event().wait(max(pauses))
         with self._lock:
+            own = [call for call in self._open.values() if call.losses.lost]
+            for call in own:
+                self._on_their_own[call.id] = self._open.pop(call.id)
+            self._room.notify(len(own))
             self._writer.begin_anew(self._open.values())
             for call in self._open.values():
                 call.incoming = Incoming(call.call)
                 call.waits_for_another_server = False
+        for call in own:
+            self._own.send(call)
+
+    def _count_losses(self, failure: NpucallError, opened: OpenStream) -> None:
+        """Of the calls that the server may have begun: they were sent, and are not refused."""
+        if not is_break(failure):
+            return
+        ended = needs_look(failure) and self._connection.has_ended(opened.instance)
+        with self._lock:
+            calls = list(self._open.values())
+        for call in calls:
+            if call.is_sent and not call.waits_for_another_server:
+                target = self._connection.target
+                call.losses.heard(failure, target, opened.instance, ended=ended)
 
     def _pause_of(self, call: SentCall, failure: NpucallError) -> float:
         """Before its next attempt; where there is none, the call ends."""
         pause = call.attempts.pause_after(failure)
         if pause is None:
-            self._finish((call, failure))
+            self._finish((call, failure if call.is_sent else not_begun(failure)))
         return pause or 0.0

@@ -12,6 +12,7 @@ from npucall.exchange import Credential
 from npucall.limits import FRAMES_PER_MESSAGE, KIB
 from npucall.wire.frames import join_cancel, join_credential
 from npucall.wire.stream_messages import join_frames
+from npucall_client.remote.losses import Losses
 from npucall_client.remote.transfer import Incoming, outgoing
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class SentCall:
         self.incoming = Incoming(call)
         self.attempts = attempts(self.ends)
         self.waits_for_another_server = False
+        self.losses = Losses(call.operator, request_id)
+        self.is_sent = False
+        """Whether any of it has left, on the stream that there is."""
+        self.is_over = False
+        """Whether nobody waits for it any more."""
 
 
 class OpenStream:
@@ -72,6 +78,8 @@ class OpenStream:
         self.over = False
         self.goes_down = False
         self.left = False
+        self.instance = ""
+        """Of the process that it goes to, as far as that is known."""
 
 
 class Writer:
@@ -114,6 +122,8 @@ class Writer:
     def begin_anew(self, calls: Iterable[SentCall]) -> None:
         """Sends these, and nothing else, on the next stream."""
         self._unsent = deque(calls)
+        for call in self._unsent:
+            call.is_sent = False
         self._cancelled.clear()
 
     def close(self) -> None:
@@ -181,6 +191,7 @@ class Writer:
         if call.id not in self._is_open or left <= 0:
             return
         timeout_ns = max(1, int(left * 1e9))
+        call.is_sent = True
         for frame in outgoing(call.id, call.call, call.request_id, self._chunk_bytes, timeout_ns):
             yield frame
             if opened.over or call.id not in self._is_open:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from npucall.membership import QUIET_SECONDS
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall_server.directory.table import Beat, Table
+    from npucall_server.log import Log
 
 _LOOK_SECONDS = 1.0
 """Between two messages that say how busy members are."""
@@ -42,8 +44,8 @@ class _State(NamedTuple):
 class Feed:
     """The table, locked, and those who watch it. Safe to use from several threads."""
 
-    def __init__(self, table: Table, clock: Callable[[], float] = time.monotonic) -> None:
-        self._table, self._clock = table, clock
+    def __init__(self, table: Table, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table, self._log, self._clock = table, log, clock
         self.epoch = secrets.randbits(64)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -127,7 +129,10 @@ class Feed:
         while not self._stopped:
             self._look_now.wait(_LOOK_SECONDS)
             self._look_now.clear()
-            self._look()
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001  # who watches shall be told the next time
+                self._log.event("bug", traceback=traceback.format_exc())
             time.sleep(_GAP_SECONDS)
 
     def _look(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import resource
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +17,7 @@ from tests.client.pool.directory_script import (
     member,
     scripted_directory,
 )
-from tests.client.pool.heard import Heard, threads_named, until
+from tests.client.pool.heard import PATIENCE, Heard, threads_named, until
 
 from npucall.errors import CredentialExpiredError, DrainingError, PermissionDeniedError
 from npucall_client.pool.members import Load, State
@@ -332,3 +334,33 @@ def test_a_source_that_is_closed_while_it_connects_ends_its_threads(watch: Any) 
         closing.start()
         closing.join()
     until(lambda: not threads_named("npucall-directory"))
+
+
+@pytest.mark.long
+def test_ten_thousand_beats_of_24_members_leave_nothing_behind(directory: Any) -> None:
+    heard = threading.Semaphore(0)
+    last: dict[str, int] = {}
+
+    def update(members: Any, *, complete: bool) -> None:
+        last.update({each.address: each.load.waiting for each in members})
+        heard.release()
+
+    source = source_of(ClientSettings.of(target=f"pool:directory:{directory.address}"))
+    source.start(update)
+    assert heard.acquire(timeout=PATIENCE)
+    resident = []
+    for beat in range(12_000):
+        directory.say(*(member(f"n{number}:1", waiting=beat) for number in range(24)))
+        assert heard.acquire(timeout=PATIENCE)
+        if beat in (1999, 11_999):
+            gc.collect()
+            resident.append(_resident_bytes())
+    assert set(last.values()) == {11_999}
+    assert len(last) == 24
+    source.close()
+    assert resident[1] - resident[0] < 4 * 2**20
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import MessageError
@@ -19,6 +20,8 @@ from npucall_server.directory import messages
 from npucall_server.directory.etcd.client import EtcdClient, Pair, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall_server.directory.etcd.client import Endpoints
     from npucall_server.directory.feed import Feed
     from npucall_server.directory.table import Beat, Table
@@ -48,8 +51,11 @@ class Store:
         self._written: dict[str, tuple[Beat, bool]] = {}
         feed.change(_wait_for_others)
         feed.listeners.append(self._hurry.set)
-        for work in self._write_all, self._watch_all:
-            threading.Thread(target=work, name="npucall-store", daemon=True).start()
+        for number, work in enumerate((self._write, self._watch)):
+            threading.Thread(
+                target=self._repeat, args=(work, self._clients[number]), name="npucall-store",
+                daemon=True,
+            ).start()  # fmt: skip
 
     def stop(self) -> None:
         """Writes no more. What was written stays until the lease ends: it may start again soon."""
@@ -58,23 +64,24 @@ class Store:
         for client in self._clients:
             client.close()
 
+    def _repeat(self, work: Callable[[EtcdClient], None], client: EtcdClient) -> None:
+        """Does it again and again, whatever becomes of it."""
+        while not self._stopped.is_set():
+            try:
+                work(client)
+            except StoreError as error:
+                self._lose(work.__name__, error)
+                self._stopped.wait(_AGAIN_SECONDS)
+            except Exception:  # noqa: BLE001  # the next time it shall work
+                self._log.event("bug", traceback=traceback.format_exc())
+                self._stopped.wait(_AGAIN_SECONDS)
+
     # --- Writing --------------------------------------------------------------------------------
 
-    def _write_all(self) -> None:
-        client = self._clients[0]
-        while not self._stopped.is_set():
-            self._hurry.wait(_WRITE_SECONDS)
-            self._hurry.clear()
-            try:
-                self._write(client)
-            except StoreError as error:
-                self._lose("writing", error)
-                self._stopped.wait(_AGAIN_SECONDS)
-            else:
-                self._find("writing")
-            self._stopped.wait(_GAP_SECONDS)
-
     def _write(self, client: EtcdClient) -> None:
+        """What has changed, once it is time."""
+        self._hurry.wait(_WRITE_SECONDS)
+        self._hurry.clear()
         self._keep_lease(client)
         heard, ended = self._feed.ask(lambda table: (table.heard(), table.told_of_ended()))
         changed = [
@@ -93,6 +100,8 @@ class Store:
         for start in range(0, len(pairs), _AT_ONCE):
             client.write(pairs[start : start + _AT_ONCE], self._lease.number)
         self._written = dict(heard)
+        self._find("_write")
+        self._stopped.wait(_GAP_SECONDS)
 
     def _keep_lease(self, client: EtcdClient) -> None:
         """A lease that lives; where it has ended, all is written anew with another one."""
@@ -107,26 +116,17 @@ class Store:
 
     # --- Watching -------------------------------------------------------------------------------
 
-    def _watch_all(self) -> None:
-        client = self._clients[1]
-        while not self._stopped.is_set():
-            try:
-                self._watch(client)
-            except StoreError as error:
-                self._lose("watching", error)
-                self._stopped.wait(_AGAIN_SECONDS)
-            else:
-                client.close()  # the next time from another state of things
-                self._stopped.wait(_AGAIN_SECONDS)
-
     def _watch(self, client: EtcdClient) -> None:
+        """All that there is, then what changes, until the watch ends."""
         prefix = self._prefix.encode()
         pairs, revision = client.read(prefix)
         told = [each for pair in pairs if (each := self._told(pair))]
         self._feed.change(lambda table, _: table.tell_all(told))
-        self._find("watching")
+        self._find("_watch")
         for changes in client.watch(prefix, revision + 1):
             self._take(changes)
+        client.close()  # the next time from another state of things
+        self._stopped.wait(_AGAIN_SECONDS)
 
     def _take(self, changes: list[Pair]) -> None:
         told = [(pair, self._told(pair)) for pair in changes]
@@ -167,12 +167,12 @@ class Store:
 
     def _lose(self, what: str, error: StoreError) -> None:
         if what not in self._lost and not self._stopped.is_set():
-            self._log.event("store lost", doing=what, message=str(error))
+            self._log.event("store lost", doing=what.strip("_"), message=str(error))
         self._lost.add(what)
 
     def _find(self, what: str) -> None:
         if what in self._lost:
-            self._log.event("store found", doing=what)
+            self._log.event("store found", doing=what.strip("_"))
         self._lost.discard(what)
 
 
