@@ -43,7 +43,7 @@ def engine(podman: Podman, cpu_image: str, client_image: str) -> Iterator[Docker
 
 @pytest.fixture
 def pool(engine: Docker, tmp_path: Path) -> Iterator[list[str]]:
-    """Three healthy containers. Compose 1.29 is told the project's name, which it refuses in the file."""
+    """Three healthy containers. Compose 1.29 refuses a name in the file, and is told it."""
     text = re.sub("^name: .*\n", "", POOL.read_text(), flags=re.MULTILINE)
     (file := tmp_path / POOL.name).write_text(text)
     engine.compose(file, "--project-name=npucall-pool", "up", "--detach")
