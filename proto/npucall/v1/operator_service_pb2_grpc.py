@@ -246,6 +246,11 @@ class OperatorServiceServicer(object):
         the order in which calls finish. `cancel` ends a call; its answer is then an error with reason
         CANCELLED, unless it was on its way already.
 
+        A caller that says `early_outputs` may get outputs while its own chunks still travel: a frame
+        `resolved`, then outputs' bytes in frames `chunk` as they are computed, and when all of them have
+        come the frame `reply`, without storage, nothing behind it. After `error` whatever has come is
+        void.
+
         What a frame makes of the call that it names; the server counts an answer from when it is
         decided, before it is sent:
 
@@ -256,13 +261,26 @@ class OperatorServiceServicer(object):
         receiving  chunk                  receiving
         receiving  end                    complete
         receiving  cancel                 receiving
+        receiving  resolved               crossing
         receiving  error                  ended
         complete   chunk                  passed over
         complete   end                    passed over
         complete   cancel                 complete
+        complete   resolved               answering
         complete   reply                  ended
         complete   reply, chunks follow   replying
         complete   error                  ended
+        crossing   chunk                  crossing
+        crossing   end                    answering
+        crossing   cancel                 crossing
+        crossing   chunk of an output     crossing
+        crossing   error                  ended
+        answering  chunk                  passed over
+        answering  end                    passed over
+        answering  cancel                 answering
+        answering  reply                  ended
+        answering  chunk of an output     answering
+        answering  error                  ended
         replying   chunk                  passed over
         replying   end                    passed over
         replying   cancel                 passed over
