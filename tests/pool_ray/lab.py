@@ -117,7 +117,9 @@ def lab(folder: Path, workers: int = 2, **variables: str) -> Iterator[Lab]:
         head, *others = standing.hosts
         made = Lab(standing, head, tuple(others), {}, folder)
         try:
-            for host in standing.hosts:
+            made.start_ray(head, **variables)
+            until(lambda: alive(made) == 1, "Ray has a head", START_SECONDS)
+            for host in others:
                 made.start_ray(host, **variables)
             until(lambda: alive(made) == len(names), "Ray knows all hosts", START_SECONDS)
             yield made
