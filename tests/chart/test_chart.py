@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +32,12 @@ def helm(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         if os.environ.get("CI"):
             pytest.fail("expected helm, found none: make .venv/.chart")
         pytest.skip("expected helm, found none: make .venv/.chart")
-    return subprocess.run(
-        [HELM, command, *arguments], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([HELM, command, *arguments], capture_output=True, text=True, check=False)
 
 
+@cache
 def render(values: str, *options: str) -> list[dict[str, Any]]:
-    """The resources of a release ``pool`` in the namespace ``lab``."""
+    """The resources of a release ``pool`` in the namespace ``lab``; nobody changes them."""
     done = helm(
         "template", "pool", str(CHART), "--namespace=lab", f"--values={CHART / values}", *options
     )
@@ -88,7 +89,7 @@ def test_kubernetes_knows_every_field(values: str, version: str) -> None:
 
 
 def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
-    (first, *_) = of_kind(render(DEFAULT), "StatefulSet")
+    (first, *_) = of_kind(deepcopy(render(DEFAULT)), "StatefulSet")
     kubernetes = pytest.importorskip("kubernetes_validate")
     container(first["spec"]["template"])["readinesProbe"] = {}
     with pytest.raises(kubernetes.ValidationError, match="readinesProbe"):
@@ -210,7 +211,9 @@ def test_a_drain_of_nodes_takes_a_few_servers_of_a_class_at_a_time(values: str) 
 
 def test_a_class_has_one_device_of_its_own_kind_and_says_so_to_the_pool() -> None:
     npu, inference, cpu = (
-        next(pod for pod in servers(render(LAB)) if pod["metadata"]["labels"]["npucall/class"] == of)
+        next(
+            pod for pod in servers(render(LAB)) if pod["metadata"]["labels"]["npucall/class"] == of
+        )
         for of in ("npu", "inference", "cpu")
     )
     assert container(npu)["resources"]["limits"] == {
