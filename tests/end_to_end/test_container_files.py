@@ -23,6 +23,7 @@ from npucall_server.settings import ServerSettings
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
 COMPOSE_FILES = ["docker-compose.yml", "deploy/compose.host8.yml"]
+POOL_FILES = ["deploy/compose.pool.yml", "deploy/compose.directory.yml"]
 SHARING = "deploy/compose.shared-memory.yml"
 """Added to the first of them."""
 PORT = "50051"
@@ -72,6 +73,11 @@ SERVICES = {
     for file in COMPOSE_FILES
     for name, service in read_services(file).items()
 }
+POOL_SERVICES = {
+    f"{Path(file).stem}:{name}": service
+    for file in POOL_FILES
+    for name, service in read_services(file).items()
+}
 SERVER_SERVICES = {key: service for key, service in SERVICES.items() if "healthcheck" in service}
 NPU_SERVICES = {key: service for key, service in SERVER_SERVICES.items() if "devices" in service}
 
@@ -113,7 +119,7 @@ def test_hadolint_finds_nothing() -> None:
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("file", [*COMPOSE_FILES, SHARING])
+@pytest.mark.parametrize("file", [*COMPOSE_FILES, *POOL_FILES, SHARING])
 def test_a_compose_file_satisfies_the_schema(file: str) -> None:
     schema = ["--builtin-schema", "vendor.compose-spec"]
     result = run(sys.executable, "-m", "check_jsonschema", *schema, ROOT / file)
@@ -312,6 +318,30 @@ def test_a_server_s_image_has_the_environment_of_its_stage_and_not_what_installe
 def test_the_test_runner_finds_the_cpu_service() -> None:
     assert SERVICES["docker-compose:test"]["environment"] == {"NPUCALL_TARGET": f"cpu:{PORT}"}
     assert environment("test")["NPUCALL_TARGET"] == f"cpu:{PORT}"
+
+
+@pytest.mark.parametrize("service", POOL_SERVICES.values(), ids=POOL_SERVICES)
+def test_a_service_of_a_pool_is_confined_as_that_of_one_server(service: dict[str, Any]) -> None:
+    one = SERVICES["docker-compose:cpu"]
+    confined = {"read_only", "tmpfs", "cap_drop", "security_opt", "init", "pids_limit"}
+    assert {key: service.get(key) for key in confined} == {key: one[key] for key in confined}
+    if "healthcheck" in service:  # which the test runner has not
+        lasting = {"restart", "stop_grace_period", "logging"}
+        assert {key: service[key] for key in lasting} == {key: one[key] for key in lasting}
+        timing = {"interval", "timeout", "start_period", "retries"}
+        check, usual = service["healthcheck"], one["healthcheck"]
+        assert check["test"][:3] == usual["test"][:3]
+        assert {key: check[key] for key in timing} == {key: usual[key] for key in timing}
+
+
+def test_a_server_of_a_pool_is_announced_by_the_address_that_is_published() -> None:
+    services = read_services("deploy/compose.directory.yml")
+    servers = {name: each for name, each in services.items() if name != "directory"}
+    for service in servers.values():
+        advertised = service["environment"]["NPUCALL_ADVERTISE"]
+        assert service["ports"] == [f"{advertised}:{PORT}"]
+        assert service["environment"]["NPUCALL_ANNOUNCE"].endswith(":-directory:50050}")
+    assert len({each["ports"][0] for each in servers.values()}) == 3
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
