@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 PREFIX = "npucall-slurm"
 """Of the names of network namespaces."""
 PROGRAMS = ("ip", "munged", "nsenter", "sbatch", "slurmctld", "slurmd", "unshare")
-PATIENCE = 180.0
-"""Seconds after which a wait gives up. Slurm lets a job that is queued again wait for two minutes."""
+PATIENCE = 400.0
+"""Seconds after which a wait gives up; most take some."""
 _NETWORK = "198.18.77"
 _CONTROLLER = "controller"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import MixedPoolError, NoMemberError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 COST_BYTES = MIB
 """Bytes that cost as much as a call of none."""
+_VERSION = version("npucall")
 ANY = "any"
 """As a wish for the SoC: whatever it is, and on whatever device."""
 
@@ -28,7 +30,8 @@ class Wish(NamedTuple):
     def allows(self, member: Member) -> bool:
         """Whether a member is so, as far as is known of it yet."""
         return (
-            (self.soc in ("", ANY) or member.soc in ("", self.soc))
+            _major(member.version or _VERSION) == _MAJOR
+            and (self.soc in ("", ANY) or member.soc in ("", self.soc))
             and (not self.product or member.product in ("", self.product))
             and (not member.instance or self.labels.items() <= member.labels.items())
         )
@@ -38,6 +41,14 @@ class Wish(NamedTuple):
         parts += [f"product {self.product}"] if self.product else []
         parts += [f"label {key}={value}" for key, value in self.labels.items()]
         return ", ".join(parts) or "nothing"
+
+
+def _major(text: str) -> str:
+    return text.partition(".")[0]
+
+
+_MAJOR = _major(_VERSION)
+"""Servers of another one speak another contract."""
 
 
 def work_of(load: Load) -> float:
@@ -65,9 +76,16 @@ def check_alike(wish: Wish, members: Collection[Member]) -> None:
         )
 
 
+def _told(member: Member) -> str:
+    kind = f"{member.soc or 'unknown'} on {member.device or 'unknown'}"
+    if _major(member.version or _VERSION) != _MAJOR:
+        return f"{kind} of version {member.version}, where this client is {_VERSION}"
+    return kind
+
+
 def none_fits(wish: Wish, members: Collection[Member]) -> NoMemberError:
     """What is raised where no member is as the client wants it."""
-    found = sorted({f"{each.soc or 'unknown'} on {each.device or 'unknown'}" for each in members})
+    found = sorted({_told(member) for member in members})
     return NoMemberError(
         f"pool: expected a member with {wish}, found {len(members)} others"
         + (f" ({', '.join(found)})" if found else "")

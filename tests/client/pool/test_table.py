@@ -102,6 +102,13 @@ def test_a_wish_that_nobody_fits_is_an_error_that_names_what_there_is() -> None:
         pool.take()
 
 
+def test_members_of_another_major_version_are_left_out() -> None:
+    other = member("a:1", version="99.1")
+    assert taken(table(other, member("b:1"))[0], 20) == {"b:1": 20}
+    with pytest.raises(NoMemberError, match=r"A on cpu of version 99\.1, where this client is"):
+        table(other)[0].take()
+
+
 def test_members_of_several_kinds_need_a_wish() -> None:
     two = [member("a:1"), member("b:1", soc="B")]
     pool, _ = table(*two)

@@ -12,6 +12,7 @@ from npucall_client.pool.sources.fixed import FixedSource
 from npucall_client.pool.sources.looking import LookingSource
 from npucall_client.pool.sources.names import PAUSE_SECONDS as NAME_PAUSE
 from npucall_client.pool.sources.names import Resolver
+from npucall_client.remote.credentials import credential_of
 
 if TYPE_CHECKING:
     from npucall_client.pool.members import Source
@@ -27,6 +28,7 @@ def source_of(settings: ClientSettings) -> Source:
     if isinstance(told, targets.Listed):
         return FixedSource(told.addresses)
     if isinstance(told, targets.Resolved):
+        credential_of(settings)  # raises for a token without TLS: a name may lead anywhere
         return LookingSource(Resolver(told.name, told.port), NAME_PAUSE, "npucall-dns")
     if isinstance(told, targets.Written):
         return LookingSource(PathLister(told.path), FILE_PAUSE, "npucall-members")
