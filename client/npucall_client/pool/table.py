@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _WIDTH = 4
 """Members that a client connects to at first; to others when those have enough to do."""
+_CALLS_A_MEMBER = 32
+"""Calls after which it connects to one more: who calls much uses all alike."""
 _SHORTEST_REST, _LONGEST_REST = 1.0, 30.0
 """Seconds for which a member that failed is not called; twice as long each time."""
 
@@ -122,6 +124,7 @@ class Table(Generic[T]):
         self._until = 0.0
         """When that changes by itself."""
         self._width = _WIDTH
+        self._taken = 0
         self._smallest = 0
         """Bytes that each member has room for."""
 
@@ -181,7 +184,10 @@ class Table(Generic[T]):
                 best, other = fitting[first], fitting[second + (second >= first)]
                 if other.work < best.work:
                     best = other
-            if best.work >= 1 and self._width < len(self._known):
+            self._taken += 1
+            if self._width < len(self._known) and (
+                best.work >= 1 or not self._taken % _CALLS_A_MEMBER
+            ):
                 self._width += 1  # from the next call on
                 self._fitting.clear()
             best.own += 1.0 + wanted.nbytes / COST_BYTES

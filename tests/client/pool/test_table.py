@@ -56,6 +56,14 @@ def test_calls_spread_over_all_that_have_nothing_to_do() -> None:
     assert min(counts.values()) > 800
 
 
+def test_who_calls_much_uses_all_members_alike() -> None:
+    pool, _ = table(*(member(f"{number}:1") for number in range(24)))
+    taken(pool, 1000)
+    counts = taken(pool, 24_000)
+    assert len(counts) == 24
+    assert min(counts.values()) > 800
+
+
 def test_of_two_the_one_with_less_to_do_gets_the_call_and_bytes_count() -> None:
     pool, _ = table(member("a:1"), member("b:1"))
     large = pool.take(Wanted(nbytes=2**30))
@@ -184,9 +192,9 @@ def test_a_source_that_may_not_know_all_removes_none() -> None:
     assert [each.address for each in pool.update([member("a:1")], complete=True)] == ["b:1"]
 
 
-def test_a_client_with_little_to_do_keeps_to_few_members() -> None:
+def test_a_client_that_has_called_little_keeps_to_few_members() -> None:
     pool, _ = table(*(member(f"h{number}:1") for number in range(24)))
-    assert len(taken(pool, 1000)) == 4
+    assert len(taken(pool, 31)) == 4
     under_way = [pool.take() for _ in range(200)]
     assert len({each.address for each in under_way if each}) == 24
 
