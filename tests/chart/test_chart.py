@@ -30,9 +30,7 @@ def helm(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         if os.environ.get("CI"):
             pytest.fail("expected helm, found none: make .venv/.chart")
         pytest.skip("expected helm, found none: make .venv/.chart")
-    return subprocess.run(
-        [HELM, command, *arguments], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([HELM, command, *arguments], capture_output=True, text=True, check=False)
 
 
 def render(values: str, *options: str) -> list[dict[str, Any]]:
@@ -210,7 +208,9 @@ def test_a_drain_of_nodes_takes_a_few_servers_of_a_class_at_a_time(values: str) 
 
 def test_a_class_has_one_device_of_its_own_kind_and_says_so_to_the_pool() -> None:
     npu, inference, cpu = (
-        next(pod for pod in servers(render(LAB)) if pod["metadata"]["labels"]["npucall/class"] == of)
+        next(
+            pod for pod in servers(render(LAB)) if pod["metadata"]["labels"]["npucall/class"] == of
+        )
         for of in ("npu", "inference", "cpu")
     )
     assert container(npu)["resources"]["limits"] == {

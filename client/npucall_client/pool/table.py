@@ -91,7 +91,13 @@ class Candidate(Generic[T]):
         """What the source says now, where it says it; the rest stays as the member itself said."""
         known = self.member
         if member.instance in ("", known.instance) and not member.soc:
-            member = replace(known, state=member.state, load=member.load or known.load)
+            member = replace(
+                known,
+                server_name=member.server_name,
+                labels={**known.labels, **member.labels},
+                state=member.state,
+                load=member.load or known.load,
+            )
         elif member.instance != known.instance:
             self.rests_until = self.rest = 0.0  # it has been started again
         self.member = member
