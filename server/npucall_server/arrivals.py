@@ -83,7 +83,7 @@ class Arrivals:
     def stop(self) -> None:
         """Nothing is wanted any more: drops what is there; who asks for a piece is refused."""
         with self._changed:
-            self._stopped = True
+            self._stopped, self.tell = True, None
             for parts in self._by_name.values():
                 parts.clear()
             self._changed.notify()
@@ -96,8 +96,9 @@ class Arrivals:
 
     def computed(self, outputs: Sequence[Buffer], elements: int) -> None:
         """So many elements of each output will not change any more."""
-        if self.tell is not None:
-            self.tell(Computed(outputs, elements, self._elements))
+        tell = self.tell  # another thread may stop this at any moment
+        if tell is not None:
+            tell(Computed(outputs, elements, self._elements))
 
     def __iter__(self) -> Self:
         return self
