@@ -64,7 +64,7 @@ def alone() -> Iterator[Keeper]:
         yield keeper
 
 
-@pytest.mark.parametrize("how", [KILLS, CRASHES])
+@pytest.mark.parametrize("how", [KILLS, pytest.param(CRASHES, marks=pytest.mark.more)])
 def test_a_call_that_ends_its_server_ends_two_of_them_and_is_told_so(
     alone: Keeper, how: int
 ) -> None:
