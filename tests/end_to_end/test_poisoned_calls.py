@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall_client import Client
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 ONE = np.ones((), np.float32)
 INNOCENTS = 8
 
