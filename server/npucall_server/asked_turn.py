@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from npucall_server.turns import Grant
 
 
+_ANSWER_SECONDS = 1.0
+
+
 def asks(caller: Caller) -> bool:
     """Whether the call was repeated behind a connection that broke."""
     return LOSSES in caller.metadata
@@ -60,8 +63,25 @@ class AskedTurn(Turn):
             super().__exit__(kind, error, traceback)
 
     def end(self) -> None:
-        """Gives a turn alone back."""
-        super().__exit__(None, None, None)
+        """Gives a turn alone back once its caller has the answer, or a second later.
+
+        Else the next call could end the process before that, and this one would be blamed.
+        """
+        held, self._held = self._held, None
+        if held is None:
+            return
+        given_back = threading.Lock()
+
+        def give_back() -> None:
+            if given_back.acquire(blocking=False):
+                timer.cancel()
+                self._turns.give_back(held)
+
+        timer = threading.Timer(_ANSWER_SECONDS, give_back)
+        timer.daemon = True
+        timer.start()
+        if not self._caller.when_over(give_back):
+            give_back()
 
     @property
     def begun(self) -> str:

@@ -61,6 +61,9 @@ class Caller(Waiting, Protocol):
     def cancel(self) -> None:
         """Ends the call, or the stream, without an answer."""
 
+    def when_over(self, callback: Callable[[], None]) -> bool:
+        """Calls back when the method has ended, its answer sent; False if that is already so."""
+
     def begins(self, how: str) -> None:
         """Tells it that the call gets the device now; returns once that has left the process."""
 
@@ -102,6 +105,10 @@ class UnaryCaller:
         name = self.metadata.get(REQUEST_ID, "")
         return name if isinstance(name, str) else ""
 
+    def when_over(self, callback: Callable[[], None]) -> bool:
+        """As gRPC says it."""
+        return self.add_callback(callback)
+
     def begins(self, how: str) -> None:
         """In the initial metadata, once; of a stream its first call says it."""
         context: Any = self._context
@@ -119,7 +126,7 @@ class StreamCaller:
 
     def __init__(self, stream: Caller, request_id: str, seconds: float | None) -> None:
         self.peer, self.metadata = stream.peer, stream.metadata
-        self.begins = stream.begins
+        self.begins, self.when_over = stream.begins, stream.when_over
         self.identity = stream.identity
         self.request_id = request_id
         limits = (stream.time_remaining(), seconds)
