@@ -311,7 +311,10 @@ class Table(Generic[T]):
         tried: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[Candidate[T]]:
-        """Those who may be called now; those who are suspect only where there are no others."""
+        """Those who may be called now; where there are no others the suspects, then the reserved.
+
+        What a source says of reservations is a second old, and the member itself has the details.
+        """
         serving = [
             each
             for each in self._allowed()
@@ -320,9 +323,10 @@ class Table(Generic[T]):
             and each.member.state is not State.DRAINING
             and each.address not in tried
             and (only is None or each.address in only)
-            and (only is not None or each.member.load is None or not each.member.load.reserved)
         ]
         serving = [each for each in serving if self._has(each, wanted)] or serving
+        if only is None:
+            serving = [each for each in serving if not _is_reserved(each)] or serving
         well = [each for each in serving if each.member.state is State.SERVING]
         return well or serving
 
@@ -340,6 +344,11 @@ class Table(Generic[T]):
         if wanted.variant:
             return (wanted.operator, wanted.variant) in operators
         return (wanted.operator, "") in operators
+
+
+def _is_reserved(candidate: Candidate[Any]) -> bool:
+    load = candidate.member.load
+    return load is not None and load.reserved
 
 
 def _nearest(candidates: list[Candidate[Any]], width: int) -> list[Candidate[Any]]:

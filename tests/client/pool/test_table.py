@@ -120,7 +120,7 @@ def test_members_of_several_kinds_need_a_wish() -> None:
         pool.take()
 
 
-def test_those_that_drain_or_are_reserved_get_none_and_suspects_only_the_last() -> None:
+def test_those_that_drain_get_none_suspects_and_those_reserved_only_the_last() -> None:
     reserved = Load(0, 0, 1, 0, reserved=True)
     pool, _ = table(
         member("a:1", state=State.DRAINING),
@@ -130,7 +130,8 @@ def test_those_that_drain_or_are_reserved_get_none_and_suspects_only_the_last() 
     )
     assert taken(pool, 20) == {"d:1": 20}
     assert pool.take(tried=["d:1"]).address == "c:1"  # type: ignore[union-attr]
-    assert pool.take(tried=["d:1", "c:1"]) is None
+    assert pool.take(tried=["d:1", "c:1"]).address == "b:1"  # type: ignore[union-attr]
+    assert pool.take(tried=["d:1", "c:1", "b:1"]) is None
     assert pool.take(only=["b:1"]).address == "b:1"  # type: ignore[union-attr]
 
 
