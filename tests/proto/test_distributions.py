@@ -13,7 +13,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from npucall.v1 import operator_service_pb2, shared_memory_pb2, tensor_pb2
 
 ROOT = Path(__file__).parents[2]
-MEMBERS = {"proto": "npucall", "server": "npucall-server", "client": "npucall-client",
+MEMBERS = {
+    "proto": "npucall",
+    "server": "npucall-server",
+    "client": "npucall-client",
     "pool": "npucall-pool",
 }
 
