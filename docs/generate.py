@@ -33,6 +33,7 @@ from npucall.errors import (
 )
 from npucall_client.settings import ClientSettings
 from npucall_server.access.tenants import Tenant
+from npucall_server.directory.settings import DirectorySettings
 from npucall_server.exits import ExitCode
 from npucall_server.metrics.declared import BOUNDS_NS, METRICS
 from npucall_server.settings import ServerSettings
@@ -180,6 +181,11 @@ def _amount(name: str, value: int) -> str:
 def settings_page() -> str:
     """The settings of server and client."""
     server = [_server_row(name, field) for name, field in ServerSettings.model_fields.items()]
+    directory = [
+        _server_row(name, field, "NPUCALL_DIRECTORY_")
+        for name, field in DirectorySettings.model_fields.items()
+        if name not in ServerSettings.model_fields or name in DirectorySettings.__annotations__
+    ]
     return page_parts.page(
         "Settings",
         "## Server",
@@ -200,6 +206,13 @@ def settings_page() -> str:
             ("line", "default", "meaning"),
             [_tenant_row(name, field) for name, field in Tenant.model_fields.items()],
         ),
+        "## Directory",
+        """
+        Of `npucall-directory`, whose variables begin with `NPUCALL_DIRECTORY_`. It has those of the
+        server that say where it listens, who may call and what it logs and shows, from `config` to
+        `reflection` above, and these.
+        """,
+        page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), directory),
         "## Client",
         """
         Each is an argument of `npucall_client.connect`, else an environment variable.
@@ -215,10 +228,10 @@ def _tenant_row(name: str, field: FieldInfo) -> tuple[str, ...]:
     return (f"`{field.alias or name}`", default, field.description or "")
 
 
-def _server_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+def _server_row(name: str, field: FieldInfo, prefix: str = "NPUCALL_") -> tuple[str, ...]:
     return (
         f"`--{name.replace('_', '-')}`",
-        f"`NPUCALL_{name.upper()}`",
+        f"`{prefix}{name.upper()}`",
         "" if name in NOT_IN_A_FILE else f"`{name}`",
         _type_of(field),
         _default(_default_of(field))
@@ -298,7 +311,10 @@ def exit_codes_page() -> str:
     ]
     return page_parts.page(
         "Exit codes",
-        "Of `npucall-server`. The last column tells a supervisor whether to start it again.",
+        """
+        Of `npucall-server`, and of `npucall-directory`, which has no device and drains at once. The
+        last column tells a supervisor whether to start it again.
+        """,
         page_parts.table(("code", "name", "meaning", "restart"), rows),
         """
         `npucall-server health` exits with 0 if the server that it asks serves, else with 1;

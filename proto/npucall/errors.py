@@ -44,9 +44,10 @@ class Repeat(Enum):
     HERE = "here"
     """This server, or the one that takes its place, answers it soon: the client repeats it, after a
     pause, as long as its timeout allows. Another server may answer it at once."""
-    FEW_TIMES = "here, a few times"
-    """As here, but eight times at most: this very call may be what ended the server or broke its
-    device, and shall not do so for as long as its timeout lasts."""
+    FEW_TIMES = "here, unless the call ends its servers"
+    """As here, but this very call may be what ended the server or broke its device: where two
+    servers ended that had begun it, of which the second ran nothing else, it is not sent again
+    (PoisonedCallError)."""
     LATER = "after RetryInfo's delay"
     """This server may answer it then: the caller is told, and decides. Another server may answer it
     at once."""

@@ -31,6 +31,8 @@ class Begin(NamedTuple):
     timeout_ns: int = 0
     request_id: str = ""
     program: bool = False
+    early_outputs: bool = False
+    """The caller takes outputs before the reply."""
 
 
 class Chunk(NamedTuple):
@@ -55,6 +57,13 @@ class Credential(NamedTuple):
     authorization: str
 
 
+class Resolved(NamedTuple):
+    """What the call resolved to: its outputs come in chunks from here on, its reply behind them."""
+
+    reply: bytes
+    """A ``Reply``, that of the ``ExecuteResponse`` which follows."""
+
+
 class ReplyFrame(NamedTuple):
     """The answer to a call, or to a program."""
 
@@ -73,7 +82,7 @@ class Error(NamedTuple):
 
 CallFrame: TypeAlias = Begin | Chunk | End | Cancel
 RequestFrame: TypeAlias = CallFrame | Credential
-ResponseFrame: TypeAlias = ReplyFrame | Chunk | End | Error
+ResponseFrame: TypeAlias = Resolved | ReplyFrame | Chunk | End | Error
 
 
 class State(Enum):
@@ -87,6 +96,10 @@ class State(Enum):
     """It was opened, and its storages follow in chunks."""
     COMPLETE = "complete"
     """All of it has been sent; it waits, or runs."""
+    CROSSING = "crossing"
+    """Its storages still follow in chunks, and its outputs come in chunks already."""
+    ANSWERING = "answering"
+    """All of it has been sent; it runs, its outputs come in chunks, and its reply behind them."""
     REPLYING = "replying"
     """Its reply has been sent, and the outputs follow in chunks."""
     ENDED = "ended"
@@ -103,6 +116,7 @@ class Event(Enum):
     CHUNK = "chunk"
     END = "end"
     CANCEL = "cancel"
+    RESOLVED = "resolved"
     REPLY = "reply"
     REPLY_CHUNKED = "reply, chunks follow"
     OUTPUT_CHUNK = "chunk of an output"
@@ -116,12 +130,27 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
         Event.CHUNK: State.RECEIVING,
         Event.END: State.COMPLETE,
         Event.CANCEL: State.RECEIVING,  # the server answers with an error
+        Event.RESOLVED: State.CROSSING,
         Event.ERROR: State.ENDED,
     },
     State.COMPLETE: {
         Event.CANCEL: State.COMPLETE,  # likewise, unless the reply comes first
+        Event.RESOLVED: State.ANSWERING,
         Event.REPLY: State.ENDED,
         Event.REPLY_CHUNKED: State.REPLYING,
+        Event.ERROR: State.ENDED,
+    },
+    State.CROSSING: {
+        Event.CHUNK: State.CROSSING,
+        Event.END: State.ANSWERING,
+        Event.CANCEL: State.CROSSING,
+        Event.OUTPUT_CHUNK: State.CROSSING,
+        Event.ERROR: State.ENDED,  # whatever has come of the outputs is void
+    },
+    State.ANSWERING: {
+        Event.CANCEL: State.ANSWERING,
+        Event.REPLY: State.ENDED,  # all of the outputs have come
+        Event.OUTPUT_CHUNK: State.ANSWERING,
         Event.ERROR: State.ENDED,
     },
     State.REPLYING: {Event.OUTPUT_CHUNK: State.REPLYING, Event.OUTPUT_END: State.ENDED},
@@ -132,11 +161,15 @@ PASSED_OVER: Mapping[State, frozenset[Event]] = {
     State.NEW: frozenset({Event.CANCEL}),
     State.RECEIVING: frozenset(),
     State.COMPLETE: frozenset({Event.CHUNK, Event.END}),
+    State.CROSSING: frozenset(),
+    State.ANSWERING: frozenset({Event.CHUNK, Event.END}),
     State.REPLYING: frozenset({Event.CHUNK, Event.END, Event.CANCEL}),
     State.ENDED: frozenset({Event.CHUNK, Event.END, Event.CANCEL}),
 }
 """Frames of the caller that come too late, or mean nothing: they change nothing. Whoever sends what
 stands in neither table breaks the contract, and the stream ends."""
+COMING = frozenset({State.RECEIVING, State.CROSSING})
+"""While the storages of a call come."""
 
 
 def after(state: State, event: Event) -> State | None:
@@ -171,13 +204,20 @@ class Sending:
         """Whether they have no room in the message."""
         return self.nbytes > inline_bytes
 
-    def chunks(self, length: int) -> Iterator[Chunk]:
-        """Chunks of so many bytes, one of each storage in turn.
+    def rounds(self, length: int, done: int = 1, of: int = 1) -> int:
+        """How many chunks of each storage there are, where so much of every storage is done."""
+        sizes = [len(view) for _, view in self._views]
+        if done < of:
+            return min((size * done // of for size in sizes), default=0) // length
+        return -(-max(sizes, default=0) // length)
+
+    def chunks(self, length: int, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        """Chunks of so many bytes, one of each storage in turn; rounds from ``first`` to ``stop``.
 
         So a peer can compute what has come of all.
         """
-        longest = max((len(view) for _, view in self._views), default=0)
-        for start in range(0, longest, length):
+        stop = self.rounds(length) if stop is None else stop
+        for start in range(first * length, stop * length, length):
             for index, view in self._views:
                 if part := view[start : start + length]:
                     yield Chunk(index, start, part)

@@ -101,6 +101,7 @@ class Server:
         """Serves from here on; then writes the ready file."""
         device, settings = self._executor.device, self._settings
         self._front.start(
+            settings.advertise,
             device=device.name,
             soc=device.soc,
             memory_limit=settings.memory_limit,

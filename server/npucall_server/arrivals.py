@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from npucall.compute.pieces import Piece
 from npucall.errors import CancelledError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
 
@@ -20,6 +22,16 @@ _LEAST_BYTES = 1 << 16
 """Of a chunk that is kept as it came; many small ones would weigh more than their data."""
 _MOST_BESIDE = 1 << 12
 """Bytes of a message beside a chunk that is kept as it came: a view keeps all of its message."""
+
+
+class Computed(NamedTuple):
+    """How much of the outputs of a call is computed."""
+
+    outputs: Sequence[Buffer]
+    done: int
+    """Elements of each, from the first one on, that will not change any more."""
+    of: int
+    """Elements that each has."""
 
 
 class Arrivals:
@@ -48,6 +60,8 @@ class Arrivals:
         self._changed = threading.Condition()
         self.waited_ns = 0
         """How long the thread that computes waited for bytes."""
+        self.tell: Callable[[Computed], object] | None = None
+        """Wants to hear what is computed, in the thread that does."""
 
     def put(self, index: int, data: Buffer) -> None:
         """Takes the next bytes of a storage; those that no formula reads are dropped."""
@@ -79,6 +93,11 @@ class Arrivals:
         """What has come and not been taken."""
         with self._changed:
             return sum(parts.held_bytes for parts in self._by_name.values())
+
+    def computed(self, outputs: Sequence[Buffer], elements: int) -> None:
+        """So many elements of each output will not change any more."""
+        if self.tell is not None:
+            self.tell(Computed(outputs, elements, self._elements))
 
     def __iter__(self) -> Self:
         return self

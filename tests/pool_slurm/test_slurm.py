@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,8 +27,8 @@ def _nothing_is_left(pool: Pool) -> Iterator[None]:
     yield
     pool.cancel()
     for name in pool.ready():
-        assert pool.servers(name) == []
-        (pool.shared / name).unlink()
+        until(lambda: not pool.servers(name), f"{name} ends with its job")  # noqa: B023
+        (pool.shared / name).unlink(missing_ok=True)
 
 
 def test_a_job_an_npu_makes_a_pool_that_uses_them_all(pool: Pool) -> None:
@@ -46,9 +45,12 @@ def test_servers_on_the_cpu_are_in_the_pool_for_those_who_do_not_mind(pool: Pool
     pool.submit("--array=0-1")
     job = pool.submit("--gres=none", NPUCALL_SOC="Ascend910B1")
     pool.wait_for("npu1-npu0", "npu1-npu1", f"npu1-cpu{job}")
-    with pool.calls(**NPUS) as on_npus, pool.calls(NPUCALL_LABELS="kind=cpu") as on_cpus:
-        with pool.calls(NPUCALL_SOC="any") as anywhere:
-            _wait(10)
+    with (
+        pool.calls(**NPUS) as on_npus,
+        pool.calls(NPUCALL_LABELS="kind=cpu") as on_cpus,
+        pool.calls(NPUCALL_SOC="any") as anywhere,
+    ):
+        _wait(10)
     for calls in on_npus, on_cpus, anywhere:
         calls.check()
     assert on_npus.told["devices"].keys() == {"cann:0", "cann:1"}
@@ -131,41 +133,43 @@ def test_a_lease_of_the_bare_card_takes_a_server_s_place_and_gives_it_back(pool:
     print(calls.told)
 
 
-def test_when_slurmd_dies_its_servers_serve_on_until_it_is_back(pool: Pool) -> None:
-    first = pool.submit("--nodelist=npu1")
-    moved = pool.submit("--nodelist=npu2")
-    pool.wait_for("npu1-npu0", "npu2-npu0")
+def test_a_job_that_moves_leaves_its_old_server_the_ready_file(pool: Pool) -> None:
+    both = pool.submit("--nodelist=npu1", "--array=0-1")
+    pool.wait_for(*ALL_NPUS[:2])
+    moving = pool.submit()
+    pool.wait_for(*ALL_NPUS[:3])
     with pool.calls(**NPUS) as calls:
         pool.cluster.kill(NPU2.name)
-        down = until(lambda: "down" in pool.cluster.node_state(NPU2), "npu2 is lost")
-        assert pool.ready() == {"npu1-npu0", "npu2-npu0"}
-        assert len(pool.servers("npu2-npu0")) == 1
-        (old,) = pool.servers("npu2-npu0")
+        pool.cancel(f"{both}_1")
+        lost = until(lambda: "down" in pool.cluster.node_state(NPU2), "npu2 is lost")
+        moved = until(lambda: pool.cluster.jobs(moving)[moving] == ("RUNNING", "npu1"), "it moves")
+        pool.wait_for(*ALL_NPUS[:3])
+        assert [len(pool.servers(name)) for name in ALL_NPUS[:3]] == [1, 1, 1]
         pool.cluster.start_node(NPU2)
-        until(lambda: pool.servers("npu2-npu0") not in ([], [old]), "the job runs once more")
-        back = pool.wait_for("npu1-npu0", "npu2-npu0")
-        print(f"lost after {down:.1f} s, back after {back:.1f} s")
+        ended = until(lambda: not pool.servers("npu2-npu0"), "Slurm ends what it has lost")
+        _wait(3)  # a file that Slurm left behind costs no call
+        print(f"lost after {lost:.1f} s, moved after {moved:.1f} s, ended after {ended:.1f} s")
+        pool.submit("--nodelist=npu2")
+        until(lambda: len(pool.servers("npu2-npu0")) == 1, "a new server takes the file")
+        _wait(5)
     calls.check()
-    assert set(pool.cluster.jobs()) == {first, moved}
     print(calls.told)
 
 
-def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere(pool: Pool) -> None:
+def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere_until_it_is_back(pool: Pool) -> None:
     pool.submit("--array=0-2")
     pool.wait_for(*ALL_NPUS[:3])
+    old = [pool.server(name) for name in ALL_NPUS[:3]]
     with pool.calls(**NPUS) as calls:
         pool.cluster.cut(NPU2)
-        down = until(lambda: "down" in pool.cluster.node_state(NPU2), "npu2 is lost")
-        # Its job is queued again, on the other node's second device; its old server lives on.
-        ...
+        _wait(10)
         pool.cluster.cut(NPU2, cut=False)
-        until(lambda: "idle" in pool.cluster.node_state(NPU2), "npu2 is back")
-        print(f"lost after {down:.1f} s")
+        _wait(10)
     calls.check()
+    assert [pool.server(name) for name in ALL_NPUS[:3]] == old
     print(calls.told)
 
 
 def _wait(seconds: float) -> None:
-    import time
-
+    """Calls go on meanwhile."""
     time.sleep(seconds)

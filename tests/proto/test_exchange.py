@@ -65,6 +65,13 @@ def test_every_state_but_the_last_has_a_way_out_and_is_reached() -> None:
         (State.RECEIVING, Event.REPLY, None),
         (State.COMPLETE, Event.CHUNK, State.COMPLETE),
         (State.COMPLETE, Event.END, State.COMPLETE),
+        (State.CROSSING, Event.REPLY, None),
+        (State.CROSSING, Event.RESOLVED, None),
+        (State.CROSSING, Event.ERROR, State.ENDED),
+        (State.ANSWERING, Event.ERROR, State.ENDED),
+        (State.ANSWERING, Event.REPLY_CHUNKED, None),
+        (State.ANSWERING, Event.OUTPUT_END, None),
+        (State.REPLYING, Event.ERROR, None),
         (State.ENDED, Event.REPLY, None),
     ],
 )
@@ -100,6 +107,21 @@ def test_each_storage_sends_a_chunk_in_turn() -> None:
     chunks = Sending([b"aabb", None, b"cc"]).chunks(2)
     found = [(chunk.storage, chunk.offset, bytes(chunk.data)) for chunk in chunks]
     assert found == [(0, 0, b"aa"), (2, 0, b"cc"), (0, 2, b"bb")]
+
+
+@given(STORAGES, st.integers(1, 60), st.lists(st.integers(0, 100), max_size=4))
+def test_rounds_of_chunks_are_all_chunks_and_of_what_is_done_alone(
+    storages: list[bytes | None], length: int, dones: list[int]
+) -> None:
+    sending, first, found = Sending(storages), 0, []
+    for done in sorted({*dones, 100}):
+        stop = sending.rounds(length, done, 100)
+        for chunk in sending.chunks(length, first, stop):
+            end = chunk.offset + len(chunk.data)
+            assert end <= len(storages[chunk.storage] or b"") * done // 100
+            found.append(chunk)
+        first = max(first, stop)
+    assert found == list(sending.chunks(length))
 
 
 def test_storages_have_room_in_a_message_up_to_a_limit() -> None:

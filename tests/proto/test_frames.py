@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Cancel, Chunk, End, Error, ReplyFrame
+from npucall.exchange import Begin, Cancel, Chunk, End, Error, ReplyFrame, Resolved
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import (
     join_begin,
@@ -16,6 +16,7 @@ from npucall.wire.frames import (
     join_end,
     join_error,
     join_reply,
+    join_resolved,
     split_request_frame,
     split_response_frame,
 )
@@ -69,6 +70,26 @@ def test_an_end_is_what_the_class_reads_in_both_directions(message: Any) -> None
 def test_a_cancel_is_what_the_class_reads() -> None:
     read = pb.ExecuteStreamRequest.FromString(join_cancel(7))
     assert (read.call_id, read.WhichOneof("frame")) == (7, "cancel")
+
+
+def test_what_a_call_resolved_to_is_what_the_class_reads_and_writes() -> None:
+    reply = pb.Reply(variant="builtin")
+    read = pb.ExecuteStreamResponse.FromString(join_resolved(7, reply.SerializeToString()))
+    assert (read.call_id, read.WhichOneof("frame"), read.resolved) == (7, "resolved", reply)
+    written = pb.ExecuteStreamResponse(resolved=reply, call_id=7).SerializeToString()
+    assert split_response_frame(written) == (7, Resolved(reply.SerializeToString()))
+    odd = pb.ExecuteStreamResponse(resolved=reply).SerializeToString() + b"\x08\x07"
+    assert split_response_frame(odd) == (7, Resolved(reply.SerializeToString()))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_begin_says_whether_outputs_may_come_early(early: bool) -> None:
+    begin = Begin(REQUEST, True, 5, "mine", early_outputs=early)
+    frame = join_begin(300, begin)
+    assert pb.ExecuteStreamRequest.FromString(frame).begin.early_outputs is early
+    assert split_request_frame(frame) == (300, begin)
+    odd = frame + b"\x08\x07"
+    assert split_request_frame(odd) == (7, begin)
 
 
 def test_a_reply_is_what_the_class_reads() -> None:

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Chunk, Error, ReplyFrame
+from npucall.exchange import Begin, Chunk, Error, ReplyFrame, Resolved
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import split_request_frame, split_response_frame
 
@@ -55,6 +55,7 @@ begins = joined(
     maybe(numbered(2, sizes)),
     maybe(numbered(3, sizes)),
     maybe(st.one_of(st.text(max_size=4).map(str.encode), blobs).map(lambda s: delimited(4, s))),
+    maybe(numbered(5, sizes)),
     maybe(anything),
 )
 programs = joined(
@@ -96,7 +97,10 @@ responses = messages.map(lambda request: request.replace(b"\x12", b"\x1a"))
 request_frames = frames_of(begins, programs.map(lambda content: delimited(7, content)))
 response_frames = frames_of(
     responses,
-    st.lists(responses, max_size=3).map(lambda steps: delimited(6, program_of(*steps))),
+    st.one_of(
+        st.lists(responses, max_size=3).map(lambda steps: delimited(6, program_of(*steps))),
+        st.one_of(call_parts, blobs).map(lambda content: delimited(7, content)),
+    ),
 )
 
 
@@ -133,11 +137,11 @@ def of_the_class(message: bytes) -> Verdict:
     if kind == "begin":
         begin = read.begin
         request = request_of_class(begin.request)
-        rest = (begin.chunked, begin.timeout_ns, begin.request_id, False)
+        rest = (begin.chunked, begin.timeout_ns, begin.request_id, False, begin.early_outputs)
         return request and (read.call_id, "begin", *request, *rest)
     if kind == "program":
         begun = read.program
-        rest = (False, begun.timeout_ns, begun.request_id, True)
+        rest = (False, begun.timeout_ns, begun.request_id, True, False)
         return (read.call_id, "program", serialised(begun.request), *rest)
     if kind == "chunk":
         return read.call_id, "chunk", read.chunk.storage, read.chunk.offset, read.chunk.data
@@ -154,12 +158,12 @@ def ours_of_response(message: bytes) -> Verdict:
             return (call_id, "reply", *response_of(frame.response))
         if isinstance(frame, Chunk):
             return call_id, "chunk", frame.storage, frame.offset, bytes(frame.data)
-        if isinstance(frame, Error):
-            return call_id, "error", frame.status
+        if isinstance(frame, Resolved):
+            return call_id, "resolved", serialised(pb.Reply.FromString(frame.reply))
     except (MessageError, DecodeError) as error:
         assume("field number 0" not in str(error))
         return None
-    return call_id, "end"
+    return (call_id, "error", frame.status) if isinstance(frame, Error) else (call_id, "end")
 
 
 def class_of_response(message: bytes) -> Verdict:
@@ -177,7 +181,8 @@ def class_of_response(message: bytes) -> Verdict:
         return read.call_id, "program_reply", serialised(read.program_reply)
     if kind == "chunk":
         return read.call_id, "chunk", read.chunk.storage, read.chunk.offset, read.chunk.data
-    return (read.call_id, "error", read.error) if kind == "error" else (read.call_id, "end")
+    content = {"resolved": (serialised(read.resolved),), "error": (read.error,), "end": ()}
+    return read.call_id, kind, *content[kind]
 
 
 def check(

@@ -48,6 +48,11 @@ def test_the_ready_file_names_an_address_that_answers(server: ServerProcess) -> 
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
+def test_the_ready_file_names_the_address_for_others_where_it_is_another_one() -> None:
+    with running_server("--advertise=npu1.lab:50051") as server:
+        assert server.target == "npu1.lab:50051"
+
+
 def test_the_ready_file_is_gone_when_the_server_has_stopped() -> None:
     with running_server() as server:
         ready = server.log.with_name("ready")  # where running_server asks for it

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _WIDTH = 4
 """Members that a client connects to at first; to others when those have enough to do."""
+_CALLS_A_MEMBER = 32
+"""Calls after which it connects to one more: who calls much uses all alike."""
 _SHORTEST_REST, _LONGEST_REST = 1.0, 30.0
 """Seconds for which a member that failed is not called; twice as long each time."""
 
@@ -89,7 +91,13 @@ class Candidate(Generic[T]):
         """What the source says now, where it says it; the rest stays as the member itself said."""
         known = self.member
         if member.instance in ("", known.instance) and not member.soc:
-            member = replace(known, state=member.state, load=member.load or known.load)
+            member = replace(
+                known,
+                server_name=member.server_name,
+                labels={**known.labels, **member.labels},
+                state=member.state,
+                load=member.load or known.load,
+            )
         elif member.instance != known.instance:
             self.rests_until = self.rest = 0.0  # it has been started again
         self.member = member
@@ -122,6 +130,7 @@ class Table(Generic[T]):
         self._until = 0.0
         """When that changes by itself."""
         self._width = _WIDTH
+        self._taken = 0
         self._smallest = 0
         """Bytes that each member has room for."""
 
@@ -181,7 +190,10 @@ class Table(Generic[T]):
                 best, other = fitting[first], fitting[second + (second >= first)]
                 if other.work < best.work:
                     best = other
-            if best.work >= 1 and self._width < len(self._known):
+            self._taken += 1
+            if self._width < len(self._known) and (
+                best.work >= 1 or not self._taken % _CALLS_A_MEMBER
+            ):
                 self._width += 1  # from the next call on
                 self._fitting.clear()
             best.own += 1.0 + wanted.nbytes / COST_BYTES
@@ -299,7 +311,10 @@ class Table(Generic[T]):
         tried: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[Candidate[T]]:
-        """Those who may be called now; those who are suspect only where there are no others."""
+        """Those who may be called now; where there are no others the suspects, then the reserved.
+
+        What a source says of reservations is a second old, and the member itself has the details.
+        """
         serving = [
             each
             for each in self._allowed()
@@ -308,9 +323,10 @@ class Table(Generic[T]):
             and each.member.state is not State.DRAINING
             and each.address not in tried
             and (only is None or each.address in only)
-            and (only is not None or each.member.load is None or not each.member.load.reserved)
         ]
         serving = [each for each in serving if self._has(each, wanted)] or serving
+        if only is None:
+            serving = [each for each in serving if not _is_reserved(each)] or serving
         well = [each for each in serving if each.member.state is State.SERVING]
         return well or serving
 
@@ -328,6 +344,11 @@ class Table(Generic[T]):
         if wanted.variant:
             return (wanted.operator, wanted.variant) in operators
         return (wanted.operator, "") in operators
+
+
+def _is_reserved(candidate: Candidate[Any]) -> bool:
+    load = candidate.member.load
+    return load is not None and load.reserved
 
 
 def _nearest(candidates: list[Candidate[Any]], width: int) -> list[Candidate[Any]]:

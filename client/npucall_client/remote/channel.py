@@ -255,13 +255,14 @@ class ChannelTransport(Link):
 
     def _execute_in_chunks(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call on a stream of its own."""
-        chunk_bytes = self._limits.chunk_bytes
+        chunk_bytes, early = self._limits.chunk_bytes, self._limits.early_outputs
         if not self._limits.chunks_beside_places:
             place_nothing_in_chunks(call, chunk_bytes)
         self._limits.check_room(call)
 
         def attempt(open_stream: StreamOpener, seconds: float) -> Response:
-            return LargeCall(call, request_id, chunk_bytes).run(open_stream, seconds)
+            large = LargeCall(call, request_id, chunk_bytes, early_outputs=early)
+            return large.run(open_stream, seconds)
 
         name = call.operator
         return self.on_stream("ExecuteStream", attempt, timeout, request_id, name)

@@ -31,10 +31,13 @@ class StreamOpener(Protocol):
 
 
 class LargeCall:
-    """One attempt at a call."""
+    """One attempt at a call; ``early_outputs``: the server may send outputs before its reply."""
 
-    def __init__(self, call: BoundCall, request_id: str, chunk_bytes: int) -> None:
+    def __init__(
+        self, call: BoundCall, request_id: str, chunk_bytes: int, *, early_outputs: bool = False
+    ) -> None:
         self._call = call
+        self._early_outputs = early_outputs
         self._request_id = request_id
         self._chunk_bytes = chunk_bytes
         self._progress = Telling(call.progress, size_of(call))
@@ -58,7 +61,13 @@ class LargeCall:
 
     def _frames(self) -> Iterator[bytes]:
         """What is sent, in gRPC's own thread; ends early where the answer is there already."""
-        frames = outgoing(_CALL_ID, self._call, self._request_id, self._chunk_bytes)
+        frames = outgoing(
+            _CALL_ID,
+            self._call,
+            self._request_id,
+            self._chunk_bytes,
+            early_outputs=self._early_outputs,
+        )
         for frame in frames:
             yield frame
             self._progress.sent(len(frame))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ class Telling:
         self._request_bytes = request_bytes
         self._sent = self._received = self._reply_bytes = 0
         self.broken: Exception | None = None
+        self._lock = threading.Lock()
+        """Outputs may come while inputs are sent: the caller's function hears of one at a time."""
 
     def sent(self, size: int) -> None:
         """In gRPC's thread, where nothing may be raised. Frames are little more than their data."""
@@ -41,4 +44,5 @@ class Telling:
 
     def _report(self) -> None:
         if self._tell is not None:
-            self._tell(self._sent, self._received, self._request_bytes + self._reply_bytes)
+            with self._lock:
+                self._tell(self._sent, self._received, self._request_bytes + self._reply_bytes)

@@ -34,6 +34,8 @@ class ServerLimits:
         """What the server wishes, as far as its messages and the contract allow it."""
         self.chunks_beside_places: bool = limits.chunks_beside_places
         """Whether a call whose storages follow in chunks may have others in places."""
+        self.early_outputs: bool = limits.early_outputs
+        """Whether outputs of a large call may come while it is still sent."""
         self.has_sessions: bool = limits.handle_memory > 0 and limits.session_lease_seconds > 0
         self.program_steps: int = limits.program_steps
         """Most steps of a program; 0: the server has no programs."""

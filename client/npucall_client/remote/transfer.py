@@ -15,6 +15,7 @@ from npucall.exchange import (
     Event,
     Receiving,
     ReplyFrame,
+    Resolved,
     Sending,
     State,
     after,
@@ -109,10 +110,16 @@ def message_of(call: BoundCall) -> bytes:
     return join_request(call.call, storages_of(call), output_places_of(call))
 
 
-def outgoing(
-    call_id: int, call: BoundCall, request_id: str, chunk_bytes: int, timeout_ns: int = 0
+def outgoing(  # noqa: PLR0913  # all that they say
+    call_id: int,
+    call: BoundCall,
+    request_id: str,
+    chunk_bytes: int,
+    timeout_ns: int = 0,
+    *,
+    early_outputs: bool = False,
 ) -> Iterator[bytes]:
-    """The frames that send a call."""
+    """The frames that send a call; ``early_outputs``: outputs are taken before the reply."""
     if not is_chunked(call, chunk_bytes):
         message = message_of(call)
         begin = Begin(message, chunked=False, timeout_ns=timeout_ns, request_id=request_id)
@@ -121,7 +128,7 @@ def outgoing(
     places = storages_of(call)
     data = [None if isinstance(place, tuple) else place for place in places]
     request = join_request(call.call, _beside_chunks(places), output_places_of(call))
-    begin = Begin(request, chunked=True, timeout_ns=timeout_ns, request_id=request_id)
+    begin = Begin(request, True, timeout_ns, request_id, early_outputs=early_outputs)  # noqa: FBT003  # chunked
     yield join_begin(call_id, begin)
     for chunk in Sending(data).chunks(chunk_bytes):
         yield join_chunk(call_id, chunk)
@@ -134,6 +141,12 @@ def _beside_chunks(places: Sequence[Place]) -> Sequence[Place]:
     return beside if any(beside) else ()
 
 
+def _stored(reply: bytes) -> list[tuple[str, TensorSpec]]:
+    """The outputs of a reply that have a storage."""
+    read = decode_reply(reply)
+    return [(name, read.outputs[name]) for name in read.stored]
+
+
 class Incoming:
     """The answer to a call, frame by frame."""
 
@@ -143,6 +156,8 @@ class Incoming:
         self._call = call
         self._received = received
         self._state = State.COMPLETE
+        self._resolved: bytes | None = None
+        """The reply, where outputs come before it."""
         self._response: Response
         self._outputs: list[memoryview | RegionPart | HandlePart | None]
         self._receiving: Receiving
@@ -156,8 +171,14 @@ class Incoming:
         """
         if isinstance(frame, Error):
             raise from_bytes(frame.status)
+        if isinstance(frame, Resolved):
+            self._advance(Event.RESOLVED)
+            self._resolved = frame.reply
+            self._expect(_stored(frame.reply))
+            return None
         if isinstance(frame, ReplyFrame):
-            return self._begin(split_response(frame.response))
+            response = split_response(frame.response)
+            return self._begin(response) if self._resolved is None else self._end(response)
         self._advance(Event.OUTPUT_END if isinstance(frame, End) else Event.OUTPUT_CHUNK)
         try:
             if isinstance(frame, End):
@@ -177,9 +198,19 @@ class Incoming:
             )
         self._state = state
 
+    def _end(self, response: Response) -> Response:
+        """The reply behind outputs that have come before it."""
+        self._advance(Event.REPLY)
+        if response.reply != self._resolved or response.storage:
+            raise InternalError("stream: expected the reply that outputs came for, found another")
+        try:
+            self._receiving.end()
+        except MessageError as error:
+            raise InternalError(f"stream: {error}") from error
+        return response._replace(storage=list(self._outputs))
+
     def _begin(self, response: Response) -> Response | None:
-        reply = decode_reply(response.reply)
-        specs = [(name, reply.outputs[name]) for name in reply.stored]
+        specs = _stored(response.reply)
         if response.storage or not any(spec.storage_bytes for _, spec in specs):
             self._advance(Event.REPLY)
             storage = response.storage or [memoryview(b"") for _ in specs]
@@ -188,10 +219,14 @@ class Incoming:
             return Response(response.reply, response.timings, storage)
         self._advance(Event.REPLY_CHUNKED)
         self._response = response
+        self._expect(specs)
+        return None
+
+    def _expect(self, specs: Sequence[tuple[str, TensorSpec]]) -> None:
+        """The outputs come in chunks."""
         self._outputs = [self._place_of(name, spec) for name, spec in specs]
         memories = [place if isinstance(place, memoryview) else b"" for place in self._outputs]
         self._receiving = Receiving("the answer", list(map(len, memories)), into(memories))
-        return None
 
     def _place_of(self, name: str, spec: TensorSpec) -> memoryview | RegionPart | HandlePart | None:
         """Where an output is: on the server, or where it is received.

@@ -14,7 +14,7 @@ from npucall.declare.cuts import cut
 from npucall.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from npucall.compute.helpers import Helpers, Turn
     from npucall.compute.work import Work
@@ -52,17 +52,23 @@ def takes_pieces(call: Prepared) -> bool:
     )
 
 
+def _nobody(_: Sequence[Buffer], __: int) -> None:
+    pass
+
+
 def run(
     call: Prepared,
     pieces: Iterable[Piece],
     turn: Turn = UNLIMITED,
     helpers: Helpers | None = None,
+    computed: Callable[[Sequence[Buffer], int], object] = _nobody,
 ) -> list[Buffer]:
     """Computes a call of which ``takes_pieces`` from pieces that follow each other, from 0 on.
 
     Waits for each as long as its iterator does, without a turn. No memory of a piece is held when
-    the next one is asked for. Raises InternalError where they leave anything of the outputs
-    unwritten: its memory held what others have freed.
+    the next one is asked for. ``computed`` hears the outputs, and how many elements of each will
+    not change any more. Raises InternalError where they leave anything of the outputs unwritten:
+    its memory held what others have freed.
     """
     recipe = evaluate.recipe_of(call)
     work = recipe.work
@@ -80,6 +86,7 @@ def run(
         cuts = cut(targets[0].shape, work.block)
         evaluate.compute_blocks(work, inputs, targets, cuts, turn, helpers)
         del piece, inputs  # freed before the iterator waits for the next one
+        computed(storages, reached)
     if reached != elements:
         raise _gap(elements, reached)
     return storages

@@ -468,6 +468,7 @@ class ExecuteStreamResponse(google.protobuf.message.Message):
     END_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
     PROGRAM_REPLY_FIELD_NUMBER: builtins.int
+    RESOLVED_FIELD_NUMBER: builtins.int
     MORE_FIELD_NUMBER: builtins.int
     call_id: builtins.int
     """The call that it answers."""
@@ -490,6 +491,12 @@ class ExecuteStreamResponse(google.protobuf.message.Message):
         """The answer to a program."""
 
     @property
+    def resolved(self) -> global___Reply:
+        """What the call resolves to: the `reply` of the ExecuteResponse that follows when its outputs have
+        come in chunks. Only for calls with `early_outputs`.
+        """
+
+    @property
     def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExecuteStreamResponse]:
         """Frames that follow this one in the same message; none of them has `more` itself. Only for callers
         that sent the metadata `npucall-frames-per-message`, and at most as many as it says.
@@ -504,11 +511,12 @@ class ExecuteStreamResponse(google.protobuf.message.Message):
         end: global___End | None = ...,
         error: builtins.bytes = ...,
         program_reply: global___ExecuteProgramResponse | None = ...,
+        resolved: global___Reply | None = ...,
         more: collections.abc.Iterable[global___ExecuteStreamResponse] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "program_reply", b"program_reply", "reply", b"reply"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["call_id", b"call_id", "chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "more", b"more", "program_reply", b"program_reply", "reply", b"reply"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["reply", "chunk", "end", "error", "program_reply"] | None: ...
+    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "program_reply", b"program_reply", "reply", b"reply", "resolved", b"resolved"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["call_id", b"call_id", "chunk", b"chunk", "end", b"end", "error", b"error", "frame", b"frame", "more", b"more", "program_reply", b"program_reply", "reply", b"reply", "resolved", b"resolved"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["reply", "chunk", "end", "error", "program_reply", "resolved"] | None: ...
 
 global___ExecuteStreamResponse = ExecuteStreamResponse
 
@@ -522,6 +530,7 @@ class Begin(google.protobuf.message.Message):
     CHUNKED_FIELD_NUMBER: builtins.int
     TIMEOUT_NS_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    EARLY_OUTPUTS_FIELD_NUMBER: builtins.int
     chunked: builtins.bool
     """The storages follow in chunks: all of them where `request` has none. Where
     `Limits.chunks_beside_places` says so, `request` may have them; then those without a place follow
@@ -531,6 +540,10 @@ class Begin(google.protobuf.message.Message):
     """Nanoseconds that the call may take from here on; 0: as long as the stream."""
     request_id: builtins.str
     """The caller's own name for the call, as `npucall-request-id` in the metadata of other methods."""
+    early_outputs: builtins.bool
+    """The caller takes frames `resolved`. It has to read while it sends. For calls whose storages follow
+    in chunks; the server decides for each of them, and answers others as ever.
+    """
     @property
     def request(self) -> global___ExecuteRequest:
         """What is asked, and its storages unless they follow in chunks."""
@@ -542,9 +555,10 @@ class Begin(google.protobuf.message.Message):
         chunked: builtins.bool = ...,
         timeout_ns: builtins.int = ...,
         request_id: builtins.str = ...,
+        early_outputs: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["request", b"request"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["chunked", b"chunked", "request", b"request", "request_id", b"request_id", "timeout_ns", b"timeout_ns"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chunked", b"chunked", "early_outputs", b"early_outputs", "request", b"request", "request_id", b"request_id", "timeout_ns", b"timeout_ns"]) -> None: ...
 
 global___Begin = Begin
 
@@ -1672,6 +1686,7 @@ class Limits(google.protobuf.message.Message):
     HANDLE_MEMORY_FIELD_NUMBER: builtins.int
     DIGEST_CACHE_BYTES_FIELD_NUMBER: builtins.int
     SESSION_LEASE_SECONDS_FIELD_NUMBER: builtins.int
+    EARLY_OUTPUTS_FIELD_NUMBER: builtins.int
     max_message_bytes: builtins.int
     """Largest message that it receives, in bytes; a frame of a stream is one too. gRPC itself refuses
     longer ones with RESOURCE_EXHAUSTED, without details. Larger calls travel on streams, in chunks.
@@ -1714,6 +1729,8 @@ class Limits(google.protobuf.message.Message):
     """Bytes that the server keeps by their digests, for all tenants. 0: none."""
     session_lease_seconds: builtins.float
     """Longest lease that a session gets, in seconds. 0: no sessions."""
+    early_outputs: builtins.bool
+    """The server knows `Begin.early_outputs`."""
     def __init__(
         self,
         *,
@@ -1731,7 +1748,8 @@ class Limits(google.protobuf.message.Message):
         handle_memory: builtins.int = ...,
         digest_cache_bytes: builtins.int = ...,
         session_lease_seconds: builtins.float = ...,
+        early_outputs: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "chunk_bytes", b"chunk_bytes", "chunks_beside_places", b"chunks_beside_places", "computation_limit", b"computation_limit", "digest_cache_bytes", b"digest_cache_bytes", "frames_per_message", b"frames_per_message", "handle_memory", b"handle_memory", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "program_steps", b"program_steps", "queue_length", b"queue_length", "session_lease_seconds", b"session_lease_seconds", "stream_window", b"stream_window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_timeout_seconds", b"call_timeout_seconds", "chunk_bytes", b"chunk_bytes", "chunks_beside_places", b"chunks_beside_places", "computation_limit", b"computation_limit", "digest_cache_bytes", b"digest_cache_bytes", "early_outputs", b"early_outputs", "frames_per_message", b"frames_per_message", "handle_memory", b"handle_memory", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "memory_limit", b"memory_limit", "program_steps", b"program_steps", "queue_length", b"queue_length", "session_lease_seconds", b"session_lease_seconds", "stream_window", b"stream_window"]) -> None: ...
 
 global___Limits = Limits

@@ -29,6 +29,20 @@ class OperatorServiceStub(object):
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
 
+    Calls that may end a server. A call that is repeated behind a connection that broke, or behind
+    DEVICE_LOST, carries the metadata `npucall-losses`: how often it was lost by then, or "alone". An
+    attempt was lost if its server's process ended, and it had begun there; of the first one, which
+    carries nothing, nobody knows, and it counts as begun. Where the metadata is there, the server
+    sends initial metadata at the moment when the call gets the device, before it does anything:
+    `npucall-begun`, "shared" or "alone", and `npucall-instance`, which process it is
+    (`ServerIdentity.instance`). "alone" means that no other call has the device until this one ends.
+    So it is where nobody else has it and the call was lost before; a call that carries "alone" waits
+    for that. Of a stream its first call that gets the device is told of: send such calls on streams
+    of their own. The details of DEVICE_LOST have `npucall-begun` too, "none" for a call that only
+    waited; without metadata of its own "shared" stands for any call that had begun. Do not send a
+    call again that was lost twice, the second time alone. One that was lost twice beside others may
+    run once more, with "alone".
+
     A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
     every method may be repeated.
 
@@ -36,7 +50,7 @@ class OperatorServiceStub(object):
     and digests are, and their errors, `session_service.proto` says.
 
     What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
-    often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
+    often than every 1 s. Both sides have to make progress: the server ends a call, or a stream, with
     CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
     servers may set other times. It ends a stream without a call, with OK, after the same time. While
     others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
@@ -129,6 +143,20 @@ class OperatorServiceServicer(object):
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
 
+    Calls that may end a server. A call that is repeated behind a connection that broke, or behind
+    DEVICE_LOST, carries the metadata `npucall-losses`: how often it was lost by then, or "alone". An
+    attempt was lost if its server's process ended, and it had begun there; of the first one, which
+    carries nothing, nobody knows, and it counts as begun. Where the metadata is there, the server
+    sends initial metadata at the moment when the call gets the device, before it does anything:
+    `npucall-begun`, "shared" or "alone", and `npucall-instance`, which process it is
+    (`ServerIdentity.instance`). "alone" means that no other call has the device until this one ends.
+    So it is where nobody else has it and the call was lost before; a call that carries "alone" waits
+    for that. Of a stream its first call that gets the device is told of: send such calls on streams
+    of their own. The details of DEVICE_LOST have `npucall-begun` too, "none" for a call that only
+    waited; without metadata of its own "shared" stands for any call that had begun. Do not send a
+    call again that was lost twice, the second time alone. One that was lost twice beside others may
+    run once more, with "alone".
+
     A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
     every method may be repeated.
 
@@ -136,7 +164,7 @@ class OperatorServiceServicer(object):
     and digests are, and their errors, `session_service.proto` says.
 
     What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
-    often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
+    often than every 1 s. Both sides have to make progress: the server ends a call, or a stream, with
     CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
     servers may set other times. It ends a stream without a call, with OK, after the same time. While
     others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
@@ -218,6 +246,11 @@ class OperatorServiceServicer(object):
         the order in which calls finish. `cancel` ends a call; its answer is then an error with reason
         CANCELLED, unless it was on its way already.
 
+        A caller that says `early_outputs` may get outputs while its own chunks still travel: a frame
+        `resolved`, then outputs' bytes in frames `chunk` as they are computed, and when all of them have
+        come the frame `reply`, without storage, nothing behind it. After `error` whatever has come is
+        void.
+
         What a frame makes of the call that it names; the server counts an answer from when it is
         decided, before it is sent:
 
@@ -228,13 +261,26 @@ class OperatorServiceServicer(object):
         receiving  chunk                  receiving
         receiving  end                    complete
         receiving  cancel                 receiving
+        receiving  resolved               crossing
         receiving  error                  ended
         complete   chunk                  passed over
         complete   end                    passed over
         complete   cancel                 complete
+        complete   resolved               answering
         complete   reply                  ended
         complete   reply, chunks follow   replying
         complete   error                  ended
+        crossing   chunk                  crossing
+        crossing   end                    answering
+        crossing   cancel                 crossing
+        crossing   chunk of an output     crossing
+        crossing   error                  ended
+        answering  chunk                  passed over
+        answering  end                    passed over
+        answering  cancel                 answering
+        answering  reply                  ended
+        answering  chunk of an output     answering
+        answering  error                  ended
         replying   chunk                  passed over
         replying   end                    passed over
         replying   cancel                 passed over
@@ -398,6 +444,20 @@ class OperatorService(object):
     Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
     server's log line and in errors; the server makes one where there is none.
 
+    Calls that may end a server. A call that is repeated behind a connection that broke, or behind
+    DEVICE_LOST, carries the metadata `npucall-losses`: how often it was lost by then, or "alone". An
+    attempt was lost if its server's process ended, and it had begun there; of the first one, which
+    carries nothing, nobody knows, and it counts as begun. Where the metadata is there, the server
+    sends initial metadata at the moment when the call gets the device, before it does anything:
+    `npucall-begun`, "shared" or "alone", and `npucall-instance`, which process it is
+    (`ServerIdentity.instance`). "alone" means that no other call has the device until this one ends.
+    So it is where nobody else has it and the call was lost before; a call that carries "alone" waits
+    for that. Of a stream its first call that gets the device is told of: send such calls on streams
+    of their own. The details of DEVICE_LOST have `npucall-begun` too, "none" for a call that only
+    waited; without metadata of its own "shared" stands for any call that had begun. Do not send a
+    call again that was lost twice, the second time alone. One that was lost twice beside others may
+    run once more, with "alone".
+
     A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
     every method may be repeated.
 
@@ -405,7 +465,7 @@ class OperatorService(object):
     and digests are, and their errors, `session_service.proto` says.
 
     What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
-    often than every 5 s. Both sides have to make progress: the server ends a call, or a stream, with
+    often than every 1 s. Both sides have to make progress: the server ends a call, or a stream, with
     CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
     servers may set other times. It ends a stream without a call, with OK, after the same time. While
     others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Cancel, Chunk, Credential, End, Error, ReplyFrame
+from npucall.exchange import Begin, Cancel, Chunk, Credential, End, Error, ReplyFrame, Resolved
 from npucall.limits import (
     ALIGNMENT,
     MAX_CHUNK_BYTES,
@@ -45,9 +45,10 @@ Parsed = TypeVar("Parsed", pb.ExecuteStreamRequest, pb.ExecuteStreamResponse)
 # Tags of the fields, `number << 3 | wire type`.
 _CALL_ID = b"\x08"
 _BEGIN_REQUEST, _BEGIN_CHUNKED, _BEGIN_TIMEOUT, _BEGIN_REQUEST_ID = 0x0A, 0x10, 0x18, 0x22
+_BEGIN_EARLY = 0x28
 _CHUNK_STORAGE, _CHUNK_OFFSET, _CHUNK_PADDING, _CHUNK_DATA = 0x08, 0x10, 0x1A, 0x7A
 _OPENING, _CHUNK, _END, _LAST = 2, 3, 4, 5
-_PROGRAM, _PROGRAM_REPLY = 7, 6
+_PROGRAM, _PROGRAM_REPLY, _RESOLVED = 7, 6, 7
 _KINDS = range(2, 8)
 """Numbers of the fields of which a frame has one."""
 _PROGRAM_FIELDS = 4 * MAX_NESTED_FIELDS
@@ -64,6 +65,8 @@ def join_begin(call_id: int, begin: Begin) -> bytes:
     if begin.request_id:
         name = begin.request_id.encode()
         parts += (header(4, len(name)), name)
+    if begin.early_outputs:
+        parts.append(bytes([_BEGIN_EARLY, 1]))
     return _frame(call_id, _PROGRAM if begin.program else _OPENING, *parts)
 
 
@@ -95,6 +98,11 @@ def join_cancel(call_id: int) -> bytes:
 def join_reply(call_id: int, response: bytes, *, program: bool = False) -> bytes:
     """The bytes of the frame of an answer."""
     return _frame(call_id, _PROGRAM_REPLY if program else _OPENING, response)
+
+
+def join_resolved(call_id: int, reply: bytes) -> bytes:
+    """The bytes of the frame before outputs that come before their reply."""
+    return _frame(call_id, _RESOLVED, reply)
 
 
 def join_error(call_id: int, status: bytes) -> bytes:
@@ -140,6 +148,8 @@ def split_response_frame(message: bytes) -> tuple[int, ResponseFrame]:
         call_id, field, position = _opened(message)
         if field in (_OPENING, _PROGRAM_REPLY):
             return call_id, ReplyFrame(message[position:], field == _PROGRAM_REPLY)
+        if field == _RESOLVED:
+            return call_id, Resolved(message[position:])
         if field == _CHUNK:
             return call_id, _chunk(message, position)
     except Malformed:
@@ -166,18 +176,20 @@ def _opened(message: bytes) -> tuple[int, int, int]:
 
 
 def _begin(message: bytes, position: int, *, program: bool) -> Begin:
-    end, chunked = len(message), 0
+    end, chunked, early = len(message), 0, 0
     start, position = bytes_at(message, position, end, _BEGIN_REQUEST)
     request = message[start:position]
     if not program:
         chunked, position = number_at(message, position, end, _BEGIN_CHUNKED)
     timeout_ns, position = number_at(message, position, end, _BEGIN_TIMEOUT)
     start, position = bytes_at(message, position, end, _BEGIN_REQUEST_ID)
+    name = str(message[start:position], "utf-8")[:MAX_REQUEST_ID_CHARACTERS]
+    if not program:
+        early, position = number_at(message, position, end, _BEGIN_EARLY)
     if position != end:
         raise Malformed("another spelling")
     check_overhead("begin", end - len(request), _most_besides_data(program=program))
-    name = str(message[start:position], "utf-8")
-    return Begin(request, bool(chunked), timeout_ns, name[:MAX_REQUEST_ID_CHARACTERS], program)
+    return Begin(request, bool(chunked), timeout_ns, name, program, bool(early))
 
 
 def _chunk(message: bytes, position: int) -> Chunk:
@@ -227,7 +239,8 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
         begin = parsed.begin
         request = begin.request.SerializeToString()
         name = begin.request_id[:MAX_REQUEST_ID_CHARACTERS]
-        return parsed.call_id, Begin(request, begin.chunked, begin.timeout_ns, name)
+        timeout_ns, early = begin.timeout_ns, begin.early_outputs
+        return parsed.call_id, Begin(request, begin.chunked, timeout_ns, name, early_outputs=early)
     if kind == "program":
         begun = parsed.program
         request = begun.request.SerializeToString()
@@ -250,12 +263,14 @@ def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
     kind = parsed.WhichOneof("frame")
     if kind == "reply":
         return parsed.call_id, ReplyFrame(parsed.reply.SerializeToString())
+    if kind == "resolved":
+        return parsed.call_id, Resolved(parsed.resolved.SerializeToString())
     if kind == "program_reply":
         return parsed.call_id, ReplyFrame(parsed.program_reply.SerializeToString(), program=True)
     if kind == "chunk":
         return parsed.call_id, chunk_of_class(parsed.chunk)
     if kind is None:
-        raise MessageError("frame: expected reply, chunk, end or error, found none of them")
+        raise MessageError("frame: expected one that this client knows, found none")
     return parsed.call_id, End() if kind == "end" else Error(parsed.error)
 
 

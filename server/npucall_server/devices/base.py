@@ -53,11 +53,14 @@ class Pieces(Protocol):
     def __iter__(self) -> Iterator[Piece]:
         """The pieces, in order."""
 
+    def computed(self, outputs: Sequence[Buffer], elements: int) -> None:
+        """Wants to hear how many elements of each output will not change any more."""
+
 
 class RunPieces(Protocol):
     """Computes a call from its pieces."""
 
-    def __call__(self, pieces: Pieces, turn: Turn) -> Ran:
+    def __call__(self, pieces: Pieces, turn: Turn, /) -> Ran:
         """Occupies the device only while it holds a turn, and waits for pieces without one."""
 
 

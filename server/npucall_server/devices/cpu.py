@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.programs import Program
-    from npucall_server.devices.base import RunPieces, Source, Step, Target, Turn
+    from npucall_server.devices.base import Pieces, RunPieces, Source, Step, Target, Turn
     from npucall_server.settings import ServerSettings
 
 
@@ -111,7 +111,11 @@ class CpuDevice:
         """Computes elementwise calls on dense tensors so, with the bits that ``run`` gives."""
         if not pieces.takes_pieces(call):
             return None
-        return lambda arriving, turn: Ran(list(pieces.run(call, arriving, turn, self._helpers)))
+
+        def run(arriving: Pieces, turn: Turn) -> Ran:
+            return Ran([*pieces.run(call, arriving, turn, self._helpers, arriving.computed)])
+
+        return run
 
     def facts(self) -> None:
         """It is no hardware."""

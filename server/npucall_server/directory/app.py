@@ -20,6 +20,8 @@ from npucall_server.directory.service import DirectoryService
 from npucall_server.directory.table import Table
 from npucall_server.front import Front, access_of, connections_possible, metrics_of
 from npucall_server.handling import Handling
+from npucall_server.metrics import declared
+from npucall_server.metrics.counters import Sample
 from npucall_server.peers import Peers
 from npucall_server.watch import Watch
 
@@ -57,6 +59,7 @@ class Directory:
         self._front = Front(
             self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
         )
+        self._front.show_metrics(self._metrics, self._samples)
         self._store = self._open_store(settings)
         idle = self._front.looks(connections, self._busy_peers)
         self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, *idle)
@@ -86,6 +89,16 @@ class Directory:
     def address(self) -> str:
         """The first of the addresses, as callers write it."""
         return self._front.addresses[0]
+
+    def _samples(self) -> list[Sample]:
+        """How things are, for Prometheus."""
+        counts, watchers = self.feed.counts(), self.service.watchers
+        return [
+            Sample(declared.SERVING, (), self._listings.health.is_serving),
+            Sample(declared.WATCHERS, (), watchers.used),
+            Sample(declared.BEATS, (), self.feed.beats),
+            *(Sample(declared.MEMBERS, (state,), count) for state, count in counts.items()),
+        ]
 
     def _open_store(self, settings: DirectorySettings) -> Store | None:
         hosts, name = settings.store_parts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from npucall.buffers import fresh
 from npucall.errors import MessageError, TooLargeError
 from npucall.exchange import Receiving, into
-from npucall.limits import KIB, MAX_ANSWER_BYTES
+from npucall.limits import INLINE_BYTES, KIB, MAX_ANSWER_BYTES
 from npucall.places import StepOutput
 from npucall.programs import Program, ProgramStep, check_output_places, sizes
 from npucall.wire.messages import join_response, split_request
@@ -18,12 +18,13 @@ from npucall_server.execution.life import Execution
 from npucall_server.execution.placed import Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall.wire.messages import Request
+    from npucall_server.arrivals import Computed
     from npucall_server.callers import Caller
     from npucall_server.execution.life import Common
     from npucall_server.executor import Admission, Completed
@@ -144,6 +145,13 @@ class CallExecution(Execution):
         waits = self._placed is not None or self._arrivals is not None
         little = self.asked.computation <= QUICK_ELEMENTS
         return little and not waits and self._common.executor.has_spare_turn
+
+    def answer_early(self, tell: Callable[[Computed], object]) -> bytes | None:
+        """Of one that runs before its storages have come, and whose outputs are long."""
+        if self._arrivals is None or self.asked.replied_bytes <= INLINE_BYTES:
+            return None
+        self._arrivals.tell = tell
+        return self._common.encoded_reply(self.asked)
 
     def end_of_bytes(self) -> None:
         """All storages have come."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from npucall.exchange import Receiving
     from npucall.programs import Program
     from npucall.tensors import Buffer
+    from npucall_server.arrivals import Computed
     from npucall_server.callers import Caller
     from npucall_server.devices.base import Resident
     from npucall_server.execution.placed import Placed, Places
@@ -78,6 +79,14 @@ class Execution:
     def expect(self, name: str) -> Receiving:
         """Takes the storages that follow in chunks; ``name`` is the call's, for errors."""
         raise NotImplementedError
+
+    def answer_early(self, tell: Callable[[Computed], object]) -> bytes | None:
+        """Has ``tell`` hear, while it runs, what of its outputs is computed.
+
+        Answers the reply that may go before them; None of a call that is not computed so.
+        """
+        del tell
+        return None
 
     @property
     def runs_as_bytes_come(self) -> bool:

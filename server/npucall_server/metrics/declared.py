@@ -129,5 +129,20 @@ DEVICE_HEALTHY = Metric(
     "npucall_device_healthy", "gauge", "1 where an NPU says that it is well, else 0."
 )
 
+# --- Of a directory ------------------------------------------------------------------------------
+
+MEMBERS = Metric(
+    "npucall_directory_members",
+    "gauge",
+    "Of npucall-directory: members by state, serving, draining or suspect.",
+    ("state",),
+)
+WATCHERS = Metric(
+    "npucall_directory_watchers", "gauge", "Of npucall-directory: clients that watch."
+)
+BEATS = Metric(
+    "npucall_directory_beats_total", "counter", "Of npucall-directory: beats of servers."
+)
+
 METRICS = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
 """All of them, in this order."""

@@ -155,6 +155,7 @@ class OperatorService:
                 frames_per_message=FRAMES_PER_MESSAGE if budget.max_streams else 0,
                 program_steps=MAX_PROGRAM_STEPS,
                 chunks_beside_places=True,
+                early_outputs=True,
                 handle_memory=0 if sessions.off else sessions.handle_memory,
                 session_lease_seconds=0 if sessions.off else sessions.session_lease,
                 digest_cache_bytes=settings.digest_cache_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -93,3 +94,4 @@ class ADirectoryIsWatched(RuleBasedStateMachine):
 
 
 TestADirectoryIsWatched = ADirectoryIsWatched.TestCase
+TestADirectoryIsWatched.settings = settings(max_examples=40, deadline=None)

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from npucall.errors import DeadlineError, StalledError
-from npucall.exchange import Sending, State
+from npucall.exchange import Event, Sending, State
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
 from npucall_server.execution.call import CallExecution
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from npucall_server.callers import StreamCaller
     from npucall_server.execution.life import Execution
     from npucall_server.peers import Peers
+    from npucall_server.services.streams.early import EarlyFrames
 
 
 class StreamCall:
@@ -39,6 +40,10 @@ class StreamCall:
         """Its storages; there once the call has been admitted, if they come in chunks."""
         self.frames: Iterator[bytes] = iter(())
         """The answer."""
+        self.early: EarlyFrames | None = None
+        """The same, where it may begin before the call has run."""
+        self.is_queued = self.is_decided = False
+        """Whether frames of it wait, or are being sent; whether its last one is among them."""
         self._begun_ns = self._moved_ns = time.perf_counter_ns()
 
     def seconds_left(self, peers: Peers) -> float:
@@ -85,20 +90,24 @@ class StreamCall:
 
     def settle(self) -> None:
         """It has been answered, or its stream has ended: gives everything back."""
-        self.frames = iter(())
+        self.frames, self.early = iter(()), None
         self.execution.dismiss()
         self.execution.record.total_ns = time.perf_counter_ns() - self._begun_ns
 
 
-def answered(call_id: int, execution: Execution, chunk_bytes: int) -> tuple[Iterator[bytes], bool]:
-    """The frames of an answer, and whether its outputs follow in chunks."""
+def answered(call: StreamCall, chunk_bytes: int) -> tuple[Iterator[bytes], Event]:
+    """The frames that end an answer, and what they do to the call."""
+    execution = call.execution
     if not isinstance(execution, CallExecution):
-        return iter([join_reply(call_id, execution.reply_message(), program=True)]), False
+        return iter([join_reply(call.id, execution.reply_message(), program=True)]), Event.REPLY
     reply, timings, places = execution.reply()
+    if call.early is not None and call.early.is_begun:  # the outputs have gone before
+        return iter([join_reply(call.id, join_response(reply, timings, ()))]), Event.REPLY
     sending = Sending([None if isinstance(each, tuple) else each for each in places])
     if not sending.is_chunked():
-        return iter([join_reply(call_id, join_response(reply, timings, places))]), False
-    return _in_chunks(call_id, join_response(reply, timings, ()), sending, chunk_bytes), True
+        return iter([join_reply(call.id, join_response(reply, timings, places))]), Event.REPLY
+    response = join_response(reply, timings, ())
+    return _in_chunks(call.id, response, sending, chunk_bytes), Event.REPLY_CHUNKED
 
 
 def _in_chunks(

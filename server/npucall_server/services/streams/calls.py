@@ -7,12 +7,18 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from npucall.exchange import Event, State, after
+from npucall.exchange import COMING, Event, State, after
 from npucall_server.services.streams.ids import Ids
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from npucall_server.arrivals import Computed
     from npucall_server.ledger import Entry
     from npucall_server.services.streams.call import StreamCall
+
+_ANY = frozenset(State)
+"""It does not matter where a call is."""
 
 
 class Calls:
@@ -66,26 +72,61 @@ class Calls:
 
     # --- Whoever changes a call -------------------------------------------------------------------
 
-    def advance(self, call: StreamCall, event: Event, since: State | None = None) -> bool:
+    def advance(self, call: StreamCall, event: Event, since: Container[State] = _ANY) -> bool:
         """Takes a step of the table, unless the call is past it: of several who try, one does.
 
-        ``since``: the only state from which it is wanted.
+        ``since``: the only states from which it is wanted.
         """
         with self._lock:
             state = after(call.state, event)
-            if state is None or since not in (None, call.state):
+            if state is None or call.state not in since:
                 return False
             call.state = state
             return True
 
     def answer(self, call: StreamCall) -> bool:
-        """Its answer is to be sent; False where nothing is sent any more."""
+        """Its answer is to be sent, to the end; False where nothing is sent any more."""
         with self._lock:
+            call.is_decided = True
             if self.closed:
                 return False
+            self._queue(call)
+            return True
+
+    def answer_early(self, call: StreamCall, outputs: Computed) -> None:
+        """What is computed of its outputs is to be sent, unless the call is past that."""
+        with self._lock:
+            early = call.early
+            if early is None or self.closed:
+                return
+            state = after(call.state, Event.OUTPUT_CHUNK if early.is_begun else Event.RESOLVED)
+            if state is not None and early.add(outputs):
+                call.state = state
+                self._queue(call)
+
+    def sent(self, call: StreamCall) -> bool:
+        """What was there of its answer has gone; whether that was all of it."""
+        if call.early is None:
+            return True
+        with self._lock:
+            call.is_queued = False
+            if not call.early.has_more:
+                return call.is_decided
+            if not self.closed:
+                self._queue(call)
+            return False
+
+    def unsent(self, call: StreamCall) -> bool:
+        """Nothing of its answer is sent any more; whether it has been decided."""
+        with self._lock:
+            call.is_queued = False
+            return call.is_decided
+
+    def _queue(self, call: StreamCall) -> None:
+        if not call.is_queued:
+            call.is_queued = True
             self.answered.append(call)
             self.changed.notify()
-            return True
 
     def settle(self, call: StreamCall) -> bool:
         """It is open no more; False where it was settled before."""
@@ -125,4 +166,4 @@ class Calls:
 
     def receiving(self) -> list[StreamCall]:
         """Those whose bytes still come; to be called with the lock of ``changed``."""
-        return [call for call in self._open.values() if call.state is State.RECEIVING]
+        return [call for call in self._open.values() if call.state in COMING]

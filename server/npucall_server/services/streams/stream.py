@@ -16,6 +16,7 @@ from npucall.errors import (
     UnauthenticatedError,
 )
 from npucall.exchange import (
+    COMING,
     PASSED_OVER,
     TRANSITIONS,
     Begin,
@@ -34,11 +35,12 @@ from npucall_server.callers import StreamCaller
 from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.calls import Calls
+from npucall_server.services.streams.early import EarlyFrames
 from npucall_server.services.streams.packing import Packing
 from npucall_server.threads import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from npucall.exchange import RequestFrame
     from npucall_server.callers import UnaryCaller
@@ -124,12 +126,12 @@ class Stream:
                 yield message
                 peers.end(wait)
                 for call in packing.sent():
-                    self._settle(call)
+                    if self._calls.sent(call):
+                        self._settle(call)
                 if self._unknown is not None:
                     raise self._unknown
         finally:
-            for call in packing.unsent():
-                self._settle(call)
+            self._leave(packing.unsent())
 
     def drain(self) -> None:
         """Ends as soon as no call is left."""
@@ -157,9 +159,14 @@ class Stream:
         calls, unsent = left
         for call in calls:
             call.caller.cancel()
-        for call in unsent:
-            self._settle(call)
+        self._leave(unsent)
         self._end_receiving()
+
+    def _leave(self, calls: Iterable[StreamCall]) -> None:
+        """Nothing of their answers is sent any more. Those that still run settle when they end."""
+        for call in calls:
+            if self._calls.unsent(call):
+                self._settle(call)
 
     # --- The exchange -----------------------------------------------------------------------------
 
@@ -198,7 +205,7 @@ class Stream:
             return
         if event is Event.CANCEL:
             call.caller.cancel()
-            self._refuse(call, CancelledError("call: cancelled by the caller"), State.RECEIVING)
+            self._refuse(call, CancelledError("call: cancelled by the caller"), COMING)
         elif isinstance(frame, Chunk):
             call.receive(frame)
         else:
@@ -214,7 +221,7 @@ class Stream:
             call.execution.prepare(begin.request, chunked=begin.chunked)
             call.execution.admit(partial(self._give_way, call) if begin.chunked else None)
             if begin.chunked:
-                self._expect(call)
+                self._expect(call, begin)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             self._refuse(call, error)
             return
@@ -231,14 +238,18 @@ class Stream:
         execution = begun(caller, record)
         return StreamCall(call_id, caller, execution, TRANSITIONS[State.NEW][event_of(begin)])
 
-    def _expect(self, call: StreamCall) -> None:
+    def _expect(self, call: StreamCall, begin: Begin) -> None:
         receiving = call.execution.expect(f"call {call.id}")
+        if begin.early_outputs:
+            reply = call.execution.answer_early(partial(self._calls.answer_early, call))
+            if reply is not None:
+                call.frames = call.early = EarlyFrames(call.id, reply, self._chunk_bytes)
         with self._calls.changed:
             call.receiving = receiving
             self._calls.changed.notify()  # its deadline may be the next one
 
     def _complete(self, call: StreamCall) -> None:
-        if not self._calls.advance(call, Event.END, State.RECEIVING):
+        if not self._calls.advance(call, Event.END, COMING):
             return
         call.execution.end_of_bytes()
         if not call.execution.runs_as_bytes_come:
@@ -250,24 +261,30 @@ class Stream:
         """In a thread of the calls."""
         try:
             call.execution.run()
-            frames, chunked = answered(call.id, call.execution, self._chunk_bytes)
+            frames, event = answered(call, self._chunk_bytes)
         except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
             self._refuse(call, error)
             return
-        if self._calls.advance(call, Event.REPLY_CHUNKED if chunked else Event.REPLY):
+        if self._calls.advance(call, event):
             self._answer(call, frames)
 
-    def _refuse(self, call: StreamCall, error: Exception, since: State | None = None) -> None:
+    def _refuse(
+        self, call: StreamCall, error: Exception, since: Container[State] = frozenset(State)
+    ) -> None:
         """Answers a call with an error, unless it is answered already."""
         if self._calls.advance(call, Event.ERROR, since):
             status = to_status(self._handling.failure(error, call.execution.record))
-            self._answer(call, iter([join_error(call.id, status.SerializeToString())]))
+            frames = iter([join_error(call.id, status.SerializeToString())])
+            self._answer(call, frames, failed=True)
 
-    def _answer(self, call: StreamCall, frames: Iterator[bytes]) -> None:
-        """Sends an answer once its turn has come."""
+    def _answer(self, call: StreamCall, frames: Iterator[bytes], *, failed: bool = False) -> None:
+        """Sends an answer, or the end of it, once its turn has come."""
         call.forget_storages()
         call.execution.may_end_by(self._peer.cancel)
-        call.frames = frames
+        if call.early is None:
+            call.frames = frames
+        else:
+            call.early.end(frames, failed=failed)
         if not self._calls.answer(call):
             self._settle(call)
 
@@ -292,7 +309,7 @@ class Stream:
                 if not late and not calls.changed.wait(seconds) and not calls:
                     return None  # it has been idle for long
             for call in late:
-                self._refuse(call, call.lateness(self._handling.peers), State.RECEIVING)
+                self._refuse(call, call.lateness(self._handling.peers), COMING)
 
     def _settle(self, call: StreamCall) -> None:
         if self._calls.settle(call):
@@ -313,7 +330,7 @@ class Stream:
 
     def _give_way(self, call: StreamCall) -> None:
         """Ends a call whose bytes still come, for others."""
-        self._refuse(call, call.execution.gave_way(), State.RECEIVING)
+        self._refuse(call, call.execution.gave_way(), COMING)
 
     def _check_nothing_missing(self) -> None:
         with self._calls.changed:
@@ -329,4 +346,4 @@ class Stream:
             calls = self._calls.receiving()
         for call in calls:
             error = CancelledError("call: cancelled, or its stream broke")
-            self._refuse(call, error, State.RECEIVING)
+            self._refuse(call, error, COMING)

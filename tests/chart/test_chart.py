@@ -1,0 +1,317 @@
+"""The Helm chart: linted and rendered by helm, compared with the schemas of Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from npucall_server.directory.settings import DirectorySettings
+from npucall_server.settings import ServerSettings
+
+pytestmark = pytest.mark.more
+
+CHART = Path(__file__).parents[2] / "deploy/helm/npucall"
+VALUES = ["values.yaml", *sorted(f"ci/{path.name}" for path in (CHART / "ci").iterdir())]
+HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+KUBERNETES = ["1.27", "1.33", "1.37"]
+"""The oldest one that Chart.yaml allows, one in between, the newest one that has schemas here."""
+DEFAULT, LAB = "values.yaml", "ci/lab.yaml"
+
+
+def helm(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if HELM is None:
+        if os.environ.get("CI"):
+            pytest.fail("expected helm, found none: make .venv/.chart")
+        pytest.skip("expected helm, found none: make .venv/.chart")
+    return subprocess.run([HELM, command, *arguments], capture_output=True, text=True, check=False)
+
+
+@cache
+def render(values: str, *options: str) -> list[dict[str, Any]]:
+    """The resources of a release ``pool`` in the namespace ``lab``; nobody changes them."""
+    done = helm(
+        "template", "pool", str(CHART), "--namespace=lab", f"--values={CHART / values}", *options
+    )
+    assert done.returncode == 0, done.stderr
+    return [each for each in YAML(typ="safe").load_all(done.stdout) if each]
+
+
+def of_kind(resources: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [each for each in resources if each["kind"] == kind]
+
+
+def pods(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    workloads = of_kind(resources, "StatefulSet") + of_kind(resources, "Deployment")
+    return [each["spec"]["template"] for each in workloads]
+
+
+def servers(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each["spec"]["template"] for each in of_kind(resources, "StatefulSet")]
+
+
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    (only,) = pod["spec"]["containers"]
+    return only
+
+
+def environment(pod: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each.get("value", "") for each in container(pod)["env"]}
+
+
+def selects(selector: dict[str, str], pod: dict[str, Any]) -> bool:
+    return selector.items() <= pod["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_helm_finds_nothing_to_blame(values: str) -> None:
+    done = helm("lint", "--strict", str(CHART), f"--values={CHART / values}")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("values", VALUES)
+def test_kubernetes_knows_every_field(values: str, version: str) -> None:
+    resources = render(values)
+    validate = pytest.importorskip("kubernetes_validate").validate
+    known = [each for each in resources if each["kind"] != "ServiceMonitor"]
+    for resource in known:
+        validate(resource, version, strict=True)
+    assert len(known) >= 4
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
+    (first, *_) = of_kind(deepcopy(render(DEFAULT)), "StatefulSet")
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    container(first["spec"]["template"])["readinesProbe"] = {}
+    with pytest.raises(kubernetes.ValidationError, match="readinesProbe"):
+        kubernetes.validate(first, KUBERNETES[-1], strict=True)
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_a_resource_has_a_name_of_its_own_in_its_kind(values: str) -> None:
+    names = [(each["kind"], each["metadata"]["name"]) for each in render(values)]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_every_variable_is_a_setting(values: str) -> None:
+    rendered = render(values)
+    for pod in servers(rendered):
+        ours = {name for name in environment(pod) if name.startswith("NPUCALL_")}
+        assert {name.removeprefix("NPUCALL_").lower() for name in ours} <= {
+            *ServerSettings.model_fields
+        }
+    for deployment in of_kind(rendered, "Deployment"):
+        prefix = "NPUCALL_DIRECTORY_"
+        given = environment(deployment["spec"]["template"])
+        assert {name.removeprefix(prefix).lower() for name in given} <= {
+            *DirectorySettings.model_fields
+        }
+        assert all(name.startswith(prefix) for name in given)
+
+
+@pytest.mark.parametrize("values", ["values.yaml", "ci/cpu.yaml"])
+def test_a_server_takes_the_settings_that_it_is_given(values: str) -> None:
+    given = [environment(pod) for pod in servers(render(values))]
+    for variables in given:
+        result = subprocess.run(
+            [sys.executable, "-m", "npucall_server", "--print-settings"],
+            env={"PATH": os.environ["PATH"], **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        assert f'device = "{variables["NPUCALL_DEVICE"]}"' in result.stdout
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_a_pod_has_more_time_to_stop_than_draining_takes(values: str) -> None:
+    for pod in servers(render(values)):
+        drain = float(environment(pod)["NPUCALL_DRAIN_TIMEOUT"])
+        assert pod["spec"]["terminationGracePeriodSeconds"] > drain
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_probes_ask_for_health_where_it_answers(values: str) -> None:
+    for pod in pods(render(values)):
+        (listen,) = (
+            value for name, value in environment(pod).items() if name.endswith("HEALTH_LISTEN")
+        )
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container(pod)[probe]["grpc"] == {"port": int(listen.rpartition(":")[2])}
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_a_pod_has_no_rights_and_can_write_to_its_memory_alone(values: str) -> None:
+    for pod in pods(render(values)):
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert not spec["automountServiceAccountToken"]
+        assert container(pod)["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+        writable = [
+            each["mountPath"] for each in container(pod)["volumeMounts"] if not each.get("readOnly")
+        ]
+        assert writable == ["/tmp"]
+        assert container(pod)["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_every_mount_has_its_volume(values: str) -> None:
+    for pod in pods(render(values)):
+        mounted = [each["name"] for each in container(pod)["volumeMounts"]]
+        assert sorted(mounted) == sorted(each["name"] for each in pod["spec"]["volumes"])
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_names_of_the_pool_resolve_to_pods_that_are_ready(values: str) -> None:
+    rendered = render(values)
+    services = {each["metadata"]["name"]: each["spec"] for each in of_kind(rendered, "Service")}
+    for name in ("pool-npucall", *(each["metadata"]["name"] for each in _sets(rendered))):
+        assert services[name]["clusterIP"] == "None"
+        assert services[name]["publishNotReadyAddresses"] is False
+    for pod in servers(rendered):
+        assert selects(services["pool-npucall"]["selector"], pod)
+    for each in _sets(rendered):
+        assert each["spec"]["serviceName"] == each["metadata"]["name"]
+        own = services[each["metadata"]["name"]]["selector"]
+        assert [selects(own, pod) for pod in servers(rendered)].count(True) == 1
+        assert selects(own, each["spec"]["template"])
+        assert each["spec"]["selector"]["matchLabels"] == own
+    for deployment in of_kind(rendered, "Deployment"):
+        assert not selects(services["pool-npucall"]["selector"], deployment["spec"]["template"])
+
+
+def _sets(rendered: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return of_kind(rendered, "StatefulSet")
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_a_drain_of_nodes_takes_a_few_servers_of_a_class_at_a_time(values: str) -> None:
+    rendered = render(values)
+    budgets = of_kind(rendered, "PodDisruptionBudget")
+    assert len(budgets) == len(_sets(rendered))
+    for budget, each in zip(budgets, _sets(rendered), strict=True):
+        assert budget["spec"]["selector"] == each["spec"]["selector"]
+
+
+def test_a_class_has_one_device_of_its_own_kind_and_says_so_to_the_pool() -> None:
+    npu, inference, cpu = (
+        next(
+            pod for pod in servers(render(LAB)) if pod["metadata"]["labels"]["npucall/class"] == of
+        )
+        for of in ("npu", "inference", "cpu")
+    )
+    assert container(npu)["resources"]["limits"] == {
+        "huawei.com/Ascend910": 1,
+        "memory": "64Gi",
+    }
+    assert container(inference)["resources"]["limits"]["huawei.com/Ascend310P"] == 1
+    assert list(container(cpu)["resources"]["limits"]) == ["memory"]
+    labels = [environment(pod)["NPUCALL_LABELS"] for pod in (npu, inference, cpu)]
+    assert labels == ["kind=npu,rack=7", "kind=npu", "kind=cpu"]
+    images = [container(pod)["image"] for pod in (npu, inference, cpu)]
+    assert [image.partition(":")[2] for image in images] == ["npu", "npu-310p", "cpu"]
+
+
+def test_servers_announce_names_that_their_certificate_can_have() -> None:
+    for pod in servers(render(LAB)):
+        own = pod["metadata"]["labels"]["npucall/class"]
+        told = environment(pod)
+        assert told["NPUCALL_ADVERTISE"] == f"$(POD_NAME).pool-npucall-{own}.lab.svc:50051"
+        assert told["NPUCALL_ANNOUNCE"] == "pool-npucall-directory.lab.svc:50050"
+        names = [each["name"] for each in container(pod)["env"]]
+        assert names.index("POD_NAME") < names.index("NPUCALL_ADVERTISE")
+
+
+def test_prometheus_is_told_of_each_server_once() -> None:
+    rendered = render(LAB)
+    (monitor,) = of_kind(rendered, "ServiceMonitor")
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    spec = monitor["spec"]
+    assert spec.keys() == {"selector", "namespaceSelector", "endpoints"}
+    (endpoint,) = spec["endpoints"]
+    assert endpoint.keys() == {"port", "path", "interval"}
+    (needed,) = spec["selector"]["matchExpressions"]
+    chosen = [
+        service["spec"]
+        for service in of_kind(rendered, "Service")
+        if spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        and needed["key"] in service["metadata"]["labels"]
+    ]
+    for service in chosen:
+        assert endpoint["port"] in [port["name"] for port in service["ports"]]
+    for pod in servers(rendered):
+        assert [selects(service["selector"], pod) for service in chosen].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        ([], "true"),
+        (["--set=tls.secretName=x"], "true"),
+        (["--set=tls.secretName=x,tls.clientCertificates=true"], "false"),
+        (["--set=tls.secretName=x,access.tenantsSecretName=y"], "false"),
+    ],
+)
+def test_only_a_server_that_proves_or_knows_nothing_is_told_to_listen_anyway(
+    options: list[str], allowed: str
+) -> None:
+    for pod in servers(render(DEFAULT, *options)):
+        assert environment(pod)["NPUCALL_INSECURE_BIND"] == allowed
+
+
+@pytest.mark.parametrize(
+    ("option", "blamed"),
+    [
+        ("classes.cpu.replicas=two", "replicas"),
+        ("clases.cpu.replicas=2", "clases"),
+        ("classes.npu.resourceName=", "resourceName"),
+        ("classes.gpu.kind=gpu", "kind"),
+        ("classes.cpu.labels.kind=mine", "kind"),
+        ("classes.cpu.env.PATH=/", "PATH"),
+        ("access.tokensSecretName=x", "tenantsSecretName"),
+        ("tls.clientCertificates=true", "secretName"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(option: str, blamed: str) -> None:
+    done = helm("template", "pool", str(CHART), f"--set={option}")
+    assert done.returncode != 0
+    assert blamed in done.stderr
+
+
+def test_the_notes_say_what_to_connect_to(tmp_path: Path) -> None:
+    """Without a cluster helm shows no notes: here they are a resource."""
+    chart = shutil.copytree(CHART, tmp_path / "npucall")
+    notes = (chart / "templates/NOTES.txt").read_text()
+    resource = 'kind: Notes\ntext: {{ include "notes" . | toJson }}\n'
+    text = '{{- define "notes" }}' + notes + "{{ end }}\n" + resource
+    (chart / "templates/shown.yaml").write_text(text)
+    done = helm("template", "pool", str(chart), "--namespace=lab", "--set=directory.enabled=true")
+    assert done.returncode == 0, done.stderr
+    (shown,) = (
+        each["text"]
+        for each in YAML(typ="safe").load_all(done.stdout)
+        if each and each["kind"] == "Notes"
+    )
+    for target in (
+        "pool:dns:pool-npucall.lab.svc:50051",
+        "pool:dns:pool-npucall-npu.lab.svc:50051",
+        "pool:directory:pool-npucall-directory.lab.svc:50050",
+    ):
+        assert target in shown

@@ -1,0 +1,125 @@
+"""Outputs that come while inputs are still sent have the bits of ``local:``, for every operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import npucall_client
+from npucall.compute import pieces
+from npucall.declare.call import Call
+from npucall.declare.prepare import prepare
+from npucall.dtypes import FLOAT
+from npucall.errors import NpucallError
+from npucall.exchange import ReplyFrame, Resolved
+from npucall.operators import CATALOGUE
+from npucall.products import A2
+from npucall.tensors import TensorSpec
+from npucall.wire.frames import split_response_frame
+from npucall_client.remote import large_call
+from npucall_client.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.declare import Operator
+    from npucall_client import Client
+
+ELEMENTS = 2**18 * 5 // 2 + 7
+"""Of which any dtype has more bytes than stand in a reply, and no whole number of chunks."""
+GIVEN = {
+    "aclnnEluBackward": {"alpha": 1.0, "scale": 1.0, "input_scale": 1.0, "is_result": False},
+    "aclnnHardtanhBackward": {"min": -1.0, "max": 1.0},
+    "aclnnLeakyReluBackward": {"negative_slope": 0.1, "self_is_result": False},
+    "aclnnSoftplusBackward": {"beta": 1.5, "threshold": 2.0},
+    "aclnnThresholdBackward": {"threshold": 0.25},
+}
+
+
+def attributes_of(operator: Operator[..., Any]) -> dict[str, Any]:
+    given: dict[str, Any] = dict(GIVEN.get(operator.name, {}))
+    if operator.name == "aclnnKlDivBackward":
+        given["reduction"] = 0
+    return given
+
+
+def is_computed_as_it_comes(operator: Operator[..., Any]) -> bool:
+    """Whether a server on ``cpu`` may answer while a call of equal shapes comes."""
+    if operator.name in GIVEN:
+        return True
+    names = [parameter.name for parameter in operator.inputs]
+    specs = {name: TensorSpec(FLOAT, (64, 128)) for name in names}
+    try:
+        return pieces.takes_pieces(prepare(Call(operator, specs, tuple(names)), A2, CATALOGUE))
+    except NpucallError:
+        return False
+
+
+OPERATORS = [operator for operator in CATALOGUE if is_computed_as_it_comes(operator)]
+CASES = [
+    (operator, dtype)
+    for operator in OPERATORS
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16)
+]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        running_server("--chunk-bytes=64KiB") as server,
+        npucall_client.connect(server.target, stream_from=0) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> Counter[type]:
+    """How many frames of each kind have come."""
+    found: Counter[type] = Counter()
+
+    def split(message: bytes) -> Any:
+        call_id, frame = split_response_frame(message)
+        found[type(frame)] += 1
+        return call_id, frame
+
+    monkeypatch.setattr(large_call, "split_response_frame", split)
+    return found
+
+
+def test_there_are_such_operators() -> None:
+    assert len(OPERATORS) >= 25
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype"),
+    [
+        pytest.param(
+            *case,
+            id=f"{case[0].name}-{case[0].variant}-{np.dtype(case[1]).name}",
+            marks=() if number % 7 == 0 else pytest.mark.more,
+        )
+        for number, case in enumerate(CASES)
+    ],
+)
+def test_outputs_that_came_early_are_those_of_this_process_bit_by_bit(
+    client: Client, frames: Counter[type], operator: Operator[..., Any], dtype: Any
+) -> None:
+    chance = np.random.default_rng(5)
+    arrays = {
+        parameter.name: chance.uniform(0.05, 0.95, ELEMENTS).astype(dtype)
+        for parameter in operator.inputs
+    }
+    arguments = {**arrays, **attributes_of(operator)}
+    with npucall_client.connect("local:") as local:
+        expected = local.options(variant=operator.variant).run(operator.name, **arguments)
+    target = np.full_like(expected, 77)
+    (name,) = (parameter.name for parameter in operator.outputs)
+    there = client.options(variant=operator.variant, outputs={name: target})
+    found = there.run(operator.name, **arguments)
+    assert found is target
+    assert found.tobytes() == expected.tobytes()
+    assert (frames[Resolved], frames[ReplyFrame]) == (1, 1)

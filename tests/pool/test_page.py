@@ -1,0 +1,142 @@
+"""docs/pool.md does what it says: three hosts become a pool with two users, by its commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .hosts import hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .hosts import Host
+
+PAGE = (Path(__file__).parents[2] / "docs/pool.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+INSTALL, CERTIFICATES, TENANTS, TOKENS, DIRECTORY, COPY, SERVER, SEE, CALL, RESERVE = BLOCKS
+NAMES = ("npu-a", "npu-b", "npu-c")
+SECONDS = 180.0
+
+
+class Lab:
+    """An administrator, whose hosts are namespaces with a folder each."""
+
+    def __init__(self, folder: Path, made: dict[str, Host], stack: ExitStack) -> None:
+        self.folder, self.hosts, self._stack = folder, made, stack
+        lines = ["127.0.0.1 localhost", *(f"{e.address} {e.name}" for e in made.values())]
+        (folder / "hosts").write_text("\n".join(lines) + "\n")
+        for name in made:
+            (folder / name).mkdir()
+
+    def command(self, name: str, block: str) -> list[str]:
+        """A block, run by the shell of a host, which knows the names of all."""
+        block = block.replace("--device cann:0 ", "")
+        mount = f"mount --bind {shlex.quote(str(self.folder / 'hosts'))} /etc/hosts"
+        inside = f'{mount} && exec bash -ec "$1"'
+        return self.hosts[name].command("unshare", "--mount", "--", "sh", "-c", inside, "sh", block)
+
+    def settings(self, name: str) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return {"PATH": path, "HOME": str(self.folder), "COLUMNS": "160", "HOSTNAME": name}
+
+    def run(self, name: str, *blocks: str) -> str:
+        """What blocks print."""
+        done = subprocess.run(
+            self.command(name, "\n".join(blocks)), cwd=self.folder / name,
+            env=self.settings(name), capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def start(self, name: str, block: str) -> None:
+        """What serves until the end; the block is a single command."""
+        log = (self.folder / f"{name}.log").open("ab")
+        process = subprocess.Popen(
+            self.command(name, f"exec {block}"), cwd=self.folder / name,
+            env=self.settings(name), stderr=log,
+        )  # fmt: skip
+        self._stack.callback(log.close)
+        self._stack.callback(process.wait)
+        self._stack.callback(process.kill)
+
+    def copy(self) -> None:
+        """What the rsync of the page does, over no network."""
+        for line in COPY.splitlines():
+            *files, target = shlex.split(line)[2:]
+            for each in files:
+                where = self.folder / target.partition(":")[0] / each
+                where.parent.mkdir(exist_ok=True)
+                shutil.copy2(self.folder / "npu-a" / each, where)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with ExitStack() as stack:
+        made = stack.enter_context(hosts(*NAMES, "laptop"))
+        lab = Lab(tmp_path_factory.mktemp("lab"), made, stack)
+        lab.run("npu-a", CERTIFICATES, TENANTS, TOKENS)
+        lab.copy()
+        lab.start("npu-a", DIRECTORY)
+        for name in NAMES:
+            lab.start(name, SERVER)
+        for file in ("tls/ca.pem", "alice.token", "bob.token"):
+            (lab.folder / "laptop/tls").mkdir(exist_ok=True)
+            shutil.copy2(lab.folder / "npu-a" / file, lab.folder / "laptop" / file)
+        yield lab
+
+
+def until_told(lab: Lab, *blocks: str) -> str:
+    """What they print once all members are there."""
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            told = lab.run("laptop", *blocks)
+            assert all(f"{name}:50051" in told for name in NAMES), told
+        except AssertionError:
+            logs = "".join(each.read_text()[-600:] for each in lab.folder.glob("*.log"))
+            assert time.monotonic() < end, logs
+        else:
+            return told
+
+
+def test_it_takes_fourteen_commands() -> None:
+    blocks = f"{INSTALL}{CERTIFICATES}{TENANTS}{TOKENS}{DIRECTORY}{COPY}{SERVER}{SEE}"
+    commands = re.sub(r"<<'END'.*?^END$", "", blocks, flags=re.DOTALL | re.MULTILINE).splitlines()
+    lines = [line for line in commands if not line.startswith("export")]
+    assert len(lines) + len(NAMES) - 1 <= 14  # the server's is run on each host
+
+
+def test_the_table_names_every_member(lab: Lab) -> None:
+    until_told(lab, SEE)
+
+
+@pytest.mark.parametrize("user", ["alice", "bob"])
+def test_each_user_calls_with_a_token_and_the_lines_of_the_page(lab: Lab, user: str) -> None:
+    until_told(lab, SEE)
+    login = SEE.splitlines()[0].replace("alice", user)
+    assert "grad_input" in lab.run("laptop", login, CALL)
+
+
+def test_who_may_reserve_has_two_devices_for_a_command(lab: Lab) -> None:
+    until_told(lab, SEE)
+    assert "grad_input" in lab.run("laptop", SEE.splitlines()[0], RESERVE)
+
+
+def test_the_key_of_the_authority_stays_where_it_was_made(lab: Lab) -> None:
+    assert {each.parts[-3] for each in lab.folder.glob("*/tls/ca.key")} == {"npu-a"}
+
+
+def test_who_brings_nothing_sees_nobody(lab: Lab) -> None:
+    with pytest.raises(AssertionError, match="expected a token or a client certificate"):
+        lab.run("laptop", SEE.replace("NPUCALL_TOKEN_FILE=alice.token", ""))
