@@ -56,9 +56,11 @@ class Links:
         try:
             if candidate.rests_until and candidate.failure is not None:
                 raise candidate.failure  # somebody else has just tried
-            return self._opened(candidate, min(seconds, _OPEN_SECONDS))
+            link = self._opened(candidate, min(seconds, _OPEN_SECONDS))
         finally:
             candidate.opening.release()
+        self._table.allowed()  # raises, where it is of another kind than the others
+        return link
 
     def _opened(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
         link = candidate.link
