@@ -104,7 +104,9 @@ class Lab(NamedTuple):
 
     def stop_ray(self, host: Host) -> None:
         """Ends all that runs on the host at once, as losing power does, and its unit with it."""
-        self.units.pop(host.name).kill()
+        unit = self.units.pop(host.name)
+        unit.kill()
+        unit.wait()
         for pid in host.pids():
             os.kill(pid, signal.SIGKILL)
 
