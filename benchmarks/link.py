@@ -34,6 +34,8 @@ class Ends(NamedTuple):
 
     server: tuple[str, ...]
     client: tuple[str, ...]
+    wire: int
+    """The process that is the wire; while it is stopped, nothing comes through."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Link:
     """Seconds there and back, of a byte on a wire that is idle."""
     rate: float
     """Bits a second, in each direction."""
+    queue_seconds: float = _QUEUE_SECONDS
 
     @contextmanager
     def up(self) -> Iterator[Ends]:
@@ -52,7 +55,7 @@ class Link:
         with tempfile.TemporaryDirectory(prefix="npucall-wire-") as folder:
             program = Path(folder, "wire")
             subprocess.run(["cc", "-O2", "-o", program, _SOURCE], check=True)
-            delay, queue = self.round_trip / 2 * 1e6, self.rate / 8 * _QUEUE_SECONDS
+            delay, queue = self.round_trip / 2 * 1e6, self.rate / 8 * self.queue_seconds
             command = [program, f"{delay:.0f}", f"{self.rate:.0f}", f"{queue:.0f}"]
             with subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -66,7 +69,8 @@ class Link:
 def _ends(wire: subprocess.Popen[str]) -> Ends:
     if wire.stdout is None or not (line := wire.stdout.readline()):
         raise RuntimeError("the wire did not start; see what it said above")
-    return Ends(*(_inside(wire.pid, descriptor) for descriptor in line.split()))
+    server, client = (_inside(wire.pid, descriptor) for descriptor in line.split())
+    return Ends(server, client, wire.pid)
 
 
 def _inside(pid: int, descriptor: str) -> tuple[str, ...]:

@@ -24,13 +24,14 @@ from npucall.errors import (
     DrainingError,
     InternalError,
     NpucallError,
+    PoisonedCallError,
     QueueFullError,
     ServerUnreachableError,
     TooLargeError,
 )
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_response
-from npucall.wire.status import TRAILER, to_status
+from npucall.wire.status import ALONE, BEGUN, NONE, TRAILER, to_status
 from npucall_client import Client
 
 if TYPE_CHECKING:
@@ -217,19 +218,33 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_the_server_
     assert len(script.requests) == 3
 
 
-def test_a_call_that_may_itself_have_ended_the_server_is_repeated_eight_times_at_most(
+def test_a_call_that_had_the_device_alone_when_it_was_lost_again_is_not_sent_again(
     script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
-    script.answer = fail(DeviceLostError("restarting"))
-    with pytest.raises(DeviceLostError, match="restarting") as caught:
+    script.answer = fail(DeviceLostError("restarting", **{BEGUN: ALONE}))
+    with pytest.raises(PoisonedCallError, match="ended each server that ran it") as caught:
         run(scripted)
+    assert isinstance(caught.value.__cause__, DeviceLostError)
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        fail(DeviceLostError("it broke", **{BEGUN: NONE})),
+        refuse(grpc.StatusCode.UNAVAILABLE, "it broke"),  # the server lives on
+    ],
+)
+def test_a_call_that_ended_no_server_is_repeated_as_long_as_its_timeout_allows(
+    script: Script, scripted: Client, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (*[0.0] * 20, 1000.0))
+    script.answer = answer
+    with pytest.raises((ConnectionLostError, DeviceLostError), match="it broke") as caught:
+        run(scripted.options(timeout=900.0))
     assert isinstance(caught.value.__cause__, grpc.RpcError)
-    assert len(script.requests) == 1 + 8
-    script.answer = refuse(grpc.StatusCode.UNAVAILABLE, "a proxy finds no server")
-    with pytest.raises(ConnectionLostError, match="it broke: a proxy finds no server"):
-        run(scripted)
-    assert len(script.requests) == 2 * (1 + 8)
+    assert len(script.requests) == 21
 
 
 def test_a_call_that_a_server_goes_on_refusing_is_repeated_until_its_timeout_ends(

@@ -214,12 +214,12 @@ def test_a_server_that_goes_down_is_asked_again(script: StreamScript) -> None:
         np.testing.assert_array_equal(run(client, LARGE), LARGE)
 
 
-@pytest.mark.usefixtures("_no_pauses")
-def test_a_stream_that_always_breaks_is_begun_nine_times(script: StreamScript) -> None:
-    script.behaviours = [broken(UNAVAILABLE)] * 10
-    with connected(script) as client, pytest.raises(ServerUnreachableError):
+def test_a_stream_that_always_breaks_is_begun_anew_until_the_timeout(script: StreamScript) -> None:
+    """The server lives on, so it is not the call that ends it."""
+    script.behaviours = [broken(UNAVAILABLE)] * 100
+    with connected(script, timeout=1.0) as client, pytest.raises(ServerUnreachableError):
         run(client, LARGE)
-    assert script.streams == 9
+    assert script.streams > 1
 
 
 @pytest.mark.usefixtures("_no_pauses")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -67,6 +68,8 @@ def calls_from_here(engine: Engine, target: str) -> Iterator[Calls]:
             return process.communicate(timeout=120)[0]
 
         try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "calling\n"
             yield Calls(stop)
         finally:
             process.kill()
@@ -85,6 +88,10 @@ def calls_in_a_container(engine: Engine, network: str, target: str) -> Iterator[
         return engine("logs", name)
 
     try:
+        end = time.monotonic() + 120
+        while "calling" not in engine("logs", name):
+            assert time.monotonic() < end, engine("logs", name)
+            time.sleep(0.2)
         yield Calls(stop)
     finally:
         engine("rm", "--force", name)

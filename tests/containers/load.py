@@ -1,5 +1,7 @@
 """Calls a target until SIGTERM, compares every answer, and prints a line of JSON about them.
 
+Before that it prints "calling", once each caller has had an answer.
+
 A program of its own, since it runs in a container that has the client alone.
 """
 
@@ -28,6 +30,7 @@ class Load:
         self.errors: list[str] = []
         self._target = target
         self._lock = threading.Lock()
+        self.calling = threading.Barrier(CALLERS, action=lambda: print("calling", flush=True))
 
     def call(self, seed: int) -> None:
         """Calls one after the other with numbers of its own."""
@@ -36,6 +39,8 @@ class Load:
         with npucall_client.connect("local:") as reference:
             expected = reference.run("aclnnKlDivBackward", *arrays)
         with npucall_client.connect(self._target) as client:
+            client.run("aclnnKlDivBackward", *arrays)
+            self.calling.wait()
             while not self.ended.is_set():
                 start = time.monotonic()
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,16 +42,18 @@ def engine(podman: Podman, cpu_image: str, client_image: str) -> Iterator[Docker
 
 
 @pytest.fixture
-def pool(engine: Docker) -> Iterator[list[str]]:
-    """Three healthy containers."""
-    engine.compose(POOL, "--project-name=npucall-pool", "up", "--detach")
+def pool(engine: Docker, tmp_path: Path) -> Iterator[list[str]]:
+    """Three healthy containers. Compose 1.29 refuses a name in the file, and is told it."""
+    text = re.sub("^name: .*\n", "", POOL.read_text(), flags=re.MULTILINE)
+    (file := tmp_path / POOL.name).write_text(text)
+    engine.compose(file, "--project-name=npucall-pool", "up", "--detach")
     try:
         names = servers(engine, "npucall-pool")
         assert len(names) == 3
         engine.wait_healthy(*names)
         yield names
     finally:
-        engine.compose(POOL, "--project-name=npucall-pool", "down")
+        engine.compose(file, "--project-name=npucall-pool", "down")
 
 
 def test_nobody_loses_a_call_when_one_of_three_is_killed_and_all_are_rolled(

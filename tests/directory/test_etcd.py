@@ -9,19 +9,20 @@ import shutil
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
 from npucall.v1 import directory_service_pb2 as pb
+from npucall.wire.protobuf import number as number_of
 from npucall_server.announce_settings import AnnounceSettings
 from npucall_server.announcing.announcer import Announcer
 from npucall_server.directory.etcd.client import Endpoints, EtcdClient, Pair
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.log import Log
 
-from .house import Watching, member, running
+from .house import PATIENCE, Watching, member, running
 from .test_announcing import events, free_port, until
 
 if TYPE_CHECKING:
@@ -207,6 +208,25 @@ def test_what_is_no_member_in_etcd_is_passed_over(tmp_path: Path) -> None:
         write(cluster, "c.lab:1", "elsewhere")
         watching.until_state("c.lab:1", SERVING)
         assert watching.members.keys() == {"c.lab:1"}
+
+
+@needs_etcd
+@pytest.mark.more
+def test_a_watch_from_what_etcd_has_forgotten_ends_so_that_all_is_read_anew(
+    tmp_path: Path,
+) -> None:
+    with cluster_of(tmp_path, 1) as cluster:
+        for number in range(5):
+            write(cluster, f"a.lab:{number + 1}", "elsewhere")
+        where = f"127.0.0.1:{cluster.clients[0]}"
+        client = EtcdClient(Endpoints((where,)))
+        pairs, revision = client.read(b"/npucall/members/")
+        assert len(pairs) == 5
+        with grpc.insecure_channel(where) as channel:  # of CompactionRequest the field 1: revision
+            compact: Any = channel.unary_unary("/etcdserverpb.KV/Compact")
+            compact(b"\x08" + number_of(revision), timeout=PATIENCE)
+        assert list(client.watch(b"/npucall/members/", 1)) in ([], [[]])
+        client.close()
 
 
 def keys(cluster: Cluster) -> list[bytes]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.more import every_third
@@ -18,6 +18,7 @@ from tests.npu import running_npu_server
 import npucall_client
 from npucall.errors import DeviceError
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.wire.status import BEGUN, TRAILER
 
 from . import wire
 
@@ -76,6 +77,14 @@ def refusal_of(call: grpc.Future) -> tuple[str, str, float | None]:
     return error.code().name, wire.reason_of(error), seconds
 
 
+def begun_of(call: grpc.Future) -> str:
+    """What a call is told of whether it had the device."""
+    error: Any = call.exception(wire.PATIENCE)
+    status, info = Status.FromString(dict(error.trailing_metadata())[TRAILER]), ErrorInfo()
+    assert any(detail.Unpack(info) for detail in status.details)
+    return str(info.metadata[BEGUN])
+
+
 def test_the_call_gets_its_error_those_that_wait_are_sent_back_and_the_process_ends_with_70(
     fault: str,
 ) -> None:
@@ -92,6 +101,7 @@ def test_the_call_gets_its_error_those_that_wait_are_sent_back_and_the_process_e
         assert first.result(wire.PATIENCE)
         assert refusal_of(second) == ("INTERNAL", "DEVICE_ERROR", None)
         assert [refusal_of(call) for call in others] == [("UNAVAILABLE", "DEVICE_LOST", 5.0)] * 3
+        assert [begun_of(call) for call in others] == ["none"] * 3
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         watch.cancel()
         assert server.process.wait(DEVICE_TIMEOUT + FEW_SECONDS) == 70

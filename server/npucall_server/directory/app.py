@@ -92,11 +92,11 @@ class Directory:
 
     def _samples(self) -> list[Sample]:
         """How things are, for Prometheus."""
-        counts, service = self.feed.counts(), self.service
+        counts, watchers = self.feed.counts(), self.service.watchers
         return [
             Sample(declared.SERVING, (), self._listings.health.is_serving),
-            Sample(declared.WATCHERS, (), service.watchers.used),
-            Sample(declared.BEATS, (), service.beats),
+            Sample(declared.WATCHERS, (), watchers.used),
+            Sample(declared.BEATS, (), self.feed.beats),
             *(Sample(declared.MEMBERS, (state,), count) for state, count in counts.items()),
         ]
 

@@ -54,6 +54,8 @@ class Feed:
         self._now = _State(0, complete=False)
         self.listeners: list[Callable[[], object]] = []
         """Called where more than loads has changed."""
+        self.beats = 0
+        """Heard so far."""
         self._watching = 0
         self._stopped = False
         threading.Thread(target=self._serve, name="npucall-feed", daemon=True).start()
@@ -75,7 +77,12 @@ class Feed:
 
     def beat(self, beat: Beat, caller: str) -> None:
         """A server says this of itself. Raises QueueFullError."""
-        self.change(lambda table, now: table.beat(beat, caller, now))
+
+        def heard(table: Table, now: float) -> None:
+            self.beats += 1
+            table.beat(beat, caller, now)
+
+        self.change(heard)
 
     def messages(self, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
         """What who watches is told: the table, then what changes, as long as it is wanted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, MessageError, QueueFullError
@@ -14,13 +15,17 @@ from npucall_server.services.parsing import parse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from npucall_server.access.identity import Identity
     from npucall_server.callers import UnaryCaller
     from npucall_server.directory.feed import Feed
     from npucall_server.directory.hosts import Hosts
+    from npucall_server.directory.table import Beat
     from npucall_server.handling import Handling, StreamMethod
 
 NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 _RETRY_SECONDS = 5.0
+_MOST_BEATS, _SPARE_BEATS = 100, 200
+"""Of one stream, a second, and at a time: so that nobody takes the time of the others."""
 
 
 class DirectoryService:
@@ -36,7 +41,6 @@ class DirectoryService:
         self._feed, self._hosts = feed, hosts
         self.announcers = Ledger(announcers, lambda: _full("announce", announcers))
         self.watchers = Ledger(watchers, lambda: _full("watch", watchers))
-        self.beats = 0
         self._draining = False
 
     def methods(self) -> dict[str, StreamMethod]:
@@ -49,8 +53,9 @@ class DirectoryService:
         """The beats of one server."""
         place = self.announcers.take(caller, 1, caller.cancel)
         try:
-            announced = ""
+            announced, pace = "", _Pace()
             for request in handling.peers.messages(requests, caller):
+                pace.keep()
                 handling.guard.check(caller.identity)
                 beat = messages.read_beat(request)
                 if announced not in ("", beat.address):
@@ -58,14 +63,8 @@ class DirectoryService:
                         f"address: expected {announced} in every beat of a stream, found "
                         f"{beat.address}"
                     )
-                if not announced:
-                    self._hosts.check(caller.identity, split_address(beat.address)[0])
                 announced = beat.address
-                if self._draining:
-                    raise _draining()
-                self._feed.beat(beat, caller.identity.person)
-                self.beats += 1
-                yield messages.answer(beat)
+                yield self._heard(beat, caller.identity)
         finally:
             place.give_back()
 
@@ -86,6 +85,14 @@ class DirectoryService:
         finally:
             place.give_back()
 
+    def _heard(self, beat: Beat, who: Identity) -> bytes:
+        """The answer to a beat, which counts from here on."""
+        self._hosts.check(who, split_address(beat.address)[0])
+        if self._draining:
+            raise _draining()
+        self._feed.beat(beat, who.person)
+        return messages.answer(beat)
+
     def drain(self) -> None:
         """From now on nobody announces or watches here."""
         self._draining = True
@@ -99,6 +106,22 @@ class DirectoryService:
                 yield message
             finally:
                 handling.peers.end(wait)
+
+
+class _Pace:
+    """Lets one stream have its beats read as fast as an honest server needs, and no faster."""
+
+    def __init__(self) -> None:
+        self._spare = float(_SPARE_BEATS)
+        self._last = time.monotonic()
+
+    def keep(self) -> None:
+        """Waits where beats came too fast for too long."""
+        now = time.monotonic()
+        self._spare = min(_SPARE_BEATS, self._spare + (now - self._last) * _MOST_BEATS) - 1
+        self._last = now
+        if self._spare < 0:
+            time.sleep(-self._spare / _MOST_BEATS)
 
 
 def _draining() -> DrainingError:
