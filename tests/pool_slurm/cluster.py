@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -219,10 +219,8 @@ def _namespaces() -> Sequence[str]:
 def _kill_all() -> None:
     for name in _namespaces():
         for process in run("ip", "netns", "pids", name).split():
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(int(process), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def _remove_namespaces() -> None:
@@ -289,6 +287,6 @@ KillWait=30
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 {nodes}\
-PartitionName=servers Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP PriorityTier=1 PreemptMode=REQUEUE OverSubscribe=NO
-PartitionName=leases Nodes=ALL MaxTime=8:00:00 State=UP PriorityTier=10 PreemptMode=OFF OverSubscribe=NO
+PartitionName=servers Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=leases Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=8:00:00
 """

@@ -45,9 +45,12 @@ def test_servers_on_the_cpu_are_in_the_pool_for_those_who_do_not_mind(pool: Pool
     pool.submit("--array=0-1")
     job = pool.submit("--gres=none", NPUCALL_SOC="Ascend910B1")
     pool.wait_for("npu1-npu0", "npu1-npu1", f"npu1-cpu{job}")
-    with pool.calls(**NPUS) as on_npus, pool.calls(NPUCALL_LABELS="kind=cpu") as on_cpus:
-        with pool.calls(NPUCALL_SOC="any") as anywhere:
-            _wait(10)
+    with (
+        pool.calls(**NPUS) as on_npus,
+        pool.calls(NPUCALL_LABELS="kind=cpu") as on_cpus,
+        pool.calls(NPUCALL_SOC="any") as anywhere,
+    ):
+        _wait(10)
     for calls in on_npus, on_cpus, anywhere:
         calls.check()
     assert on_npus.told["devices"].keys() == {"cann:0", "cann:1"}

@@ -39,8 +39,16 @@ class Links:
     def of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
         """The link to a member, which is opened where there is none. Raises what keeps it."""
         link = candidate.link
-        if link is not None and candidate.opened == candidate.member.instance:
-            return link
+        if link is None or candidate.opened != candidate.member.instance:
+            link = self._waited_for(candidate, seconds)
+        if not self._table.wish.allows(candidate.member):  # nobody knew it when it was picked
+            raise none_fits(self._table.wish, [candidate.member])
+        return link
+
+    def _waited_for(
+        self, candidate: Candidate[ChannelTransport], seconds: float
+    ) -> ChannelTransport:
+        """Opened by this thread, or by another one meanwhile."""
         if not candidate.opening.acquire(timeout=seconds):
             raise ServerUnreachableError(
                 f"pool: expected a connection to {candidate.address} in {seconds:g} s, found none"
@@ -71,8 +79,6 @@ class Links:
         candidate.opened = member.instance
         self._table.learn(candidate, member)
         self._learn_operators(seconds)
-        if not self._table.wish.allows(member):
-            raise none_fits(self._table.wish, [member])
         return link
 
     def _learn_operators(self, seconds: float) -> None:
