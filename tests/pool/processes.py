@@ -95,6 +95,8 @@ class Kept:
         if self.keeper is not None:
             self.keeper.kill()
             self.keeper.wait()
+            with suppress(ProcessLookupError, FileNotFoundError):
+                os.kill(self.pid, signal.SIGKILL)  # who changed its user outlives its parent
 
 
 def server(host: Host, port: int, folder: Path, *flags: str) -> Kept:
