@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from npucall.errors import NpucallError
+
 
 class State(Enum):
     """Whether calls may go to a member."""
@@ -72,6 +74,9 @@ class Source(Protocol):
 
     def why_empty(self) -> str:
         """What kept it from listing members, for an error; empty where nothing did."""
+
+    def refusal(self) -> NpucallError | None:
+        """What it is refused for, where waiting does not help; None where nothing is."""
 
     def close(self) -> None:
         """Ends its threads."""

@@ -160,6 +160,8 @@ class PoolTransport:
             if candidate is not None:
                 course.at = candidate.address
                 return candidate
+            if not self.table.known and (refusal := self._source.refusal()) is not None:
+                raise refusal
             if not course.left:
                 raise self._nobody(course)
             if course.tried:

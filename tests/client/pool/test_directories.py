@@ -19,7 +19,13 @@ from tests.client.pool.directory_script import (
 )
 from tests.client.pool.heard import PATIENCE, Heard, threads_named, until
 
-from npucall.errors import CredentialExpiredError, DrainingError, PermissionDeniedError
+import npucall_client
+from npucall.errors import (
+    CredentialExpiredError,
+    CredentialMissingError,
+    DrainingError,
+    PermissionDeniedError,
+)
 from npucall_client.pool.members import Load, State
 from npucall_client.pool.sources import directories, source_of
 from npucall_client.settings import ClientSettings
@@ -279,10 +285,18 @@ def test_what_a_directory_refuses_is_told(directory: Any, watch: Any) -> None:
     directory.refusal = PermissionDeniedError("no one may watch")
     heard, source = watch(directory.address)
     until(lambda: "no one may watch" in source.why_empty())
+    assert isinstance(source.refusal(), PermissionDeniedError)
     directory.refusal = None
     directory.say("a:1")
     source.look()
     heard.until_listed("a:1")
+    assert source.refusal() is None
+
+
+def test_who_is_refused_hears_so_at_once(directory: Any) -> None:
+    directory.refusal = CredentialMissingError("expected a token")
+    with pytest.raises(CredentialMissingError, match="expected a token"):
+        npucall_client.connect(f"pool:directory:{directory.address}", connect_timeout=PATIENCE)
 
 
 def test_a_directory_that_drains_is_left_for_the_next_one(

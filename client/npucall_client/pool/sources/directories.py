@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import random
 from typing import TYPE_CHECKING, Any
 
-from npucall.errors import NpucallError, ServerUnreachableError
+from npucall.errors import NpucallError, Repeat, ServerUnreachableError
 from npucall.membership import QUIET_SECONDS
 from npucall_client.pool.sources.changes import read
 from npucall_client.pool.sources.looking import heard_by
@@ -61,6 +61,11 @@ class DirectorySource:
             return ""
         return "; ".join(f"directory {each.address}: {each.failure}" for each in self._directories)
 
+    def refusal(self) -> NpucallError | None:
+        """What all of the directories refuse this client for, such as its credential."""
+        refusals = [each.refusal for each in self._directories]
+        return refusals[0] if all(refusals) else None
+
     def close(self) -> None:
         """Ends the streams, and the threads."""
         self._stop.set()
@@ -92,7 +97,7 @@ class DirectorySource:
                 changes = read(message)
                 if not heard:
                     self._told.begin()
-                    heard = True
+                    heard, directory.refusal = True, None
                 self._told.hear(changes)
                 directory.failure = "" if self._told.members else "it lists no member"
                 self._tell(update_of)
@@ -101,6 +106,7 @@ class DirectorySource:
                     return False
         except NpucallError as error:
             directory.failure = str(error)
+            directory.refusal = error if error.repeat is Repeat.NEVER else None
             return heard or directory.link.has_another(error, sent)
         return heard
 
@@ -133,6 +139,8 @@ class _Directory:
         self.link = Link(replace(settings, target=address), once=True)
         self.failure = "it has not answered yet"
         """Why nobody hears of members from it."""
+        self.refusal: NpucallError | None = None
+        """What it refused, where asking again does not help."""
         self._stream: Any = None
         self._expected = 0.0
         """When the next message has to have come."""

@@ -29,5 +29,8 @@ class FixedSource:
         """It never is."""
         return ""
 
+    def refusal(self) -> None:
+        """Nobody refuses it anything."""
+
     def close(self) -> None:
         """Nothing to end."""

@@ -64,6 +64,9 @@ class LookingSource:
         """Why the last look gave nobody, or is not the last word."""
         return self._failure or self._lister.why_not()
 
+    def refusal(self) -> None:
+        """Nobody refuses it anything for good."""
+
     def close(self) -> None:
         """Ends the thread."""
         self._stop.set()
