@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.members import Member
-    from npucall_client.pool.table import Candidate, Table
+    from npucall_client.pool.table import Table
     from npucall_client.settings import ClientSettings
 
 _OPEN_SECONDS = 3.0

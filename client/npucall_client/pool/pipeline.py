@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.pipeline import Calls
+    from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.course import Course
-    from npucall_client.pool.table import Candidate
     from npucall_client.pool.transport import PoolTransport
     from npucall_client.remote.channel import ChannelTransport
 

@@ -16,7 +16,7 @@ from npucall_client.reservations import Granted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall_client.pool.table import Candidate
+    from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.transport import PoolTransport
     from npucall_client.remote.channel import ChannelTransport
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Progress
     from npucall_client.held import Home
-    from npucall_client.pool.table import Candidate
+    from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.transport import PoolTransport
     from npucall_client.remote.channel import ChannelTransport
     from npucall_client.remote.sessions import RemoteSessions

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
+    from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.members import Source
-    from npucall_client.pool.table import Candidate
     from npucall_client.remote.channel import ChannelTransport
     from npucall_client.remote.losses import Losses
     from npucall_client.reservations import Granted
