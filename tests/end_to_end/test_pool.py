@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -86,6 +88,23 @@ def test_errors_of_the_call_are_not_repeated(three: list[ServerProcess]) -> None
         with pytest.raises(OperatorUnknownError):
             client.operator("aclnnNothing")
         assert refused() == before + 1
+
+
+def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(three: list[ServerProcess]) -> None:
+    array = np.ones(1024, np.float32)
+    known = weakref.ref(array)
+    target = f"pool:127.0.0.1:1,{three[0].target}"
+    with npucall_client.connect(target, timeout=PATIENCE) as client:
+        gc.disable()
+        try:
+            for _ in range(5):  # each tries both members
+                client.run(l1_loss_backward, ONE, array, Y)
+            with pytest.raises(ShapeError):
+                client.run(l1_loss_backward, ONE, array, Y[:7])
+            del array
+            assert known() is None
+        finally:
+            gc.enable()
 
 
 def test_members_end_and_start_again_and_no_call_is_lost() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from typing import TYPE_CHECKING
@@ -48,32 +49,40 @@ class Course:
             self.losses = Losses(self.wanted.operator, self.request_id)
         poisoned = self.losses.heard(error, address, instance, ended=ended)
         if poisoned is not None:
-            raise poisoned from error
+            try:
+                raise poisoned from error
+            finally:
+                del poisoned  # its traceback would keep it, and the tensors
 
-    def failed(self, address: str, host: str, error: NpucallError) -> None:
-        """A member did not answer it. Raises the error where no other member would."""
+    def failed(self, address: str, host: str, error: NpucallError) -> bool:
+        """A member did not answer it; whether another one may."""
         if error.repeat in (Repeat.NEVER, Repeat.LATER_HERE):
-            raise error
-        self.tried[address] = error
+            return False
+        self.tried[address] = copy.copy(error)  # without how it came: that would keep the call
         if error.repeat is Repeat.FEW_TIMES:
             self.hosts.add(host)
+        return True
 
-    def tried_all(self) -> float:
+    def said(self) -> NpucallError:
+        """What the last of them said."""
+        return copy.copy(next(reversed(self.tried.values())))
+
+    def tried_all(self) -> float | None:
         """Seconds until it is tried with all of them again.
 
-        Raises what a member said where there is no sense in it, or no time.
+        None where there is no sense in it, or no time.
         """
-        errors = list(self.tried.values())
+        errors = self.tried.values()
         if not errors:
             return PAUSES[0]
         if all(error.repeat is Repeat.ELSEWHERE for error in errors):
-            raise errors[-1]
+            return None
         later = [e.retry_after or math.inf for e in errors if e.repeat is Repeat.LATER]
         pause = PAUSES[min(self._rounds, len(PAUSES) - 1)]
         if len(later) == len(errors):
             pause = max(pause, min(later))
         if pause >= self.left:
-            raise errors[-1]
+            return None
         self._rounds += 1
         self.tried.clear()
         self.hosts.clear()

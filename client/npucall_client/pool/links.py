@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ class Links:
             )
         try:
             if candidate.rests_until and candidate.failure is not None:
-                raise candidate.failure  # somebody else has just tried
+                raise copy.copy(candidate.failure)  # somebody else has just tried
             link = self._opened(candidate, min(seconds, _OPEN_SECONDS))
         finally:
             candidate.opening.release()

@@ -25,6 +25,10 @@ _REPEATING = 16
 """Calls that are under way for a second time."""
 
 
+def _nobody(_: Outcome) -> None:
+    pass
+
+
 class PoolCall:
     """A call of a pipeline, wherever it is."""
 
@@ -44,7 +48,8 @@ class PoolCall:
             if self._ended:
                 return
             self._ended = True
-        self._done(outcome)
+        done, self._done = self._done, _nobody  # what waits for the call is not kept by it
+        done(outcome)
 
     def cancel(self) -> None:
         """Nobody waits for it any more."""
@@ -123,14 +128,17 @@ class PoolCalls:
             return
         self._pool.note(candidate, outcome)  # at once, for calls that come
 
-        def again() -> Response:
-            self._pool.wait(self._pool.failed(candidate, sent.course, outcome))
+        def again() -> Outcome:
+            delay = self._pool.failed(candidate, sent.course, outcome)
+            if delay is None:
+                return outcome
+            self._pool.wait(delay)
             return self._pool.run(sent.course, sent.call)
 
         # As a call of its own, in a thread of its own: this one belongs to the member's stream.
         self._submit(sent, again)
 
-    def _submit(self, sent: PoolCall, execute: Callable[[], Response]) -> None:
+    def _submit(self, sent: PoolCall, execute: Callable[[], Outcome]) -> None:
         def run() -> None:
             try:
                 sent.end(execute())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from dataclasses import replace
@@ -151,7 +152,7 @@ class Table(Generic[T]):
     def failed(self, candidate: Candidate[T], error: NpucallError) -> None:
         """It could not be reached, broke off, or goes down: it rests."""
         with self._lock:
-            candidate.failure = error
+            candidate.failure = copy.copy(error)  # without how it came: that would keep its call
             now = self._clock()
             if candidate.rests_until <= now:  # of many calls that fail at once one counts
                 candidate.rest = min(_LONGEST_REST, max(_SHORTEST_REST, 2 * candidate.rest))
@@ -161,7 +162,7 @@ class Table(Generic[T]):
     def busy(self, candidate: Candidate[T], error: NpucallError, seconds: float) -> None:
         """It refuses calls for so long."""
         with self._lock:
-            candidate.failure = error
+            candidate.failure = copy.copy(error)
             candidate.busy_until = self._clock() + seconds
             self._forget()
 

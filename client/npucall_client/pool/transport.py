@@ -121,6 +121,8 @@ class PoolTransport:
             except NpucallError as error:
                 self.give_back(candidate, course, well=False)
                 delay = self.failed(candidate, course, error)
+                if delay is None:
+                    raise
             except BaseException:
                 self.give_back(candidate, course, well=False)
                 raise
@@ -131,18 +133,18 @@ class PoolTransport:
 
     def failed(
         self, candidate: Candidate[ChannelTransport], course: Course, error: NpucallError
-    ) -> float:
+    ) -> float | None:
         """A member did not answer a call. Answers the seconds until the next attempt.
 
-        Looks for half a second whether the member's process has ended, where that matters. Raises
-        the error, or PoisonedCallError, where there is no other attempt.
+        Looks for half a second whether the member's process has ended, where that matters. None
+        where there is no other attempt; raises PoisonedCallError.
         """
         self.note(candidate, error)
         if is_break(error) and (link := candidate.link) is not None:
             ended = needs_look(error) and link.has_ended(candidate.opened)
             course.lost(error, candidate.address, candidate.opened, ended=ended)
-        course.failed(candidate.address, candidate.host, error)
-        return self._bucket.take()
+        goes_on = course.failed(candidate.address, candidate.host, error)
+        return self._bucket.take() if goes_on else None
 
     def give_back(
         self, candidate: Candidate[ChannelTransport], course: Course, *, well: bool
@@ -165,7 +167,9 @@ class PoolTransport:
             if not course.left:
                 raise self._nobody(course)
             if course.tried:
-                self.wait(course.tried_all())
+                if (pause := course.tried_all()) is None:
+                    raise course.said()
+                self.wait(pause)
             else:
                 with self.table.changed:
                     self.table.changed.wait(min(course.left, 0.1))

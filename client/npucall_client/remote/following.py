@@ -72,4 +72,7 @@ class Following(Generic[L, T]):
         ended = needs_look(error) and link.has_ended(instance)
         poisoned = self._losses.heard(error, link.target, instance, ended=ended)
         if poisoned is not None:
-            raise poisoned from error
+            try:
+                raise poisoned from error
+            finally:
+                del poisoned  # its traceback would keep it, and the tensors
