@@ -130,7 +130,7 @@ chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with t
 	$(BIN)/python -m pytest -m more tests/chart
 
 # A file's tests stay together, since they share servers.
-AT_ONCE ?= 2
+AT_ONCE ?= 3
 
 test: check  ## check, then the tests that need no device; five minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile

@@ -34,7 +34,13 @@ def members() -> Iterator[list[ServerProcess]]:
         yield [stack.enter_context(running_server(*flags)) for _ in range(MEMBERS)]
 
 
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 208), marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(8), marks=pytest.mark.more),
+        pytest.param(range(8, 208), marks=pytest.mark.long),
+    ],
+)
 def test_no_two_reservations_of_a_member_overlap(
     members: list[ServerProcess], seeds: range
 ) -> None:

@@ -186,7 +186,7 @@ def test_the_error_says_that_a_proxy_refused_the_login_or_is_not_there() -> None
         npucall_client.connect(TARGET, proxy="http://127.0.0.1:1", connect_timeout=0.5)
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_server_that_stops_behind_a_proxy_is_found_by_pings_and_the_next_one_answers(
     plain: ServerProcess,
 ) -> None:
