@@ -2,61 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from npucall.v1 import access_service_pb2 as access
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
+
+Line = TypeVar("Line", access.UsageLine, access.CallerActivity)
+
+_USED = ("calls", "request_bytes", "response_bytes", "device_seconds")
+_HELD = ("calls", "bytes", "streams", "device_seconds", "calls_answered")
+_BUSY = ("running", "waiting", "lanes", "device_seconds")
 
 
-def sum_of_usage(answers: Iterable[access.GetUsageResponse]) -> access.GetUsageResponse:
+def sum_of_usage(answers: Sequence[access.GetUsageResponse]) -> access.GetUsageResponse:
     """A line for each tenant, caller and operator, over all members."""
-    total = access.GetUsageResponse()
-    lines: dict[tuple[str, str, str], access.UsageLine] = {}
+    lines = (line for answer in answers for line in answer.lines)
+    return access.GetUsageResponse(
+        since=max((answer.since for answer in answers), default=0.0),
+        lines=_summed(lines, lambda line: (line.tenant, line.caller, line.operator), _add_usage),
+    )
+
+
+def sum_of_activity(answers: Sequence[access.GetActivityResponse]) -> access.GetActivityResponse:
+    """A line for each caller, over all members; who has reserved one of them is not told."""
+    total = access.GetActivityResponse()
     for answer in answers:
-        total.since = max(total.since, answer.since)
-        for line in answer.lines:
-            key = (line.tenant, line.caller, line.operator)
-            if key in lines:
-                _add_usage(lines[key], line)
-            else:
-                lines[key] = line
-    total.lines.extend(lines[key] for key in sorted(lines))
+        _add(_BUSY, total, answer)
+    lines = (line for answer in answers for line in answer.callers)
+    total.callers.extend(
+        _summed(lines, lambda line: (line.caller.tenant, line.caller.name), _add_activity)
+    )
     return total
 
 
+def _summed(
+    lines: Iterable[Line],
+    key_of: Callable[[Line], tuple[str, ...]],
+    add: Callable[[Line, Line], object],
+) -> list[Line]:
+    """One line for each key, in the order of keys."""
+    sums: dict[tuple[str, ...], Line] = {}
+    for line in lines:
+        total = sums.setdefault(key_of(line), line)
+        if total is not line:
+            add(total, line)
+    return [sums[key] for key in sorted(sums)]
+
+
 def _add_usage(total: access.UsageLine, line: access.UsageLine) -> None:
-    total.calls += line.calls
-    total.request_bytes += line.request_bytes
-    total.response_bytes += line.response_bytes
-    total.device_seconds += line.device_seconds
+    _add(_USED, total, line)
     for reason, count in line.refusals.items():
         total.refusals[reason] += count
 
 
-def sum_of_activity(answers: Iterable[access.GetActivityResponse]) -> access.GetActivityResponse:
-    """A line for each caller, over all members; who has reserved one of them is not told."""
-    total = access.GetActivityResponse()
-    callers: dict[tuple[str, str], access.CallerActivity] = {}
-    for answer in answers:
-        total.running += answer.running
-        total.waiting += answer.waiting
-        total.lanes += answer.lanes
-        total.device_seconds += answer.device_seconds
-        for line in answer.callers:
-            key = (line.caller.tenant, line.caller.name)
-            if key in callers:
-                _add_activity(callers[key], line)
-            else:
-                callers[key] = line
-    total.callers.extend(callers[key] for key in sorted(callers))
-    return total
-
-
 def _add_activity(total: access.CallerActivity, line: access.CallerActivity) -> None:
-    total.calls += line.calls
-    total.bytes += line.bytes
-    total.streams += line.streams
-    total.device_seconds += line.device_seconds
-    total.calls_answered += line.calls_answered
+    _add(_HELD, total, line)
+
+
+def _add(names: Iterable[str], total: object, line: object) -> None:
+    for name in names:
+        setattr(total, name, getattr(total, name) + getattr(line, name))
