@@ -15,6 +15,7 @@ import pytest
 
 import npucall_client
 from npucall.errors import (
+    ConnectionLostError,
     HandleLostError,
     MixedPoolError,
     NoMemberError,
@@ -25,6 +26,8 @@ from npucall.errors import (
     SharedMemoryError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.remote.channel import ChannelTransport
+from npucall_client.settings import ClientSettings
 from npucall_client.testing import ServerProcess, running_server
 
 if TYPE_CHECKING:
@@ -158,6 +161,13 @@ def test_a_member_that_is_not_there_costs_nobody_a_call(three: list[ServerProces
     target = f"pool:{nobody},{three[0].target}"
     with npucall_client.connect(target, timeout=PATIENCE) as client:
         assert len({run(client) for _ in range(20)}) == 1
+
+
+def test_a_server_that_refuses_connections_has_lost_no_call() -> None:
+    settings = ClientSettings.of(target="127.0.0.1:1", connect_timeout=PATIENCE)
+    with pytest.raises(ServerUnreachableError, match="expected a server at 127") as caught:
+        ChannelTransport(settings, once=True)
+    assert not isinstance(caught.value, ConnectionLostError)
 
 
 def test_where_nobody_answers_the_error_names_the_pool_and_why() -> None:

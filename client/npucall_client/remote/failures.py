@@ -22,6 +22,10 @@ _RESET = "RST_STREAM"
 then its code is that of the HTTP/2 error, such as INTERNAL or RESOURCE_EXHAUSTED."""
 
 
+_NEVER = ("failed to connect to all addresses", "DNS resolution failed")
+"""What gRPC says where there was no connection: the call has not begun anywhere."""
+
+
 class Sender(NamedTuple):
     """What has to be known of who sent the call."""
 
@@ -58,11 +62,19 @@ def failure(
             "call without one, as a server that goes down does"
         )
     if isinstance(known, ServerUnreachableError) or _RESET in (message or ""):
-        return ConnectionLostError(
-            f"call: expected an answer of the server at {sender.target}, found that the connection "
-            f"to it broke: {message}"
-        )
+        return _unavailable(sender, message or "")
     return known
+
+
+def _unavailable(sender: Sender, message: str) -> NpucallError:
+    if any(each in message for each in _NEVER):
+        return ServerUnreachableError(
+            f"call: expected a server at {sender.target}{sender.way}, found none: {message}"
+        )
+    return ConnectionLostError(
+        f"call: expected an answer of the server at {sender.target}, found that the connection "
+        f"to it broke: {message}"
+    )
 
 
 def lateness(sender: Sender, timeout: float) -> NpucallError:
