@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PATIENCE = 240.0
 ONE = np.ones((), np.float32)
 INNOCENTS = 8
+KILLED = 6
 
 Run = "Callable[[Client, int], AnyArray]"
 
@@ -125,12 +126,13 @@ def test_calls_that_wait_outlive_any_number_of_servers_that_somebody_kills() -> 
     with kept_server() as keeper, ThreadPoolExecutor(INNOCENTS) as threads:
         clients = [connected(keeper) for _ in range(INNOCENTS)]
         waiting = [threads.submit(unary, client, TAKES_LONG) for client in clients]
-        for killed in range(6):
+        for killed in range(KILLED):
             keeper.wait_until_ready(killed)
             threading.Event().wait(schedule.uniform(0.0, 2.5))
             keeper.signal(signal.SIGKILL)
         outcomes = [each.exception(PATIENCE) for each in waiting]
     told = [error for error in outcomes if error is not None]
-    # A call that had the device alone each time it was killed is the only one that may be blamed.
+    # Of each server that ends one call had the device, and is blamed if it lost one before: of the
+    # first loss nobody knows whether the call had begun. No call that only waited is.
     assert all(isinstance(error, PoisonedCallError) for error in told)
-    assert len(told) <= 3
+    assert len(told) <= KILLED - 1
