@@ -47,12 +47,7 @@ class Course:
         """A connection broke. Raises PoisonedCallError where the call must not be sent again."""
         if self.losses is None:
             self.losses = Losses(self.wanted.operator, self.request_id)
-        poisoned = self.losses.heard(error, address, instance, ended=ended)
-        if poisoned is not None:
-            try:
-                raise poisoned from error
-            finally:
-                del poisoned  # its traceback would keep it, and the tensors
+        self.losses.check(error, address, instance, ended=ended)
 
     def failed(self, address: str, host: str, error: NpucallError) -> bool:
         """A member did not answer it; whether another one may."""
@@ -73,8 +68,6 @@ class Course:
         None where there is no sense in it, or no time.
         """
         errors = self.tried.values()
-        if not errors:
-            return PAUSES[0]
         if all(error.repeat is Repeat.ELSEWHERE for error in errors):
             return None
         later = [e.retry_after or math.inf for e in errors if e.repeat is Repeat.LATER]

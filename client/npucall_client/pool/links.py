@@ -79,11 +79,17 @@ class Links:
             return link
         else:
             info = link.asked(seconds)
+        self._learn(candidate, info)
+        self._learn_operators(seconds)
+        return link
+
+    def _learn(
+        self, candidate: Candidate[ChannelTransport], info: pb.GetServerInfoResponse
+    ) -> None:
+        """What a member says of itself."""
         member = said(candidate.member, info)
         candidate.opened = member.instance
         self._table.learn(candidate, member)
-        self._learn_operators(seconds)
-        return link
 
     def _learn_operators(self, seconds: float) -> None:
         """Asks which operators there are, once for all members that have the same ones.
@@ -106,14 +112,14 @@ class Links:
         try:
             link = candidate.link
             if link is None:
-                self._opened(candidate, _HEALTH_SECONDS)
+                with candidate.opening:  # a call may be about to open it too
+                    self._opened(candidate, _HEALTH_SECONDS)
             else:
                 if not serves(link, _HEALTH_SECONDS):
                     raise DrainingError(  # as if it had refused a call
                         f"pool: expected {candidate.address} to serve, found that it does not"
                     )
-                self._table.learn(candidate, said(candidate.member, link.asked(_HEALTH_SECONDS)))
-                candidate.opened = candidate.member.instance
+                self._learn(candidate, link.asked(_HEALTH_SECONDS))
         except NpucallError as error:
             self._table.asked(candidate, error)
         else:

@@ -37,7 +37,6 @@ class PoolCall:
         self.course = course
         self._done = done
         self._lock = threading.Lock()
-        self._ended = False
         self.calls: Calls | None = None
         """Those of the member's stream where it is, and what that knows it by."""
         self.sent: Any = None
@@ -45,10 +44,7 @@ class PoolCall:
     def end(self, outcome: Outcome) -> None:
         """How it ended; only the first time counts."""
         with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-        done, self._done = self._done, _nobody  # what waits for the call is not kept by it
+            done, self._done = self._done, _nobody  # what waits for the call is not kept by it
         done(outcome)
 
     def cancel(self) -> None:

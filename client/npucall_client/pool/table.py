@@ -136,15 +136,15 @@ class Table(Generic[T]):
                 self._width += 1  # from the next call on
                 self._fitting.clear()
             best.own += 1.0 + wanted.nbytes / COST_BYTES
-            best.work = (best.own + best.others) / best.lanes
+            best.weigh()
             return best
 
     def give_back(self, candidate: Candidate[T], nbytes: int, *, well: bool) -> None:
         """A call has ended there; ``well``: the member answered it."""
         with self._lock:
             own = candidate.own - 1.0 - nbytes / COST_BYTES
-            candidate.own = own = own if own > _NOTHING else 0.0  # it is no exact sum
-            candidate.work = (own + candidate.others) / candidate.lanes
+            candidate.own = own if own > _NOTHING else 0.0  # it is no exact sum
+            candidate.weigh()
             if well and candidate.rest:
                 candidate.rest = 0.0
                 candidate.failure = None

@@ -70,9 +70,4 @@ class Following(Generic[L, T]):
             self._link = self._link.carrying(self._losses)
         link = self._link
         ended = needs_look(error) and link.has_ended(instance)
-        poisoned = self._losses.heard(error, link.target, instance, ended=ended)
-        if poisoned is not None:
-            try:
-                raise poisoned from error
-            finally:
-                del poisoned  # its traceback would keep it, and the tensors
+        self._losses.check(error, link.target, instance, ended=ended)

@@ -71,6 +71,15 @@ class Losses:
         self.alone = True
         return None
 
+    def check(self, error: NpucallError, address: str, instance: str = "", *, ended: bool) -> None:
+        """``heard``, and raises what it answers."""
+        poisoned = self.heard(error, address, instance, ended=ended)
+        if poisoned is not None:
+            try:
+                raise poisoned from error
+            finally:
+                del poisoned  # its traceback would keep it, and the tensors
+
     def _poisoned(self) -> PoisonedCallError:
         servers = ", ".join(
             f"{address} (instance {instance})" if instance else address
