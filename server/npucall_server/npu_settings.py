@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
-from pydantic import BaseModel, ByteSize, Field
+from pydantic import BaseModel, ByteSize, Field, model_validator
+
+_CAREFUL: dict[str, Any] = {
+    "lanes": 1,
+    "staging_limit": ByteSize(0),
+    "kept_device_memory": ByteSize(0),
+    "kept_calls": 0,
+    "phase_one_cache": 0,
+}
+"""What ``careful`` makes of settings that are not given."""
 
 
 class NpuSettings(BaseModel):
     """How the server uses an NPU; on another device they mean nothing."""
 
+    careful: bool = Field(
+        default=False,
+        description="For the first run on a new kind of host: turn off all that makes an NPU "
+        "faster. One lane; copies that wait; no memory, descriptors or first phases are kept; each "
+        "step of a program is waited for. A setting that is given beside it counts, so that one "
+        "thing after the other can be turned on again: "
+        f"{', '.join(_CAREFUL)}.",
+    )
     lanes: int = Field(
         2,
         ge=1,
@@ -30,7 +47,7 @@ class NpuSettings(BaseModel):
         ByteSize(256 * 2**20),
         ge=0,
         description="Bytes of pinned host memory that each lane may keep for copies, for example "
-        "256MiB; a larger call is copied more slowly, without it.",
+        "256MiB; a larger call goes through it in pieces. 0: copies wait, and use none.",
     )
     kept_device_memory: ByteSize = Field(
         ByteSize(2**30),
@@ -38,13 +55,16 @@ class NpuSettings(BaseModel):
         description="Bytes of device memory that each lane keeps for its next calls.",
     )
     kept_calls: int = Field(
-        256, ge=1, description="Calls whose descriptors each lane keeps, to run them again."
+        256,
+        ge=0,
+        description="Calls whose descriptors each lane keeps, to run them again; 0 keeps none.",
     )
     phase_one_cache: int = Field(
         10_000,
-        ge=1,
+        ge=0,
         le=10_000_000,
-        description="Calls that CANN remembers per lane (its ACLNN_CACHE_LIMIT).",
+        description="Calls whose first phase CANN remembers per lane (its ACLNN_CACHE_LIMIT); 0 "
+        "turns that off (its DISABLE_L2_CACHE).",
     )
     deterministic: bool = Field(
         default=False,
@@ -54,6 +74,13 @@ class NpuSettings(BaseModel):
         default=False,
         description="Wait for the NPU without sleeping: less delay, one core a lane.",
     )
+
+    @model_validator(mode="after")
+    def _be_careful(self) -> Self:
+        if self.careful:
+            for name in _CAREFUL.keys() - self.model_fields_set:
+                object.__setattr__(self, name, _CAREFUL[name])
+        return self
 
 
 class AscendPaths(NamedTuple):
@@ -89,4 +116,7 @@ def ascend_environment() -> dict[str, str]:
 
 def tell_cann(settings: NpuSettings) -> None:
     """Sets what CANN reads from the environment; before its libraries are opened."""
-    os.environ.setdefault("ACLNN_CACHE_LIMIT", str(settings.phase_one_cache))
+    if settings.phase_one_cache:
+        os.environ.setdefault("ACLNN_CACHE_LIMIT", str(settings.phase_one_cache))
+    else:
+        os.environ["DISABLE_L2_CACHE"] = "1"

@@ -72,7 +72,8 @@ class Turns:
         """When the first turn was taken, or the last one given back."""
         self._lock = threading.Lock()
         self._shares: Shares[Turn] = Shares()
-        self._granted: set[Grant] = set()
+        self._granted: dict[Grant, None] = {}
+        """In the order in which they were given, so that what is charged comes in one order."""
         self._claim: Turn | None = None
         """Who is next and waits for all of the device."""
         self._claimed = 0.0
@@ -219,7 +220,7 @@ class Turns:
             return None
         self._further += 1
         grant = Grant(turn, self._clock(), 0)
-        self._granted.add(grant)
+        self._granted[grant] = None
         return grant
 
     def _drop_claim(self) -> None:
@@ -237,7 +238,7 @@ class Turns:
     def _grant(self, turn: Turn) -> Grant:
         self._free -= 1
         grant = Grant(turn, self._clock())
-        self._granted.add(grant)
+        self._granted[grant] = None
         return grant
 
     def _share_what_runs(self) -> None:
@@ -258,7 +259,7 @@ class Turns:
     def _end(self, grant: Grant) -> int:
         """Charges a turn that has ended; answers the ns that the account has to be told of."""
         self._moved = now = self._clock()
-        self._granted.discard(grant)
+        self._granted.pop(grant, None)
         self._free_what_had(grant)
         seconds, share = now - grant.since, grant.share
         cost = seconds * grant.lanes

@@ -120,6 +120,7 @@ OTHERS: dict[str, Any] = {
     "phase_one_cache": 11,
     "deterministic": True,
     "busy_wait": True,
+    "careful": True,
     "reflection": False,
     "max_reservation": 60.5,
     "reservation_gap": 0.0,

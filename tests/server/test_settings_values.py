@@ -12,6 +12,7 @@ from pydantic_settings import CliApp
 from npucall_server.__main__ import serve
 from npucall_server.addresses import is_loopback
 from npucall_server.exits import ExitCode
+from npucall_server.npu_settings import tell_cann
 from npucall_server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
         ("--device-timeout=2000001", "device_timeout: "),  # CANN counts ms in 32 bits
         ("--staging-limit=-1", "staging_limit: "),
         ("--kept-device-memory=-1", "kept_device_memory: "),
-        ("--kept-calls=0", "kept_calls: "),
-        ("--phase-one-cache=0", "phase_one_cache: "),  # CANN takes 1 to 10,000,000
+        ("--kept-calls=-1", "kept_calls: "),
+        ("--phase-one-cache=-1", "phase_one_cache: "),  # CANN takes 1 to 10,000,000
         ("--phase-one-cache=10000001", "phase_one_cache: "),
         ("--shared-memory-limit=0", "shared_memory_limit: "),
         ("--shared-memory-limit=many", "shared_memory_limit: "),
@@ -264,3 +265,23 @@ def test_reflection_is_off_beyond_loopback_unless_it_is_asked_for(
 ) -> None:
     settings = ServerSettings(listen=listen, insecure_bind=True, reflection=given)
     assert settings.has_reflection is has
+
+
+def test_careful_turns_off_what_makes_an_npu_faster_unless_a_setting_says_otherwise() -> None:
+    off = ServerSettings(careful=True)
+    assert (off.lanes, off.staging_limit, off.kept_device_memory) == (1, 0, 0)
+    assert (off.kept_calls, off.phase_one_cache) == (0, 0)
+    some = ServerSettings(careful=True, lanes=3, kept_calls=5)
+    assert (some.lanes, some.kept_calls, some.staging_limit) == (3, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"), [(0, {"DISABLE_L2_CACHE": "1"}), (7, {"ACLNN_CACHE_LIMIT": "7"})]
+)
+def test_cann_is_told_how_many_first_phases_it_keeps(
+    monkeypatch: pytest.MonkeyPatch, calls: int, told: dict[str, str]
+) -> None:
+    environment: dict[str, str] = {}
+    monkeypatch.setattr("os.environ", environment)
+    tell_cann(ServerSettings(phase_one_cache=calls))
+    assert environment == told

@@ -201,7 +201,7 @@ def test_a_slow_reader_keeps_the_room_of_answers_that_have_not_gone() -> None:
             peer.begin(1)
             peer.begin(2)
         assert peer.receive().WhichOneof("frame") == "reply"
-        assert served.executor.calls_in_flight == 2
+        until(lambda: served.executor.calls_in_flight == 2, "both have their room")
         assert [line["event"] for line in served.lines()] == []
         left = {1, 2}
         while left:
