@@ -42,16 +42,17 @@ void wait_for_bandwidth(size_t count) {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
+// Four sums side by side, so that looking at memory takes about as long as reading it.
 uint64_t checksum(const uint8_t *data, size_t count) {
-    uint64_t sum = count;
+    uint64_t sums[4] = {count, 1, 2, 3};
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        uint64_t word;
-        std::memcpy(&word, data + i, 8);
-        sum = (sum ^ word) * 0x9E3779B97F4A7C15ULL;
+    for (; i + 32 <= count; i += 32) {
+        uint64_t words[4];
+        std::memcpy(words, data + i, 32);
+        for (int n = 0; n < 4; ++n) sums[n] = (sums[n] ^ words[n]) * 0x9E3779B97F4A7C15ULL;
     }
-    for (; i < count; ++i) sum = (sum ^ data[i]) * 0x9E3779B97F4A7C15ULL;
-    return sum;
+    for (; i < count; ++i) sums[0] = (sums[0] ^ data[i]) * 0x9E3779B97F4A7C15ULL;
+    return sums[0] ^ (sums[1] << 1) ^ (sums[2] << 2) ^ (sums[3] << 3);
 }
 
 // 0 and one end, if the bytes lie where their kind of memory has them.
