@@ -10,7 +10,7 @@ from pathlib import Path
 MACHINE = platform.machine()
 VENDOR = "customize"
 IN_THE_PACKAGE = ("8.1", "8.3")
-"""Releases that keep libraries and headers of operators in the operator package, with links to them."""
+"""Releases that keep what operators have in the operator package, with links to it."""
 _OP_API = Path("opp/built-in/op_impl/ai_core/tbe/op_api")
 
 
