@@ -14,14 +14,13 @@ from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import SYNCHRONISE, Lane, LaneLimits
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.memory import piece_bytes
-from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.program import Program
 from npucall_server.devices.cann.resident import HandleMemory, in_use, is_aligned, residents
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lanes import Lanes
 from npucall_server.devices.program_map import program_map_of
-from npucall_server.devices.watchdog import Watchdog
+from npucall_server.devices.watchdog import Visitors, Watchdog
 from npucall_server.npu_settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
@@ -71,7 +70,8 @@ class CannDevice:
         self._note = note
         self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
         self._libraries = libraries = open_libraries(paths)
-        self._operators = OpApi(paths, libraries.failure)
+        self._operators = libraries.operators(paths)
+        self._visitors = Visitors()
         with Cleanup() as opening:
             self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
             opening.callback(self._context.close)
@@ -83,8 +83,8 @@ class CannDevice:
             self._lanes = self._open_lanes(settings)
             opening.callback(self._lanes.close)
             room = self._lanes.empty_idle
-            self._handles = HandleMemory(self._context, self._report_lost, room)
-            watched = Watchdog([self._handles], settings.device_timeout, self._report_lost)
+            self._handles = HandleMemory(self._context, self._visitors, self._report_lost, room)
+            watched = Watchdog([self._visitors], settings.device_timeout, self._report_lost)
             opening.callback(watched.close)
             self._open = opening.pop_all()
         for line in self._operators.notes:
@@ -151,7 +151,8 @@ class CannDevice:
 
     def facts(self) -> DeviceFacts:
         """What device and software say of themselves now."""
-        return self._context.facts()
+        with self._visitors.visit():
+            return self._context.facts()
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
         """From now on ``lost`` hears that the device is broken, or a lane hangs."""

@@ -59,6 +59,11 @@ class LaneLimits(NamedTuple):
     busy_wait: bool
     """Wait for the device without sleeping."""
 
+    @property
+    def milliseconds(self) -> int:
+        """``device_timeout`` as C functions take it, who have no timeout that is 0."""
+        return max(round(self.device_timeout * 1000), 1)
+
 
 class Lane:
     """Runs calls. Opened and closed in the thread that uses it.
@@ -87,7 +92,9 @@ class Lane:
             self._workspace = device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
-            self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
+            self._stopwatch = Stopwatch(
+                StreamEvents(acl, self._stream, limits.milliseconds), _MARKS, note
+            )
             opening.callback(self._stopwatch.close)
             self._open = opening.pop_all()
 
@@ -216,7 +223,7 @@ class Lane:
     ) -> int:
         """Nanoseconds of phase one. Behind phase two nothing needs the descriptors any more."""
         function, base, stream = self._function(call), self._base, self._stream
-        if call.operator.reference:
+        if self._descriptors.keeps(call):
             arguments = self._descriptors.arguments(call, addresses)
             return launch(function, arguments, base, stream, ready)
         with self._descriptors.of(call, addresses) as arguments:
@@ -326,8 +333,7 @@ class Lane:
             raise
 
     def _synchronise(self, transfer: Transfer) -> None:
-        milliseconds = max(round(self._limits.device_timeout * 1000), 1)  # 0 is no timeout
-        self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
+        self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, self._limits.milliseconds)
         transfer.settle()
         self._workspace.settle()
 

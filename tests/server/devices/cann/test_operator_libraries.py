@@ -36,7 +36,7 @@ def package(folder: Path, *functions: str, answer: int = 0) -> Path:
 
 
 def host(custom: Sequence[Path] = (), opp: Path | None = None, home: Path | None = None) -> OpApi:
-    return OpApi(AscendPaths(home, opp, tuple(custom)), StatusError)
+    return OpApi(AscendPaths(home, opp, tuple(custom)), StatusError, lambda: None)
 
 
 def found(libraries: OpApi, name: str = "aclnnX") -> Path | None:
