@@ -140,7 +140,7 @@ def test_a_library_of_operators_loads_by_its_path_and_leads_to_the_descriptors(
     assert load(library, then="print(library.aclCreateTensor.__name__)") == "aclCreateTensor\n"
 
 
-@BOTH
+@EACH
 def test_a_library_of_operators_does_not_load_where_all_of_its_symbols_are_asked_for(
     tree: Tree, name: str
 ) -> None:

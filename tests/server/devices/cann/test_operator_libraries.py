@@ -108,6 +108,20 @@ def test_the_configuration_counts_to_the_letter(
     assert load_priority(configure(tmp_path, text) / "vendors") == vendors
 
 
+def test_types_of_an_operator_are_not_those_of_whoever_uses_its_library_too(
+    tmp_path: Path,
+) -> None:
+    libraries = host([package(tmp_path)])
+    where = libraries.find("aclnnX")
+    assert where is not None
+    mine = where[0].find("aclnnX")
+    mine.argtypes = ()
+    function = libraries.function(X)
+    assert function is not None
+    function.execute(None, 0, None, None)
+    assert mine.argtypes == ()
+
+
 @pytest.mark.parametrize("half", PHASES)
 def test_both_phases_come_from_the_first_library_that_has_both(tmp_path: Path, half: str) -> None:
     one = package(tmp_path / "half", half, answer=1)
