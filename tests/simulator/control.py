@@ -46,13 +46,13 @@ class Simulator:
     def open(cls, lib64: Path) -> Simulator:
         """The simulator whose ``libascendcl.so`` is in this folder.
 
-        A process can load one generation: the other's libraries have the same names.
+        A process can load one generation: the libraries of all have the same names.
         """
         return cls(ctypes.CDLL(str(lib64 / "libascendcl.so")))
 
     @property
     def generation(self) -> int:
-        """81 or 90."""
+        """81, 83 or 90."""
         return self._functions["generation"]()
 
     def reset(self) -> None:
