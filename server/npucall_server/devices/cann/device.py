@@ -235,8 +235,9 @@ class CannDevice:
         self._lanes.empty_idle()
 
     def _report_lost(self, error: NpucallError) -> None:
-        self._is_lost = self._handles.broken = True
-        self._lost(error)
+        if not self._is_lost:
+            self._is_lost = self._handles.broken = True
+            self._lost(error)
 
     def _give_back(self) -> None:
         """What CANN keeps for the threads of lanes goes when they end, before the device does."""
