@@ -85,9 +85,10 @@ class Sweep(NamedTuple):
     def _after(self, opened: Opened, asked: Asked, fault: Fault) -> list[str]:
         """What is wrong once the work has failed."""
         found = opened.simulator.violations()
-        if len(opened.lost) != (fault.fate is Fate.BROKEN):
+        breaks = fault.fate is Fate.BROKEN and not fault.tolerated
+        if len(opened.lost) != breaks:
             found.append(f"lost {opened.lost}")
-        if fault.fate is not Fate.BROKEN:
+        if not breaks:
             if not self.serves(opened, asked):
                 found.append("the next time the answer was another one")
             opened.close()
