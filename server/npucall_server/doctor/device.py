@@ -62,7 +62,7 @@ def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Sectio
     yield Section("versions", "")
     yield from check_versions(facts)
     yield Section("operators", "looking for operators in the libraries")
-    operators = OpApi(paths, context.libraries.failure)
+    operators = context.libraries.operators(paths)
     catalogue = HostCatalogue(operators, paths)
     yield from check_operators(catalogue, operators)
     well = yield from try_operator(context, operators, catalogue)

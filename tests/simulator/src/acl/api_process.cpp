@@ -14,7 +14,9 @@ using namespace sim;
 namespace {
 
 constexpr bool IS_NEW = SIM_GENERATION >= 90;
-constexpr const char *CANN_VERSION = IS_NEW ? "9.0.0" : "8.1.RC1";
+constexpr const char *CANN_VERSION = IS_NEW                 ? "9.0.0"
+                                     : SIM_GENERATION >= 83 ? "8.3.RC1"
+                                                            : "8.1.RC1";
 
 struct PackageVersion {
     char version[128], major[64], minor[64], release[64], patch[64], reserved[128];
@@ -120,7 +122,7 @@ SIM_API aclError aclrtGetVersion(int32_t *major, int32_t *minor, int32_t *patch)
     return call("aclrtGetVersion", [&] {
         if (major == nullptr || minor == nullptr || patch == nullptr) return fail(100000, "NULL");
         *major = 1;
-        *minor = IS_NEW ? 17 : 13;
+        *minor = IS_NEW ? 17 : SIM_GENERATION >= 83 ? 15 : 13;
         *patch = 0;
         return 0;
     });
@@ -146,6 +148,8 @@ SIM_API const char *aclGetRecentErrMsg() {
         for (char &letter : thread.returned) letter = '#';
         thread.returned.swap(thread.text);
         thread.text.clear();
+        // It asks the device too, which this one's driver does not support.
+        thread.last_error = 207000;
         return thread.returned.empty() ? nullptr : thread.returned.c_str();
     });
 }
