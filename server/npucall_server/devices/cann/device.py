@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError, NpucallError
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall_server import device_kinds
 from npucall_server.devices.base import BrokenDeviceError, NoDeviceError, Ran, RanProgram, Step
 from npucall_server.devices.cann import values
@@ -76,7 +77,7 @@ class CannDevice:
             self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
             opening.callback(self._context.close)
             self.soc = self._context.soc
-            self.product = product_of(self.soc)
+            self.product, self.guess = taken_for(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
             self.memory_for_handles = self._context.free_memory() // 2
             """Half of what is free when the device is opened."""
@@ -87,7 +88,7 @@ class CannDevice:
             watched = Watchdog([self._visitors], settings.device_timeout, self._report_lost)
             opening.callback(watched.close)
             self._open = opening.pop_all()
-        for line in self._operators.notes:
+        for line in filter(None, (self.guess, *self._operators.notes)):
             note(line)
 
     @property
@@ -152,7 +153,7 @@ class CannDevice:
     def facts(self) -> DeviceFacts:
         """What device and software say of themselves now."""
         with self._visitors.visit():
-            return self._context.facts()
+            return replace(self._context.facts(), product_guess=self.guess)
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
         """From now on ``lost`` hears that the device is broken, or a lane hangs."""
