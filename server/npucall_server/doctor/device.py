@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.operators import OpApi
@@ -102,9 +102,12 @@ def check_health(facts: DeviceFacts) -> Finding:
 def check_product(soc: str) -> Finding:
     """Whether npucall has rules for the SoC."""
     try:
-        return ok(f"{soc} is {product_of(soc).name}")
+        taken = taken_for(soc)
     except ArgumentError as error:
         return fault(str(error), "a newer npucall may know it; else report the name")
+    if taken.guess:
+        return warning(taken.guess, "a newer npucall may know it")
+    return ok(f"{soc} is {taken.product.name}")
 
 
 def check_memory(facts: DeviceFacts) -> Finding:

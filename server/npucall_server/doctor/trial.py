@@ -12,7 +12,7 @@ from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall.tensors import TensorSpec
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.planner import Planner
@@ -77,7 +77,7 @@ def _small_call(soc: str, catalogue: HostCatalogue) -> Prepared | None:
         try:
             operator = catalogue.find(name)
             specs = {tensor: TensorSpec(FLOAT, _SHAPE, name=tensor) for tensor in _INPUTS}
-            return prepare(Call(operator, specs, _INPUTS), product_of(soc), catalogue)
+            return prepare(Call(operator, specs, _INPUTS), taken_for(soc).product, catalogue)
         except NpucallError:  # not on this host, or not on this product
             continue
     return None
