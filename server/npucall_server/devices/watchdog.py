@@ -29,7 +29,10 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Tells ``lost`` when a lane has worked on one call for longer than ``device_timeout``."""
+    """Tells ``lost``, once, when a lane has worked on one call for longer than ``device_timeout``.
+
+    It goes on until it is closed, so that nobody waits for another one that hangs later.
+    """
 
     def __init__(
         self,
@@ -48,15 +51,17 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        limit = self._timeout + _GRACE_SECONDS
+        limit, given_up = self._timeout + _GRACE_SECONDS, list[Watched]()
+        error = None
         while not self._closed.wait(min(self._timeout / 4, 1.0)):
             late = [each for each in self._lanes if _busy_seconds(each) > limit]
-            if late:
+            if late and error is None:
                 error = self._error()
                 self._lost(error)
-                for lane in late:
+            for lane in late:
+                if error is not None and lane not in given_up:
+                    given_up.append(lane)
                     lane.give_up(error)
-                return
 
     def _error(self) -> NpucallError:
         return BrokenDeviceError(

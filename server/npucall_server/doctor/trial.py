@@ -15,6 +15,7 @@ from npucall.errors import NpucallError
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 from npucall_server.devices.cann.lane import Lane, LaneLimits
+from npucall_server.devices.cann.planner import Planner
 from npucall_server.doctor.failure import failed
 from npucall_server.doctor.finding import Finding, Section, fault, ok, warning
 
@@ -51,7 +52,7 @@ def try_operator(
     notes: list[str] = []
     lane = Lane(context, operators, _LIMITS, notes.append)
     try:
-        yield from _plan_and_run(lane, call)
+        yield from _plan_and_run(lane, Planner(context, operators), call)
     except NpucallError as error:
         yield failed(error)
     yield from (warning(note, "calls run, but take an unknown time") for note in notes)
@@ -62,10 +63,10 @@ def try_operator(
     return True
 
 
-def _plan_and_run(lane: Lane, call: Prepared) -> Iterator[Section | Finding]:
+def _plan_and_run(lane: Lane, planner: Planner, call: Prepared) -> Iterator[Section | Finding]:
     name = call.operator.title
     yield Section("trial", f"phase one of {name}, which loads its kernel")
-    yield ok(f"phase one of {name} wants {lane.plan(call)} bytes of workspace")
+    yield ok(f"phase one of {name} wants {planner.plan(call)} bytes of workspace")
     for number in (1, 2):  # CANN answers the second first phase from its cache
         yield Section("trial", f"run {number} of {name}")
         yield _run(lane, call, number)

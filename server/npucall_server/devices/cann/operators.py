@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npucall.declare.parameters import Attribute, Kind
+from npucall.errors import OperatorUnavailableError
 from npucall_server.devices.cann.library import Library
 
 if TYPE_CHECKING:
@@ -83,6 +84,15 @@ class OpApi:
             library, custom = found
             self._bound[name] = self._bind(operator, library, custom=custom)
         return self._bound[name]
+
+    def needed(self, operator: Operator[Any, Any]) -> OpApiFunction:
+        """Likewise. Raises OperatorUnavailableError where no library has them."""
+        found = self.function(operator)
+        if found is None:
+            raise OperatorUnavailableError(
+                f"operator: expected {operator.name} in a library of this host, found none"
+            )
+        return found
 
     def find(self, name: str) -> tuple[Library, bool] | None:
         """The library that has both phases of an operator, and whether it is a custom one."""
