@@ -58,6 +58,8 @@ class Bench:
     """What lanes say."""
     broken: list[NpucallError] = field(default_factory=list)
     """Why the device will not work again, by other lanes than that one."""
+    some_are_right: bool = False
+    """Whether a call has given the numbers of the reference."""
     ending: EndingThreads = field(default_factory=EndingThreads)
     """Threads that have been told to end: the device must not be given back before they have."""
 
@@ -93,7 +95,10 @@ def check(lane: Lane, call: Prepared, seed: int) -> Outcome:
     ran = lane.run(call, storages, lambda: None)
     outputs: Any = ran.outputs  # nothing is resident
     wrong = difference(call, storages, outputs)
-    return Outcome(wrong, bool(wrong) and is_untouched(call, storages, outputs), ran.phases)
+    launched_nothing = bool(wrong) and is_untouched(call, storages, outputs)
+    if launched_nothing:
+        wrong = "nothing has run, though every function answered success: outputs are as before"
+    return Outcome(wrong, launched_nothing, ran.phases)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def programs(bench: Bench) -> Iterator[Section | Finding]:
         pass
     (found,) = program.outputs()[-1]
     last = {**steps[-1].storages, next(iter(call.stored)): expected}
-    if wrong := difference(call, last, [found]):  # type: ignore[arg-type]  # no step output is left
+    if wrong := difference(call, last, [found], _STEPS):  # type: ignore[arg-type]  # no step output is left
         yield fault(f"a program of {_STEPS} steps: {wrong}", WRONG, *_ORDER)
     else:
         yield ok(f"a program of {_STEPS} steps, each on what the one before gave: right", *_ORDER)
