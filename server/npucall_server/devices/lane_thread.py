@@ -106,7 +106,7 @@ class LaneThread(Generic[L]):
         """Raises this where somebody waits for the thread, now or later: it will never go on."""
         self._given_up = error
         for work in list(self._waited_for):
-            work.answer(None, error)
+            work.give_up(error)
 
     def _queued(self, work: _Work[L]) -> _Work[L]:
         self._work.put(work)
@@ -115,7 +115,7 @@ class LaneThread(Generic[L]):
     def _wait(self, work: _Work[Any]) -> Any:
         self._waited_for.add(work)
         if self._given_up is not None:
-            work.answer(None, self._given_up)
+            work.give_up(self._given_up)
         try:
             return work.wait()
         finally:
@@ -148,15 +148,21 @@ class _Work(Generic[L]):
 
     def __init__(self, function: Callable[[L], Any], *, is_last: bool = False) -> None:
         self._function, self.is_last = function, is_last
+        self._is_given_up = False
         self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
     def do(self, lane: L) -> tuple[Any, BaseException | None]:
-        if not self._done.empty():  # given up before it began: nobody waits for it
+        if self._is_given_up:  # before it began: nobody waits for it
             return None, None
         try:
             return self._function(lane), None
         except BaseException as error:  # noqa: BLE001  # raised in the thread that waits
             return None, error
+
+    def give_up(self, error: NpucallError) -> None:
+        """Raises this in the thread that waits; it does not begin any more."""
+        self._is_given_up = True
+        self.answer(None, error)
 
     def answer(self, result: Any, error: BaseException | None) -> None:
         """The first answer counts."""

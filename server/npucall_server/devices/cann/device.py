@@ -240,13 +240,12 @@ class CannDevice:
 
     def _give_back(self) -> None:
         """What CANN keeps for the threads of lanes goes when they end, before the device does."""
-        if count := self._ending.wait(_SOON_SECONDS):
-            self._note(
-                f"waiting for {count} threads that are in CANN, {_LATEST_SECONDS:g} s at most"
-            )
-            if count := self._ending.wait(_LATEST_SECONDS):
+        most = f"{_LATEST_SECONDS:g} s"
+        if left := self._ending.wait(_SOON_SECONDS):
+            self._note(f"{left} of the lanes' threads have not ended; they have {most} to do so")
+            if left := self._ending.wait(_LATEST_SECONDS):
                 raise DeviceError(
-                    f"device: expected the threads of its lanes to end within "
-                    f"{_LATEST_SECONDS:g} s, found {count} that have not"
+                    f"device: expected all threads of its lanes to end within {most}, found {left} "
+                    "that have not"
                 )
         self._context.close()

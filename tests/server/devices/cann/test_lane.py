@@ -10,6 +10,7 @@ from npucall.declare.declaration import prototype_only
 from npucall.errors import OperatorUnavailableError
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.planner import Planner
 from npucall_server.npu_settings import AscendPaths
 
 from .situations import add, l1, without_elements
@@ -142,7 +143,8 @@ def test_a_lane_that_is_closed_keeps_nothing(context: DeviceContext, simulator: 
 def test_an_operator_that_no_library_has_is_unavailable(context: DeviceContext) -> None:
     lane = lane_of(context)
     call: Any = type("Call", (), {"operator": prototype_only("aclnnNowhere", (), "")})
-    for work in (lambda: lane.plan(call), lambda: lane.run(call, {}, lambda: None)):
+    planner = Planner(context, lane._operators)
+    for work in (lambda: planner.plan(call), lambda: lane.run(call, {}, lambda: None)):
         with pytest.raises(OperatorUnavailableError, match="expected aclnnNowhere in a library"):
             work()
     lane.close()

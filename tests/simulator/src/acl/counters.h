@@ -15,6 +15,7 @@ struct Counters {
     uint64_t launches = 0;         // kernels that ran
     uint64_t deterministic_launches = 0;
     uint64_t cache_hits = 0;  // phase ones answered from the thread's cache
+    uint64_t dead_plans = 0;  // entries of living threads' caches that no phase two has filled
 };
 
 SIM_EXPORT Counters &counters();
