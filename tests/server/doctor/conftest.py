@@ -50,6 +50,7 @@ def simulator(
 ) -> Iterator[Simulator]:
     """A fresh simulator; what a test leaves open ends with it, as with a process."""
     monkeypatch.setenv("ASCEND_OPP_PATH", str(paths.opp))
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "guarded")
     simulator = Simulator.open(toolkit.lib64)
     simulator.reset()
     yield simulator
@@ -71,6 +72,7 @@ def install_simulated(host: Host, toolkit: Generation, monkeypatch: pytest.Monke
     (host.home / "include").symlink_to(toolkit.include)
     for name, value in host.environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "guarded")
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from npucall_server.devices.base import DeviceFacts
-from npucall_server.doctor import compare
+from npucall_server.doctor import compare, planning
+from npucall_server.doctor.bench import Outcome
 from npucall_server.doctor.device import check_health, check_memory, check_product, examine
 from npucall_server.doctor.finding import Finding, Section, Verdict
 
@@ -63,6 +64,46 @@ def test_wrong_numbers_are_faults_that_say_which(
     found = faults(examined(paths))
     assert found
     assert all(one in each and "numbers are wrong: expected 0, 0" in each for each in found)
+
+
+def test_a_cache_without_the_guard_is_a_warning_that_settles_the_claim(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "unguarded")
+    simulator.reset()
+    findings = examined(paths)
+    (found,) = [finding for finding in findings if finding.verdict is not Verdict.OK]
+    assert found.verdict is Verdict.WARNING
+    assert "a run behind a plan on the same thread launches nothing" in found.found
+    assert "needs npucall's planner thread" in found.todo
+    assert found.settles == ("unrun-executor",)
+    assert findings[-1].found == "the device was given back"
+    assert simulator.violations() == []
+
+
+def test_an_executor_that_is_not_destroyed_is_a_warning_that_settles_the_claim(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "refused")
+    simulator.reset()
+    findings = examined(paths)
+    (found,) = [finding for finding in findings if finding.verdict is not Verdict.OK]
+    assert found.verdict is Verdict.WARNING
+    assert "aclDestroyAclOpExecutor: expected status 0, found 561000" in found.found
+    assert found.settles == ("unrun-executor",)
+    assert findings[-1].found == "the device was given back"
+
+
+def test_what_runs_wrong_behind_a_plan_is_a_fault(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong_behind_a_plan(self: planning.PlansAndRuns, call: Prepared, seed: int) -> Outcome:
+        del self, call, seed
+        return Outcome("out: 3 of 6 numbers are wrong", launched_nothing=False, phases=None)
+
+    monkeypatch.setattr(planning.PlansAndRuns, "plan_and_run", wrong_behind_a_plan)
+    (found,) = faults(examined(paths))
+    assert found.endswith("on the same thread: out: 3 of 6 numbers are wrong")
 
 
 def test_a_device_beyond_those_that_are_there_is_a_fault(
