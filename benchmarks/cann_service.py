@@ -65,8 +65,8 @@ def compare(rounds: int, calls: int) -> list[Compared]:
                       lambda run: _rate(run, 8, calls * 2)),
             _compared("16 MiB, staged, 1 caller, p50", "ms", "lower", rounds, large["npu"],
                       lambda run: _p50(run, 8) * 1e3),
-            _compared("16 MiB, waiting, 1 caller, p50", "ms", "lower", rounds, large["npu, waiting"],
-                      lambda run: _p50(run, 8) * 1e3),
+            _compared("16 MiB, waiting, 1 caller, p50", "ms", "lower", rounds,
+                      large["npu, waiting"], lambda run: _p50(run, 8) * 1e3),
         ]  # fmt: skip
 
 
