@@ -14,7 +14,8 @@ from .aarch64 import Place, Places
 
 COMPILER = "aarch64-linux-gnu-g++"
 HERE = Path(__file__).parent
-SOURCES = HERE.parent / "simulator"
+_SIMULATOR = HERE.parent / "simulator"
+INCLUDES = (f"-I{HERE}", f"-I{_SIMULATOR}", f"-I{_SIMULATOR / 'src'}")
 
 _OPTIONS = ("-std=c++17", "-O1", "-fno-pie", "-fno-exceptions", "-w", "-S", "-o", "-")
 _TABLE = "npucall_table"
@@ -43,7 +44,7 @@ def taken(types: Mapping[str, str], before: str) -> dict[str, Places]:
 
 def compiled(program: str) -> str:
     """The assembly of a C++ program."""
-    command = [COMPILER, *_OPTIONS, f"-I{HERE}", f"-I{SOURCES}", f"-I{SOURCES / 'src'}"]
+    command = [COMPILER, *_OPTIONS, *INCLUDES]
     done = subprocess.run(
         [*command, "-x", "c++", "-"], input=program, capture_output=True, text=True, check=False
     )

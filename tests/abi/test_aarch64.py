@@ -8,91 +8,34 @@ operators' prototypes.
 from __future__ import annotations
 
 import ctypes
-import os
-import random
-import shutil
 from ctypes import c_bool, c_double, c_float, c_int8, c_int32, c_int64, c_uint64, c_void_p
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
-from tests.simulator.prototypes import Prototype, read_prototypes
 
-from npucall.declare.declaration import Operator, prototype_only
-from npucall.declare.parameters import Attribute, Input, Kind, parameter_of
+from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Attribute, Kind
 from npucall.operators import CATALOGUE
-from npucall_server.devices.cann.functions import AscendCL, NnOpBase
 
-from . import simulated
 from .aarch64 import Place, Places, Signature, differences, places
 from .assembly import COMPILER, taken
-from .ours import bound, phases, signatures, type_of
+from .need import need
+from .ours import phases, signatures
+from .subjects import OPERATORS, cpp_types, declarations, functions, made_up, operators
 
 pytestmark = pytest.mark.more
-
-PROTOTYPES = {prototype.name: prototype for prototype in read_prototypes()}
-NUMBERS = (c_bool, c_int8, c_int32, c_int64, c_uint64, c_float, c_double, c_void_p)
-RESULTS = (None, c_void_p, c_float, c_double, c_int32, c_int64, c_bool)
-
-
-def operator_of(prototype: Prototype) -> Operator[Any, Any]:
-    """The operator that the server makes of a header with this prototype."""
-    parameters = (
-        parameter_of(p.name, p.c_type, Input if p.base_type.startswith("aclTensor") else None)
-        for p in prototype.parameters
-    )
-    return prototype_only(prototype.name, tuple(parameters), "")
-
-
-OPERATORS = {name: operator_of(prototype) for name, prototype in PROTOTYPES.items()}
-
-
-def bound_operators(operators: list[Operator[Any, Any]]) -> dict[str, Signature]:
-    return {name: own for operator in operators for name, own in phases(operator).items()}
-
-
-def functions() -> dict[str, Signature]:
-    declared = AscendCL.declared() | NnOpBase.declared()
-    return {name: bound(function) for name, function in declared.items()}
-
-
-def made_up() -> dict[str, Signature]:
-    """Functions with every kind of parameter in registers and on the stack, in any order."""
-    chance = random.Random(1)
-    return {
-        f"made_up_{number}": Signature(
-            chance.choice(RESULTS), tuple(chance.choices(NUMBERS, k=chance.randint(0, 45)))
-        )
-        for number in range(50)
-    }
 
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[str, Places]:
     """Where the functions of CANN, the operators' phases and made up ones take their parameters."""
-    for compiler, package in (("g++", "g++"), (COMPILER, "g++-aarch64-linux-gnu")):
-        if shutil.which(compiler) is None:
-            _give_up(f"expected {compiler} (Debian: {package}) on the path, found none")
-    declarations = simulated.functions()
-    types = {name: f"decltype(simulator::{name})" for name in functions()}
-    types |= {name: f"decltype(::{name})" for name in bound_operators(list(OPERATORS.values()))}
-    types |= {name: cpp_type(signature) for name, signature in made_up().items()}
-    before = ['#include "prototypes_more.h"', simulated.namespace(declarations), "struct Opaque;"]
-    return taken(types, "\n".join(before))
-
-
-def _give_up(reason: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+    need({"g++": "g++", COMPILER: "g++-aarch64-linux-gnu"})
+    return taken(cpp_types(), declarations())
 
 
 def on_stack(place: Place) -> bool:
     return place.where.startswith("sp")
-
-
-def cpp_type(signature: Signature) -> str:
-    return f"{type_of(signature.result)}({', '.join(map(type_of, signature.parameters))})"
 
 
 def test_functions_of_cann_find_what_ctypes_hands_over(compiled: dict[str, Places]) -> None:
@@ -103,7 +46,8 @@ def test_functions_of_cann_find_what_ctypes_hands_over(compiled: dict[str, Place
 def test_phases_of_declared_operators_find_what_ctypes_hands_over(
     compiled: dict[str, Places],
 ) -> None:
-    assert differences(bound_operators(list(CATALOGUE)), compiled) == {}
+    declared = {name: own for each in CATALOGUE for name, own in phases(each).items()}
+    assert differences(declared, compiled) == {}
 
 
 def test_phases_of_operators_from_headers_find_what_ctypes_hands_over(
@@ -111,7 +55,7 @@ def test_phases_of_operators_from_headers_find_what_ctypes_hands_over(
 ) -> None:
     kinds = {p.kind for o in OPERATORS.values() for p in o.parameters if isinstance(p, Attribute)}
     assert kinds == set(Kind)
-    own = bound_operators(list(OPERATORS.values()))
+    own = operators()
     sizes = {place.size for name in own for place in compiled[name].parameters if on_stack(place)}
     assert sizes == {1, 4, 8}
     assert differences(own, compiled) == {}
