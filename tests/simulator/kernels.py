@@ -38,7 +38,7 @@ from npucall.declare.parameters import Scalar, c_name
 from npucall.declare.prepare import prepare
 from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16
 from npucall.operators import CATALOGUE
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall.tensors import Format, TensorSpec, view
 
 from .generic_kernels import FORMULAS
@@ -99,7 +99,7 @@ def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, An
     values = {p.name: given[c_name(p)] for p in operator.parameters}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     arguments = {name: _argument(value) for name, value in values.items()}
-    prepared = prepare(Call(operator, arguments, tuple(tensors)), product_of(soc), CATALOGUE)
+    prepared = prepare(Call(operator, arguments, tuple(tensors)), taken_for(soc).product, CATALOGUE)
     if prepared.done:
         return  # a device leaves the outputs as they were
     outputs = {

@@ -103,6 +103,7 @@ class Copies:
     """Copies for one stream, in the thread of its lane; and the wait for the stream.
 
     The stream has passed all that was queued before when a call or program begins to copy.
+    ``timeout``: milliseconds for each wait.
     """
 
     def __init__(self, acl: AscendCL, stream: c_void_p, timeout: int) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall_server import device_kinds
 from npucall_server.devices.base import (
     BrokenDeviceError,
@@ -85,14 +86,13 @@ class CannDevice:
         self._note = note
         self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
         self._libraries = libraries = open_libraries(paths)
-        self._operators = libraries.operators(paths)
+        self._operators, self._visitors = libraries.operators(paths), Visitors()
         self._is_lost, self._ending = False, EndingThreads()
-        self._visitors = Visitors()
         with Cleanup() as opening:
             self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
             opening.callback(self._give_back)
             self.soc = self._context.soc
-            self.product = product_of(self.soc)
+            self.product, self.guess = taken_for(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
             self.memory_for_handles = self._context.free_memory() // 2
             """Half of what is free when the device is opened."""
@@ -108,7 +108,7 @@ class CannDevice:
             opening.callback(watchdog.close)
             opening.callback(self._plans.close)
             self._open = opening.pop_all()
-        for line in self._operators.notes:
+        for line in filter(None, (self.guess, *self._operators.notes)):
             note(line)
 
     @property
@@ -179,7 +179,7 @@ class CannDevice:
     def facts(self) -> DeviceFacts:
         """What device and software say of themselves now."""
         with self._visitors.visit():
-            return self._context.facts()
+            return replace(self._context.facts(), product_guess=self.guess)
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
         """From now on ``lost`` hears that the device is broken, or a lane hangs."""

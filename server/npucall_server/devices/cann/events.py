@@ -19,6 +19,7 @@ class StreamEvents:
 
     def __init__(self, acl: AscendCL, stream: c_void_p, timeout: int) -> None:
         self._acl, self._stream, self._timeout = acl, stream, timeout
+        self._found = c_float()
         self._waited: set[int] = set()
         """Events whose time has reached the host since they were recorded."""
 
@@ -38,13 +39,16 @@ class StreamEvents:
 
         An event has a time on the host when the event itself has been waited for.
         """
-        for event in (first, second):
-            if event not in self._waited:
-                self._acl.aclrtSynchronizeEventWithTimeout(event, self._timeout)
-                self._waited.add(event)
-        found = c_float()
-        self._acl.aclrtEventElapsedTime(byref(found), first, second)
-        return found.value
+        if first not in self._waited:
+            self._wait_for(first)
+        if second not in self._waited:
+            self._wait_for(second)
+        self._acl.aclrtEventElapsedTime(byref(self._found), first, second)
+        return self._found.value
+
+    def _wait_for(self, event: int) -> None:
+        self._acl.aclrtSynchronizeEventWithTimeout(event, self._timeout)
+        self._waited.add(event)
 
     def destroy(self, event: int) -> None:
         """The stream has passed it."""

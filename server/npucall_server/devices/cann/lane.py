@@ -88,9 +88,9 @@ class Lane:
         with Cleanup() as opening:
             self._stream = self._create_stream()
             opening.callback(acl.aclrtDestroyStream, self._stream)
+            self._launcher = Launcher(base, self._stream)
             self._copies = Copies(acl, self._stream, limits.milliseconds)
             opening.callback(self._copies.close)
-            self._launcher = Launcher(base, self._stream)
             self._transfer = self._new_transfer()
             self._workspace = device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
