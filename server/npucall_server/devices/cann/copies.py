@@ -185,8 +185,14 @@ class Copies:
         return self._events[number]
 
     def _wait(self, event: c_void_p | None) -> None:
-        """Until the stream has passed an event; without one, all that is queued."""
-        if event is None:
-            self.synchronise()
-        else:
-            self._acl.aclrtSynchronizeEventWithTimeout(event, self._timeout)
+        """Until the stream has passed an event; without a good one, all that is queued."""
+        if event is not None:
+            try:
+                self._acl.aclrtSynchronizeEventWithTimeout(event, self._timeout)
+            except BrokenDeviceError:
+                raise
+            except NpucallError:  # the stream knows what is wrong, if anything is
+                pass
+            else:
+                return
+        self.synchronise()
