@@ -58,7 +58,7 @@ class Renewed(Generic[L]):
 
     def do(self, work: Callable[[L], T]) -> T:
         """Anything with it in its thread; the calling thread waits."""
-        thread = self._thread or self.open()
+        thread = self._thread or self._open_again()
         try:
             return thread.do(work)
         finally:
@@ -72,6 +72,13 @@ class Renewed(Generic[L]):
                 thread.close()
             finally:
                 self._leave(thread)
+
+    def _open_again(self) -> LaneThread[L]:
+        try:
+            return self.open()
+        except BrokenDeviceError as error:
+            self._lost(error)
+            raise
 
     def _close_spent(self) -> None:
         """What goes wrong is told by what comes next, unless it is the device's end."""

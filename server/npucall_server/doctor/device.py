@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall_server.devices.cann.host import COMMUNITY, HostCatalogue
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.operators import OpApi
@@ -72,7 +72,7 @@ def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Messag
     yield Section("versions", "")
     yield from check_versions(facts)
     yield Section("operators", "looking for operators in the libraries")
-    operators = OpApi(paths, context.libraries.failure)
+    operators = context.libraries.operators(paths)
     catalogue = HostCatalogue(operators, paths)
     yield from check_operators(catalogue, operators)
     well = yield from _try(context, operators, catalogue)
@@ -98,7 +98,7 @@ def _try(
     context: DeviceContext, operators: OpApi, catalogue: HostCatalogue
 ) -> Generator[Message, None, bool]:
     try:
-        product = product_of(context.soc)
+        product = taken_for(context.soc).product
     except ArgumentError:  # a fault by now
         return True
     return (yield from try_device(context, operators, catalogue, product))
@@ -134,9 +134,12 @@ def check_health(facts: DeviceFacts) -> Finding:
 def check_product(soc: str) -> Finding:
     """Whether npucall has rules for the SoC."""
     try:
-        return ok(f"{soc} is {product_of(soc).name}")
+        taken = taken_for(soc)
     except ArgumentError as error:
         return fault(str(error), "a newer npucall may know it; else report the name")
+    if taken.guess:
+        return warning(taken.guess, "a newer npucall may know it")
+    return ok(f"{soc} is {taken.product.name}")
 
 
 def check_memory(facts: DeviceFacts) -> Finding:

@@ -173,6 +173,17 @@ def test_a_soc_that_no_product_has_is_a_fault(simulator: Simulator, paths: Ascen
     assert findings[-1].found == "the device was given back"
 
 
+def test_a_soc_that_is_near_to_a_product_is_a_warning(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    simulator.set_soc("Ascend910B5")
+    findings = examined(paths)
+    assert faults(findings) == []
+    (found,) = warnings(findings)
+    assert "taken for Ascend910B (Atlas A2), which is a guess" in found
+    assert findings[-1].found == "the device was given back"
+
+
 def test_a_product_without_the_operators_is_not_tried(
     simulator: Simulator, paths: AscendPaths
 ) -> None:

@@ -57,6 +57,11 @@ class LaneLimits(NamedTuple):
     busy_wait: bool
     """Wait for the device without sleeping."""
 
+    @property
+    def milliseconds(self) -> int:
+        """``device_timeout`` as C functions take it, who have no timeout that is 0."""
+        return max(round(self.device_timeout * 1000), 1)
+
 
 class Lane:
     """Runs calls. Opened and closed in the thread that uses it.
@@ -87,7 +92,9 @@ class Lane:
             self._workspace = device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
-            self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
+            self._stopwatch = Stopwatch(
+                StreamEvents(acl, self._stream, limits.milliseconds), _MARKS, note
+            )
             opening.callback(self._stopwatch.close)
             self._open = opening.pop_all()
 
@@ -215,7 +222,7 @@ class Lane:
     ) -> int:
         """Nanoseconds of phase one. Behind phase two nothing needs the descriptors any more."""
         function, launch = self._operators.needed(call.operator), self._launcher.launch
-        if call.operator.reference:
+        if self._descriptors.keeps(call):
             return launch(function, self._descriptors.arguments(call, addresses), ready)
         with self._descriptors.of(call, addresses) as arguments:
             return launch(function, arguments, ready)
@@ -322,8 +329,7 @@ class Lane:
             raise
 
     def _synchronise(self, transfer: Transfer) -> None:
-        milliseconds = max(round(self._limits.device_timeout * 1000), 1)  # 0 is no timeout
-        self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
+        self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, self._limits.milliseconds)
         transfer.settle()
         self._workspace.settle()
 

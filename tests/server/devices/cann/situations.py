@@ -132,6 +132,7 @@ SITUATIONS = {
     "no staging, an input that nobody reads": Situation(unread, (), {"staging_limit": 0}),
     "no memory is kept": Situation(l1, (), {"kept_device_memory": 0}),
     "descriptors of one call are kept": Situation(unread, (l1,), {"kept_calls": 1}),
+    "no descriptors are kept": Situation(unread, (unread,), {"kept_calls": 0}),
     "a scalar": Situation(add),
     "a list of tensors": Situation(cat),
     "a list of scalars": Situation(add_scalars),

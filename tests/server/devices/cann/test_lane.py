@@ -9,7 +9,6 @@ import pytest
 from npucall.declare.declaration import prototype_only
 from npucall.errors import OperatorUnavailableError
 from npucall_server.devices.cann.lane import Lane, LaneLimits
-from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.planner import Planner
 from npucall_server.npu_settings import AscendPaths
 
@@ -151,7 +150,7 @@ def test_an_operator_that_no_library_has_is_unavailable(context: DeviceContext) 
 
 
 def lane_of(context: DeviceContext, **limits: Any) -> Lane:
-    operators = OpApi(NO_PATHS, context.libraries.failure)
+    operators = context.libraries.operators(NO_PATHS)
     return Lane(context, operators, LIMITS._replace(**limits), lambda note: None)
 
 

@@ -153,6 +153,8 @@ SIM_API const char *aclGetRecentErrMsg() {
         for (char &letter : thread.returned) letter = '#';
         thread.returned.swap(thread.text);
         thread.text.clear();
+        // It asks the device too, which this one's driver does not support.
+        thread.last_error = 207000;
         return thread.returned.empty() ? nullptr : thread.returned.c_str();
     });
 }
