@@ -14,9 +14,15 @@ import numpy as np
 from npucall.buffers import fresh_array
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
-from npucall.errors import DeviceLostError, NpucallError, OperatorUnavailableError
+from npucall.errors import (
+    DeviceLostError,
+    NpucallError,
+    OperatorUnavailableError,
+    OutOfMemoryError,
+)
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.clearing import Clearing
 from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
 from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import launch, workspace_of
@@ -83,8 +89,9 @@ class Lane:
         with Cleanup() as opening:
             self._stream = self._create_stream()
             opening.callback(acl.aclrtDestroyStream, self._stream)
+            self._clearing = Clearing(acl, self._stream, self._launch, note)
             self._transfer = self._new_transfer()
-            self._workspace = device_buffer(acl)
+            self._workspace, self._zeros = device_buffer(acl), device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
             self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
@@ -100,12 +107,15 @@ class Lane:
         with self._unbroken(), Cleanup() as every:
             every.callback(self._transfer.release)
             every.callback(self._workspace.release)
+            every.callback(self._zeros.release)
+            every.callback(self._clearing.release)
             every.callback(self._descriptors.close)
 
     def plan(self, call: Prepared) -> int:
         """Bytes of workspace that a call needs: its first phase alone."""
         function = self._function(call)
-        addresses = dict.fromkeys(_memory_map_of(call).starts, _PLACEHOLDER)
+        memory_map = _memory_map_of(call)
+        addresses = dict.fromkeys((*memory_map.starts, *memory_map.unread), _PLACEHOLDER)
         with self._unbroken(), Descriptors(self._base, call, addresses) as descriptors:
             return workspace_of(function, descriptors.arguments, self._base)
 
@@ -125,7 +135,12 @@ class Lane:
         """
         with self._unbroken():
             self._begin_for(owner)
-            ran = self._run(call, storages, check, targets)
+            try:
+                ran = self._run(call, storages, check, targets)
+            except BaseException as error:
+                self._unless_broken(error, self._keep_no_more_than_allowed)
+                raise
+            self._keep_no_more_than_allowed()
             self._owner = owner
             return ran
 
@@ -140,7 +155,7 @@ class Lane:
             self._begin_for(program.owner)
             if program.transfer is None:
                 program.transfer, self._transfer = self._transfer, self._new_transfer()
-            program.transfer.on(self._stream)
+            program.transfer.on(self._stream, self._clearing)
             first = program.next
             try:
                 self._go_on(program, program.transfer, check)
@@ -162,12 +177,14 @@ class Lane:
 
     def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
         first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
+        zeros = self._zeros.reserve(program.map.zeros) or 0
         with self._settled(transfer):
+            self._clear()
             mark(_START)
             if not first:
                 program.begin(transfer)
             mark(_COPIED_IN)
-            planned = self._queue(program, transfer, check)
+            planned = self._queue(program, transfer, zeros, check)
             mark(_RUN)
             if program.has_ended:
                 program.end(transfer)
@@ -179,15 +196,15 @@ class Lane:
         if program.has_ended:
             program.collect(transfer)
 
-    def _queue(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> int:
+    def _queue(
+        self, program: Program, transfer: Transfer, zeros: int, check: Callable[[], None]
+    ) -> int:
         """Launches steps until they are enough for now; nanoseconds of their first phases."""
         steps, is_first, planned, expected = program.steps, True, 0, 0.0
 
         def ready(workspace_size: int) -> int | None:
             nonlocal is_first
-            workspace = self._workspace.reserve_beside(workspace_size)
-            if workspace is not None:
-                self._workspace.clear(transfer.fill)
+            workspace = self._reserve_workspace(workspace_size)
             check()
             if is_first:
                 mark(_PLANNED)
@@ -200,7 +217,8 @@ class Lane:
             number = program.next
             call = steps[number].call
             try:
-                planned += self._launch(call, program.prepare(number, transfer), ready)
+                addresses = program.prepare(number, transfer, zeros)
+                planned += self._launch(call, addresses, ready)
             except NpucallError as error:
                 program.name_step(number, error)
                 raise
@@ -212,7 +230,7 @@ class Lane:
         return planned
 
     def _launch(
-        self, call: Prepared, addresses: dict[str, int], ready: Callable[[int], int | None]
+        self, call: Prepared, addresses: Mapping[str, int], ready: Callable[[int], int | None]
     ) -> int:
         """Nanoseconds of phase one. Behind phase two nothing needs the descriptors any more."""
         function, base, stream = self._function(call), self._base, self._stream
@@ -225,9 +243,13 @@ class Lane:
     def _begin_again(self, program: Program, error: BaseException) -> None:
         """Nothing of a program is under way any more, unless the device is broken."""
         program.begin_again()
+        self._unless_broken(error, lambda: self._take_back(program))
+
+    def _unless_broken(self, error: BaseException, give_back: Callable[[], None]) -> None:
+        """Behind an error nobody wants to hear what else fails."""
         if self.broken is None and not isinstance(error, BrokenDeviceError):
             with suppress(NpucallError):
-                self._take_back(program)
+                give_back()
 
     def _take_back(self, program: Program) -> None:
         """Keeps a program's memory, or what this lane has by now, whichever is larger."""
@@ -236,12 +258,12 @@ class Lane:
             return
         if transfer.kept >= self._transfer.kept:
             transfer, self._transfer = self._transfer, transfer
-            self._transfer.on(self._stream)
+            self._transfer.on(self._stream, self._clearing)
         transfer.release()
         self._keep_no_more_than_allowed()
 
     def _new_transfer(self) -> Transfer:
-        return Transfer(self._acl, self._stream, self._limits.staging_limit)
+        return Transfer(self._acl, self._stream, self._limits.staging_limit, self._clearing)
 
     def _begin_for(self, owner: str) -> None:
         """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
@@ -249,6 +271,19 @@ class Lane:
         if owner != before:
             self._transfer.disown()
             self._workspace.disown()
+
+    def _clear(self) -> None:
+        """Queues what is cleared of the memory that this lane keeps for all."""
+        self._workspace.clear(self._clearing.clear)
+        self._zeros.clear(self._clearing.clear)
+
+    def _reserve_workspace(self, size: int) -> int | None:
+        """Between the phases, where no other operator is launched, and new memory is rare."""
+        workspace = self._workspace.reserve_beside(size)
+        self._workspace.clear(
+            lambda address, length, _: self._clearing.copy_zeros(address, length), size
+        )
+        return workspace
 
     def _run(
         self,
@@ -268,15 +303,17 @@ class Lane:
         }
 
         def ready(workspace_size: int) -> int | None:
-            workspace = self._workspace.reserve(workspace_size)
-            if workspace is not None:
-                self._workspace.clear(transfer.fill)
+            workspace = self._reserve_workspace(workspace_size)
             check()
             mark(_PLANNED)
             return workspace
 
         addresses = transfer.reserve(memory_map)
+        if memory_map.zeros:
+            zeros = self._zeros.reserve(memory_map.zeros) or 0
+            addresses.update(dict.fromkeys(memory_map.unread, zeros))
         with self._descriptors.of(call, addresses) as arguments, self._settled(transfer):
+            self._clear()
             transfer.clear()
             transfer.stage(memory_map, storages)
             mark(_START)
@@ -289,7 +326,6 @@ class Lane:
         transfer.collect(memory_map, outputs)
         copied_in, ran = between(_START, _COPIED_IN), between(_PLANNED, _RUN)
         copied_out = between(_RUN, _COPIED_OUT)
-        self._keep_no_more_than_allowed()
         phases = Phases(copied_in, planned, ran, copied_out)
         return Ran([output.data for output in outputs.values()], phases)
 
@@ -318,11 +354,13 @@ class Lane:
             self._synchronise(transfer)
         except BrokenDeviceError:
             raise
-        except BaseException:
+        except BaseException as first:
             try:
                 self._synchronise(transfer)  # in CONTINUE mode it answers an error once
             except NpucallError as error:
                 self.broken = error
+                if isinstance(first, OutOfMemoryError):
+                    raise  # nobody is to try again
             raise
 
     def _synchronise(self, transfer: Transfer) -> None:
@@ -330,6 +368,7 @@ class Lane:
         self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
         transfer.settle()
         self._workspace.settle()
+        self._clearing.settle()
 
     def _create_stream(self) -> c_void_p:
         stream = c_void_p()
@@ -346,7 +385,8 @@ class Lane:
         return function
 
     def _keep_no_more_than_allowed(self) -> None:
-        if self._transfer.kept + self._workspace.size > self._limits.kept_memory:
+        lane_keeps = self._workspace.size + self._zeros.size + self._clearing.kept
+        if self._transfer.kept + lane_keeps > self._limits.kept_memory:
             self.empty()
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer
+    from npucall_server.devices.cann.clearing import Clearing
     from npucall_server.devices.cann.functions import AscendCL
     from npucall_server.devices.memory_map import MemoryMap
 
@@ -33,8 +34,11 @@ _SMALL = 1 << 14
 class Transfer:
     """Staging and device memory of a lane. Copies are queued on its stream."""
 
-    def __init__(self, acl: AscendCL, stream: c_void_p, staging_limit: int) -> None:
+    def __init__(
+        self, acl: AscendCL, stream: c_void_p, staging_limit: int, clearing: Clearing
+    ) -> None:
         self._acl, self._stream, self._staging_limit = acl, stream, staging_limit
+        self._clearing = clearing
         self._staging, self._memory = PinnedBuffer(acl), device_buffer(acl)
         self._staged = False
         self._sources: list[AnyArray] = []
@@ -52,9 +56,9 @@ class Transfer:
             self._staging.reserve(memory_map.size)
         return {name: base + start for name, start in memory_map.starts.items()}
 
-    def on(self, stream: c_void_p) -> None:
-        """From now on copies are queued on this stream; what was queued before has passed."""
-        self._stream = stream
+    def on(self, stream: c_void_p, clearing: Clearing) -> None:
+        """From now on all is queued on this stream; what was queued before has passed."""
+        self._stream, self._clearing = stream, clearing
 
     def reserve_for_program(self, size: int, staged: int) -> bool:
         """Room for so many bytes, of which the first come from the host or go there.
@@ -74,12 +78,15 @@ class Transfer:
 
     def clear(self) -> None:
         """Clears what others may have left, where there is any: on the stream, and in staging."""
-        self._memory.clear(self.fill)
-        self._staging.clear(lambda _, length: self._staging.bytes[:length].fill(0))
+        self._memory.clear(self._clearing.clear)
+        self._staging.clear(lambda _, length, __: self._staging.bytes[:length].fill(0))
 
     def fill(self, address: int, length: int, value: int = 0) -> None:
-        """Queues that device memory is filled with a byte."""
-        self._acl.aclrtMemsetAsync(address, length, value, length, self._stream)
+        """Queues that device memory is filled with a byte; with zeros up to a multiple of 32."""
+        if value:
+            self._acl.aclrtMemsetAsync(address, length, value, length, self._stream)
+        else:
+            self._clearing.clear(address, length)
 
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
@@ -141,7 +148,7 @@ class Transfer:
 
     def _spoil(self, size: int) -> None:
         if size:
-            self._acl.aclrtMemsetAsync(self.device(0), size, buffers.PATTERN, size, self._stream)
+            self.fill(self.device(0), size, buffers.PATTERN)
         if self._staged:
             self.pinned(0, size).fill(buffers.PATTERN)
 
