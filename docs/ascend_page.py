@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import page_parts
 
 from npucall_server.devices.cann.advice import ADVICE, OF_FATE
+from npucall_server.devices.cann.claims import Claim, Stake, chance_of
 from npucall_server.devices.cann.status_table import STATUSES, Fate
-from npucall_server.devices.cann.unverified import UNVERIFIED, Claim
+from npucall_server.devices.cann.unverified import UNVERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,19 +48,36 @@ def proofs() -> str:
 
 
 def unverified() -> str:
-    """The claims, a box to tick each."""
-    return "\n".join(map(_claim, UNVERIFIED))
+    """The claims, a box to tick each, those first on which most hangs; then their chances."""
+    return "\n\n".join((*map(_claims_of, Stake), _chances()))
+
+
+def _claims_of(stake: Stake) -> str:
+    claims = (claim for claim in UNVERIFIED if claim.stake is stake)
+    return f"What {stake} needs:\n\n" + "\n".join(map(_claim, claims))
 
 
 def _claim(claim: Claim) -> str:
     places = ", ".join(f"`{place}`" for place in claim.where)
     lines = (
-        f"- [{'x' if claim.seen else ' '}] **{claim.title}.** {claim.assumed}",
+        f"- [{'x' if claim.seen else ' '}] **{claim.title}** (`{claim.key}`). {claim.assumed}",
+        f"  - why we think so, {claim.chance:.0%}: {claim.because}",
         f"  - where: {places}",
         f"  - to check: {claim.check}",
         f"  - seen: {claim.seen or 'not yet'}",
     )
     return "\n".join(lines)
+
+
+def _chances() -> str:
+    careful = chance_of(UNVERIFIED, Stake.START)
+    default = chance_of(UNVERIFIED, Stake.START, Stake.FAST)
+    return (
+        "By these estimates, multiplied as if none hung on another, a host on which the doctor "
+        "finds no fault\n"
+        f"serves at its first start with a chance of {careful:.0%} with `--careful`, and of "
+        f"{default:.0%} without."
+    )
 
 
 def statuses() -> str:

@@ -231,12 +231,14 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", help="what the server runs on: cpu, or cann:N")
     parser.add_argument("--target", help="a server that runs already; none is started")
     parser.add_argument("--svg", type=Path, help="save the table as a picture")
+    parser.add_argument("flags", nargs="*", help="further flags of the server, behind --")
     options = parser.parse_args()
     console = Console(record=True, width=166, highlight=False)
     if options.target:
         right, stopped = show(options.target, console), 0
     else:
-        with running_server("--device", options.device, "--log-calls", "errors") as server:
+        flags = "--device", options.device, "--log-calls", "errors", *options.flags
+        with running_server(*flags) as server:
             if not healthy(server.target):
                 sys.exit(f"the server at {server.target} is not healthy")
             right, stopped = show(server.target, console), server.stop()

@@ -1,6 +1,7 @@
 """Operators that a host's headers declare and npucall does not: called by name, through the client.
 
-Every test runs on CANN 8.1, whose operators lie in one library, and on 9.x, where they lie in many.
+Every test runs on CANN 8.1, whose operators lie in one library, and on 8.3 and 9.x, where they lie
+in many.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ RANDOM = np.random.default_rng(7)
 A, B = (RANDOM.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
 
 
-@pytest.fixture(scope="module", params=["8.1", "9.x"])
+@pytest.fixture(scope="module", params=["8.1", "8.3", "9.x"])
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     with (
         running_npu_server(generation=request.param) as server,

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.more import only
 from tests.npu import environment, running_npu_server
 
 import npucall_client
@@ -81,7 +82,9 @@ def test_a_soc_of_no_known_product_is_refused() -> None:
     assert "Ascend2000" in said
 
 
-@pytest.mark.parametrize("function", ["aclInit", "aclrtSetDevice", "aclrtCreateStreamWithConfig"])
+@pytest.mark.parametrize(
+    "function", only("aclrtSetDevice", "aclInit", "aclrtCreateStreamWithConfig")
+)
 def test_a_host_that_fails_at_the_start_is_refused_with_the_function(function: str) -> None:
     fault = f"{function}:1:return:507033"
     said = refused("--device=cann:0", given=environment(NPUCALL_SIM_FAULTS=fault))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.more import only
 
 from npucall_client import connect
 from npucall_client.testing import running_server
@@ -65,7 +66,7 @@ def test_an_address_that_is_taken_ends_with_71() -> None:
     assert f"listen: expected a free address, found {address}" in ended.stderr
 
 
-@pytest.mark.parametrize("setting", ["listen", "shared_memory"])
+@pytest.mark.parametrize("setting", only("listen", "shared_memory"))
 @pytest.mark.parametrize(
     ("path", "said"),
     [

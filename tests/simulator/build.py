@@ -1,4 +1,4 @@
-"""Builds the simulator: two installed trees of CANN and a custom package.
+"""Builds the simulator: three installed trees of CANN and a custom package.
 
 As a command, ``python -m tests.simulator.build [--asan] [folder]``, it prints the folder that it
 built into. A second build of the same sources does nothing.
@@ -20,19 +20,17 @@ from .compile import Compiler
 from .generate import entry_points
 from .install import install, install_custom
 from .prototypes import FOLDER, GENERATIONS, Prototype, read_prototypes
-from .tree import Generation, Tree
+from .tree import IN_THE_PACKAGE, Generation, Tree
 
 SOURCES = FOLDER / "src"
 DEFAULT_ROOT = FOLDER.parents[1] / "build" / "simulator"
-_MACRO = {"8.1": "SIM_GENERATION=81", "9.x": "SIM_GENERATION=90"}
+_MACRO = {"8.1": "SIM_GENERATION=81", "8.3": "SIM_GENERATION=83", "9.x": "SIM_GENERATION=90"}
 # The libraries of operators, each with the marks in prototypes.h that it holds.
+_SPLIT = {"libopapi_math.so": ("math",), "libopapi_nn.so": ("nn",), "libopapi.so": ("opapi",)}
 _OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
     "8.1": {"libopapi.so": ("math", "nn", "opapi")},
-    "9.x": {
-        "libopapi_math.so": ("math",),
-        "libopapi_nn.so": ("nn",),
-        "libopapi.so": ("opapi",),
-    },
+    "8.3": _SPLIT,
+    "9.x": _SPLIT,
 }
 _CHECKS = SOURCES / "checks.cpp"
 
@@ -78,20 +76,21 @@ class _Builder:
         acl = self._runtime(name, here, compiler)
         base = here.lib64 / "libnnopbase.so"
         compiler.library(base, [self._whole("nnopbase")], [acl], "$ORIGIN")
-        folder = here.op_api_libraries if name == "8.1" else here.lib64
+        folder = here.op_api_libraries if name in IN_THE_PACKAGE else here.lib64
         for library, marks in _OPERATORS[name].items():
             held = [p for p in self.prototypes if name in p.releases and p.library in marks]
             sources = [self._entry_points(f"{library}-{name}", held), _CHECKS]
-            compiler.library(folder / library, sources, [base, acl], _search_path(here, folder))
-        if name == "8.1":
-            _link_libopapi(here)
+            path = _search_path(here, folder)
+            compiler.library(folder / library, sources, [base, acl], path, lazy=True)
+        if name in IN_THE_PACKAGE:
+            _link_operators(here, list(_OPERATORS[name]))
         install(name, here, self.prototypes)
 
     def _runtime(self, name: str, here: Generation, compiler: Compiler) -> Path:
         """The runtime's library or libraries; answers the one that holds the functions."""
-        whole = here.lib64 / ("libascendcl.so" if name == "8.1" else "libacl_rt.so")
+        whole = here.lib64 / ("libascendcl.so" if name in IN_THE_PACKAGE else "libacl_rt.so")
         compiler.library(whole, [self._whole("acl")], [], "$ORIGIN")
-        if name != "8.1":
+        if name not in IN_THE_PACKAGE:
             compiler.library(here.lib64 / "libascendcl.so", [], [whole], "$ORIGIN")
         return whole
 
@@ -100,7 +99,7 @@ class _Builder:
         source = self._entry_points("libcust_opapi", held)
         base = self.tree.generation("9.x").lib64 / "libnnopbase.so"
         library = self.tree.custom / "op_api/lib/libcust_opapi.so"
-        self._compiler("9.x").library(library, [source, _CHECKS], [base])
+        self._compiler("9.x").library(library, [source, _CHECKS], [base], lazy=True)
         install_custom(self.tree.custom, held)
 
     def _entry_points(self, name: str, held: list[Prototype]) -> Path:
@@ -136,13 +135,13 @@ def _search_path(here: Generation, folder: Path) -> str:
     return ":".join(sorted(f"$ORIGIN/{os.path.relpath(here.lib64, f)}" for f in folders))
 
 
-def _link_libopapi(here: Generation) -> None:
-    """8.1 has its operators below opp/, and links elsewhere that lead there."""
-    for folder in (here.lib64, here.opp / "lib64"):
-        folder.mkdir(parents=True, exist_ok=True)
-        link = folder / "libopapi.so"
+def _link_operators(here: Generation, libraries: list[str]) -> None:
+    """Up to 8.3 operators are below opp/, and links elsewhere lead there."""
+    links = [here.lib64 / name for name in libraries] + [here.opp / "lib64/libopapi.so"]
+    for link in links:
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
-        link.symlink_to((here.op_api_libraries / "libopapi.so").resolve())
+        link.symlink_to((here.op_api_libraries / link.name).resolve())
 
 
 def _content(asan: bool) -> str:

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from .headers import FIXED, write_headers
+from .tree import IN_THE_PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from .prototypes import Prototype
     from .tree import Generation
 
-_VERSIONS = {"8.1": "8.1.RC1", "9.x": "9.0.0"}
+_VERSIONS = {"8.1": "8.1.RC1", "8.3": "8.3.RC1", "9.x": "9.0.0"}
 _PACKAGES = {
     "8.1": ("compiler", "hccl", "opp", "opp_kernel", "runtime", "toolkit"),
+    "8.3": ("compiler", "hccl", "opbase", "opp", "runtime", "toolkit"),
     "9.x": ("hccl", "opbase", "ops_math", "ops_nn", "runtime", "toolkit"),
 }
 _SET_ENV = """\
@@ -53,14 +55,20 @@ def install_custom(package: Path, operators: Sequence[Prototype]) -> None:
 def install_headers(name: str, here: Generation, operators: Sequence[Prototype]) -> None:
     """Writes the headers of the operators that a release has, in place of what was there."""
     shutil.rmtree(here.include, ignore_errors=True)
+    here.include.mkdir(parents=True)
     folder = here.include / "aclnnop"
-    if name == "8.1":
-        here.include.mkdir(parents=True)
-        shutil.rmtree(here.op_api_headers, ignore_errors=True)
-        here.op_api_headers.mkdir(parents=True)
-        folder.symlink_to(here.op_api_headers.resolve())
-    write_headers([p for p in operators if name in p.releases], folder, level2=name == "8.1")
-    for source in (FIXED / "both", FIXED / name):
+    is_linked = name in IN_THE_PACKAGE
+    files = here.op_api_headers if is_linked else folder
+    shutil.rmtree(files, ignore_errors=True)
+    write_headers([p for p in operators if name in p.releases], files, level2=is_linked)
+    for source in (FIXED / "both", *([FIXED / "8.1"] if is_linked else [])):
         for path in source.glob("*.h"):
-            shutil.copy(path, folder)
+            shutil.copy(path, files)
+    if name == "8.1":
+        folder.symlink_to(files.resolve())
+    elif name == "8.3":  # a link for each header
+        for path in files.rglob("*.h"):
+            link = folder / path.relative_to(files)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path.resolve())
     shutil.copytree(FIXED / "aclnn", here.include / "aclnn")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 FILES = (FOLDER / "prototypes.h", FOLDER / "prototypes_more.h")
-GENERATIONS = ("8.1", "9.x")
+GENERATIONS = ("8.1", "8.3", "9.x")
+_LATER = {"8.1": ("8.3",)}
+"""Releases that have what an older one has."""
 
 _OPERATOR = re.compile(
     r"^// (?P<header>\w+\.h); (?P<library>\w+); (?P<releases>[\w. ]+)(?:; (?P<words>[\w -]+))?\n"
@@ -60,9 +62,14 @@ def _prototype(match: re.Match[str]) -> Prototype:
         parameters=tuple(map(_parameter, parameters.split(", "))),
         header=match["header"],
         library=match["library"],
-        releases=tuple(match["releases"].split()),
+        releases=_releases(match["releases"].split()),
         words=tuple((match["words"] or "").split()),
     )
+
+
+def _releases(named: list[str]) -> tuple[str, ...]:
+    every = {*named, *(later for name in named for later in _LATER.get(name, ()))}
+    return tuple(sorted(every))
 
 
 def _parameter(text: str) -> Parameter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,12 +15,11 @@ from .prototypes import GENERATIONS, read_prototypes
 from .tree import MACHINE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .tree import Tree
 
+PROJECT = Path(__file__).parents[2]
 PROTOTYPES = read_prototypes()
-BOTH = pytest.mark.parametrize("name", GENERATIONS)
+EACH = pytest.mark.parametrize("name", GENERATIONS)
 
 
 def exported(library: Path) -> set[str]:
@@ -36,13 +36,17 @@ def names(*libraries: str, release: str) -> set[str]:
     return {symbol for name in held for symbol in (name, f"{name}GetWorkspaceSize")}
 
 
-def load(*libraries: Path, then: str = "") -> str:
-    """What a process prints that loads libraries by path, without any search path."""
-    lines = [f"library = ctypes.CDLL({str(path)!r})" for path in libraries]
-    program = "\n".join(["import ctypes", *lines, then])
+def load(*libraries: Path, then: str = "", how: str = "opened") -> str:
+    """What a process says that loads libraries by path, without any search path."""
+    lines = [f"library = {how}({str(path)!r})" for path in libraries]
+    start = ["from ctypes import CDLL", "from tests.simulator.loading import opened"]
+    program = "\n".join([*start, *lines, then])
     plain = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(
+        command, cwd=PROJECT, env=plain, capture_output=True, text=True, check=False
+    )
+    return done.stdout or done.stderr
 
 
 def test_building_again_does_nothing(tree: Tree) -> None:
@@ -66,6 +70,8 @@ def test_what_has_been_built_needs_nothing_to_be_written(tree: Tree) -> None:
     ("release", "library", "marks"),
     [
         ("8.1", "libopapi.so", ("math", "nn", "opapi")),
+        ("8.3", "libopapi.so", ("opapi",)),
+        ("8.3", "libopapi_nn.so", ("nn",)),
         ("9.x", "libopapi.so", ("opapi",)),
         ("9.x", "libopapi_nn.so", ("nn",)),
         ("9.x", "libopapi_math.so", ("math",)),
@@ -96,10 +102,20 @@ def test_release_8_1_keeps_its_operators_in_the_operator_package(tree: Tree) -> 
         assert link.samefile(folder / "libopapi.so")
 
 
-def test_the_runtime_of_8_1_is_one_library_and_that_of_9_x_two(tree: Tree) -> None:
-    old, new = (tree.generation(name).lib64 for name in GENERATIONS)
-    assert "aclrtMalloc" in exported(old / "libascendcl.so")
-    assert not (old / "libacl_rt.so").exists()
+def test_release_8_3_has_split_its_operators_and_keeps_them_there_too(tree: Tree) -> None:
+    here = tree.generation("8.3")
+    for name in ("libopapi.so", "libopapi_math.so", "libopapi_nn.so"):
+        assert not (here.op_api_libraries / name).is_symlink()
+        assert (here.lib64 / name).is_symlink()
+        assert (here.lib64 / name).samefile(here.op_api_libraries / name)
+    assert [path.name for path in (here.opp / "lib64").iterdir()] == ["libopapi.so"]
+
+
+def test_the_runtime_is_one_library_and_that_of_9_x_two(tree: Tree) -> None:
+    *older, new = (tree.generation(name).lib64 for name in GENERATIONS)
+    for old in older:
+        assert "aclrtMalloc" in exported(old / "libascendcl.so")
+        assert not (old / "libacl_rt.so").exists()
     assert "aclrtMalloc" in exported(new / "libacl_rt.so")
     assert exported(new / "libascendcl.so") == set()
 
@@ -110,12 +126,13 @@ def test_the_old_name_of_the_runtime_of_9_x_gives_the_functions_of_the_new(tree:
 
 
 @pytest.mark.parametrize("function", ["aclFinalizeReference", "aclsysGetVersionStr"])
-def test_release_8_1_lacks_the_functions_that_came_later(tree: Tree, function: str) -> None:
-    assert function not in exported(tree.generation("8.1").lib64 / "libascendcl.so")
+def test_releases_before_9_x_lack_the_functions_that_came_later(tree: Tree, function: str) -> None:
+    for name in ("8.1", "8.3"):
+        assert function not in exported(tree.generation(name).lib64 / "libascendcl.so")
     assert function in exported(tree.generation("9.x").lib64 / "libacl_rt.so")
 
 
-@BOTH
+@EACH
 def test_a_library_of_operators_loads_by_its_path_and_leads_to_the_descriptors(
     tree: Tree, name: str
 ) -> None:
@@ -123,12 +140,20 @@ def test_a_library_of_operators_loads_by_its_path_and_leads_to_the_descriptors(
     assert load(library, then="print(library.aclCreateTensor.__name__)") == "aclCreateTensor\n"
 
 
+@EACH
+def test_a_library_of_operators_does_not_load_where_all_of_its_symbols_are_asked_for(
+    tree: Tree, name: str
+) -> None:
+    said = load(tree.generation(name).lib64 / "libopapi.so", how="CDLL")
+    assert said.rstrip().endswith("undefined symbol: npucall_sim_nobody_defines")
+
+
 def test_the_operators_of_8_1_load_from_the_operator_package_too(tree: Tree) -> None:
     library = tree.generation("8.1").op_api_libraries / "libopapi.so"
     assert load(library, then="print(library.aclnnAdd.__name__)") == "aclnnAdd\n"
 
 
-@BOTH
+@EACH
 def test_the_custom_package_loads_behind_the_runtime_of_either_release(
     tree: Tree, name: str
 ) -> None:
@@ -142,7 +167,7 @@ def test_the_custom_library_belongs_to_the_user_of_the_process(tree: Tree) -> No
     assert (tree.custom / "op_api/lib/libcust_opapi.so").stat().st_uid == os.getuid()
 
 
-@BOTH
+@EACH
 def test_set_env_exports_the_environment_that_the_tree_names(tree: Tree, name: str) -> None:
     here = tree.generation(name)
     script = f". {here.home}/set_env.sh; env -0"
@@ -155,7 +180,7 @@ def test_set_env_exports_the_environment_that_the_tree_names(tree: Tree, name: s
     assert {variable: exports.get(variable) for variable in expected} == expected
 
 
-@BOTH
+@EACH
 def test_a_tree_says_its_version_for_each_of_its_packages(tree: Tree, name: str) -> None:
     files = list((tree.generation(name).home / "share/info").glob("*/version.info"))
     assert len(files) == 6

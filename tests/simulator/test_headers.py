@@ -10,10 +10,10 @@ import pytest
 
 from .install import install_headers
 from .prototypes import GENERATIONS, read_prototypes
-from .tree import Generation
+from .tree import IN_THE_PACKAGE, Generation
 
 PROTOTYPES = read_prototypes()
-BOTH = pytest.mark.parametrize("name", GENERATIONS)
+EACH = pytest.mark.parametrize("name", GENERATIONS)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def everything(tree: Generation) -> str:
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-@BOTH
+@EACH
 def test_a_compiler_accepts_every_header(
     trees: dict[str, Generation], name: str, language: str
 ) -> None:
@@ -48,12 +48,12 @@ def test_a_compiler_accepts_every_header(
     subprocess.run(command, input=text, text=True, check=True)
 
 
-@BOTH
+@EACH
 def test_every_operator_of_a_release_is_declared(trees: dict[str, Generation], name: str) -> None:
     include = trees[name].include / "aclnnop"
     for prototype in PROTOTYPES:
         if name in prototype.releases:
-            folder = "level2" if "level2" in prototype.words and name == "8.1" else "."
+            folder = "level2" if "level2" in prototype.words and name in IN_THE_PACKAGE else "."
             text = (include / folder / prototype.header).read_text(encoding="utf-8")
             assert re.search(rf"aclnnStatus\s+{prototype.name}GetWorkspaceSize\s?\(", text)
 
@@ -78,7 +78,7 @@ def test_every_operator_of_a_release_is_declared(trees: dict[str, Generation], n
         r"^#define .*\\$",
     ],
 )
-@BOTH
+@EACH
 def test_headers_are_written_in_each_way_of_an_installation(
     trees: dict[str, Generation], name: str, pattern: str
 ) -> None:
@@ -114,7 +114,17 @@ def test_release_8_1_keeps_its_headers_in_the_operator_package(
     assert Path(link.resolve()) == trees["8.1"].op_api_headers.resolve()
 
 
-@pytest.mark.parametrize(("name", "count"), [("8.1", 5), ("9.x", 1)])
+def test_release_8_3_has_a_link_for_each_header_to_the_operator_package(
+    trees: dict[str, Generation],
+) -> None:
+    here = trees["8.3"]
+    links = sorted((here.include / "aclnnop").rglob("*.h"))
+    assert not (here.include / "aclnnop").is_symlink()
+    assert all(link.is_symlink() for link in links)
+    assert {link.resolve() for link in links} == {*here.op_api_headers.resolve().rglob("*.h")}
+
+
+@pytest.mark.parametrize(("name", "count"), [("8.1", 5), ("8.3", 5), ("9.x", 1)])
 def test_some_headers_have_no_functions(
     trees: dict[str, Generation], name: str, count: int
 ) -> None:

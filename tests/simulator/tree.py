@@ -9,6 +9,8 @@ from pathlib import Path
 
 MACHINE = platform.machine()
 VENDOR = "customize"
+IN_THE_PACKAGE = ("8.1", "8.3")
+"""Releases that keep what operators have in the operator package, with links to it."""
 _OP_API = Path("opp/built-in/op_impl/ai_core/tbe/op_api")
 
 
@@ -35,12 +37,12 @@ class Generation:
 
     @property
     def op_api_libraries(self) -> Path:
-        """Where 8.1 keeps the regular file ``libopapi.so``."""
+        """Where 8.1 and 8.3 keep the regular files ``libopapi*.so``."""
         return self.home / _OP_API / "lib/linux" / MACHINE
 
     @property
     def op_api_headers(self) -> Path:
-        """Where 8.1 keeps the operators' headers."""
+        """Where 8.1 and 8.3 keep the operators' headers."""
         return self.home / _OP_API / "include/aclnnop"
 
     def environment(self, *custom: Path) -> dict[str, str]:
@@ -69,7 +71,7 @@ class Tree:
     root: Path
 
     def generation(self, name: str) -> Generation:
-        """The installed tree of ``"8.1"`` or ``"9.x"``."""
+        """The installed tree of ``"8.1"``, ``"8.3"`` or ``"9.x"``."""
         return Generation(self.root / name / "cann")
 
     @property

@@ -5,7 +5,7 @@ An operator file needs these names and ``rules``; the modules have the rest.
 
 from npucall.declare import rules
 from npucall.declare.catalogue import Catalogue
-from npucall.declare.declaration import Operator, Values, operator
+from npucall.declare.declaration import Operator, Sample, Values, operator
 from npucall.declare.facts import Facts
 from npucall.declare.over import at_once, elementwise, rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output, Parameter, Scalar
@@ -19,6 +19,7 @@ __all__ = [
     "Operator",
     "Output",
     "Parameter",
+    "Sample",
     "Scalar",
     "Values",
     "at_once",

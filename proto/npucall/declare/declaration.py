@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from npucall.declare.rules.rule import Rule
     from npucall.dtypes import DType
     from npucall.products import Product
+    from npucall.tensors import Shape
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +42,22 @@ class Values:
     they are, and the attributes."""
     passes: Callable[[Facts], range]
     """Integers that pass wherever they stand: if all are among these, nobody need look further."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the operator's small valid call has of its own: see ``samples``."""
+
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    """Of inputs; all others have one shape."""
+    dtypes: Mapping[str, DType] = field(default_factory=dict)
+    """Of inputs that do not have the dtype of all others: labels."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """As a caller gives them; all others are what they are by default."""
+    without: tuple[str, ...] = ()
+    """Inputs that no valid call has."""
+    least: float = 0.1
+    """Numbers lie between this and 0.9, which are probabilities, and what has logarithms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +85,8 @@ class Operator(Generic[P, R]):
     checked. False: known by its C prototype alone, and every call gives its outputs."""
     values: Values | None = None
     """What of its inputs is checked before a device runs it."""
+    sample: Sample = field(default_factory=Sample)
+    """What its small valid call has of its own."""
 
     def __post_init__(self) -> None:
         if self.formula is None:
@@ -213,6 +232,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     variant: str = "",
     legacy: Mapping[Product, tuple[DType, ...]] | None = None,
     values: Values | None = None,
+    sample: Sample | None = None,
 ) -> Callable[[Callable[Concatenate[Facts, P], R]], Operator[P, R]]:
     """Declares an operator; stands above its formula.
 
@@ -222,7 +242,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     def declare(formula: Callable[Concatenate[Facts, P], R]) -> Operator[P, R]:
         return Operator(
             name, variant, parameters, products, legacy or {}, checks, kernel_dtype, over, source,
-            formula, values=values,
+            formula, values=values, sample=sample or Sample(),
         )  # fmt: skip
 
     return declare

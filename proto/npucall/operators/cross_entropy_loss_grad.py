@@ -11,6 +11,7 @@ from npucall.declare import (
     Input,
     Kind,
     Output,
+    Sample,
     Values,
     at_once,
     operator,
@@ -132,6 +133,11 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
     kernel_dtype=rules.dtype_of("log_prob"),
     over=at_once(),
     values=Values(("target",), _check_classes, lambda facts: range(facts.shapes["log_prob"][-1])),
+    sample=Sample(
+        {"grad_loss": (), "target": (2,), "weight": (3,)},
+        {"target": INT64, "weight": FLOAT},
+        without=("grad_zloss", "lse_for_zloss"),
+    ),
     source="CANN page aclnnCrossEntropyLossGrad; header aclnn_cross_entropy_loss_grad.h",
 )
 def cross_entropy_loss_grad(

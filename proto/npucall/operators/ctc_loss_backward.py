@@ -11,6 +11,7 @@ from npucall.declare import (
     Input,
     Kind,
     Output,
+    Sample,
     Values,
     at_once,
     operator,
@@ -230,6 +231,17 @@ def _check_targets(facts: Facts, targets: Array, lengths: Sequence[int], classes
     kernel_dtype=rules.dtype_of("log_probs"),
     over=at_once(holds=_holds, computes=_computes),
     values=Values(("targets",), _check_classes, lambda facts: range(facts.shapes["log_probs"][-1])),
+    sample=Sample(
+        {
+            "grad_out": (2,),
+            "log_probs": (4, 2, 3),
+            "targets": (2, 1),
+            "neg_log_likelihood": (2,),
+            "log_alpha": (2, 4, 3),
+        },
+        {"targets": INT64},
+        {"input_lengths": [4, 3], "target_lengths": [1, 1]},
+    ),
     source="ops-nn page aclnnCtcLossBackward",
 )
 def ctc_loss_backward(

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Sample,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import AttributeValueError
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
@@ -53,6 +63,10 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     ),
     kernel_dtype=rules.dtype_of("grad_output"),
     over=elementwise("grad_output"),
+    sample=Sample(
+        attributes={"alpha": 1.5, "scale": 1.25, "input_scale": 0.5, "is_result": False},
+        least=-0.9,
+    ),
     source="ops-nn page aclnnEluBackward",
 )
 def elu_backward(

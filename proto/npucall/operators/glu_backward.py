@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, operator, rows, rules
+from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, operator, rows, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, AnyArray, Array
 from npucall.operators._numerics import sigmoid
@@ -59,6 +59,7 @@ def half(draft: Draft) -> Shape:
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=rows("dim", halves=("self", "out")),
+    sample=Sample({"self": (2, 6)}),
     source="ops-nn page aclnnGluBackward",
 )
 def glu_backward(facts: Facts, grad_out: Array, self: Array, dim: int = -1) -> AnyArray:

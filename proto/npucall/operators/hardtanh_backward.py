@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Sample,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -36,6 +46,7 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
+    sample=Sample(attributes={"min": 0.25, "max": 0.75}),
     source="ops-nn page aclnnHardtanhBackward",
 )
 def hardtanh_backward(

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Sample,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.dtypes import (
     BOOL,
     DOUBLE,
@@ -61,6 +71,7 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    sample=Sample(attributes={"negative_slope": 0.25, "self_is_result": False}, least=-0.9),
     source="ops-nn page aclnnLeakyReluBackward",
 )
 def leaky_relu_backward(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, operator, rows, rules
+from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, operator, rows, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -40,6 +40,7 @@ INPUTS = ("output", "grad_output")
     ),
     kernel_dtype=rules.dtype_of("grad_output"),
     over=rows("dim", sum_of=lambda grad_output, _: grad_output),
+    sample=Sample(attributes={"dim": 1}),
     source="ops-nn page aclnnLogSoftmaxBackward",
 )
 def log_softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) -> AnyArray:

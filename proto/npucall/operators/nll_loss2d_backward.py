@@ -2,9 +2,9 @@
 
 from math import prod
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
-from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT64, AnyArray, Array
 from npucall.operators import _nll_loss as shared
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
@@ -60,6 +60,17 @@ def pixels(draft: Draft) -> Shape:
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(),
+    sample=Sample(
+        {
+            "grad_output": (),
+            "self": (2, 3, 2, 2),
+            "target": (2, 2, 2),
+            "weight": (3,),
+            "total_weight": (1,),
+        },
+        {"target": INT64},
+        {"reduction": 1, "ignore_index": -100},
+    ),
     source="ops-nn page aclnnNLLLoss2dBackward",
 )
 def nll_loss2d_backward(

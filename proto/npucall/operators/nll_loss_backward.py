@@ -1,8 +1,8 @@
 """Gradient of the negative log-likelihood with respect to its input."""
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, at_once, operator, rules
+from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
-from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT64, AnyArray, Array
 from npucall.operators import _nll_loss as shared
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -61,6 +61,11 @@ def one_label_a_row(draft: Draft) -> bool:
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(),
+    sample=Sample(
+        {"grad_output": (), "target": (2,), "weight": (3,), "total_weight": (1,)},
+        {"target": INT64},
+        {"reduction": 1, "ignore_index": -100},
+    ),
     source="ops-nn page aclnnNLLLossBackward",
 )
 def nll_loss_backward(

@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from npucall.declare import Facts, Input, Output, at_once, operator, rules
+from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators._numerics import numbered
@@ -56,6 +56,7 @@ def weight_gradient(draft: Draft) -> Shape:
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(holds=lambda facts, _: facts.count("weight") * DOUBLE.itemsize),
+    sample=Sample({"weight": (3,)}, least=-0.9),
     source="ops-nn activation/p_relu_grad_update",
 )
 def prelu_backward(

@@ -1,6 +1,6 @@
 """Gradient of softmax with respect to its input."""
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, operator, rows, rules
+from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, operator, rows, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -41,6 +41,7 @@ def weighted(grad_output: Array, output: Array) -> AnyArray:
     ),
     kernel_dtype=rules.dtype_of("grad_output"),
     over=rows("dim", sum_of=weighted),
+    sample=Sample(attributes={"dim": 1}),
     source="ops-nn page aclnnSoftmaxBackward",
 )
 def softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) -> AnyArray:

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Sample,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.dtypes import (
     BOOL,
     DOUBLE,
@@ -45,6 +55,7 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
     ),
     kernel_dtype=rules.short_if_all("grad_output", "self"),
     over=elementwise("self"),
+    sample=Sample(attributes={"beta": 2.0, "threshold": 1.0}),
     source="ops-nn page aclnnSoftplusBackward",
 )
 def softplus_backward(

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Sample,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT8, INT32, INT64, UINT8, AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
@@ -71,6 +81,7 @@ def _int64_for_zero(name: str) -> rules.Rule:
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("common"),
+    sample=Sample(attributes={"threshold": 0}),
     source="ops-nn page aclnnThresholdBackward",
 )
 def threshold_backward(facts: Facts, grad_output: Array, self: Array, threshold: float) -> AnyArray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from npucall.compute import helpers as sharing
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.errors import DeviceError
+from npucall.errors import DeviceError, DeviceLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +30,13 @@ class NoDeviceError(Exception):
 
 class BrokenDeviceError(DeviceError):
     """The device will not work again in this process; a new process may find it well."""
+
+
+def device_lost() -> DeviceLostError:
+    """What a call raises that comes after the device broke."""
+    return DeviceLostError(
+        "device: another call broke it; the server starts again, repeat the call"
+    )
 
 
 class Turn(sharing.Turn, Protocol):
@@ -156,6 +163,8 @@ class DeviceFacts:
     vector_percent: int | None = None
     aicpu_percent: int | None = None
     healthy: bool | None = None
+    product_guess: str = ""
+    """Why its product is a guess, where it is."""
 
 
 class Device(Protocol):

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from npucall.compute.evaluate import NO_TARGETS
+from npucall_server.devices.native_threads import NativeThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,18 +23,26 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Ran
 
 T = TypeVar("T")
-L = TypeVar("L", bound="Lane")
+L = TypeVar("L", bound="InThread")
 
 
-class Lane(Protocol):
-    """Runs one call at a time. Opened, used and closed in one thread."""
+class InThread(Protocol):
+    """What is opened, used and closed in one thread."""
 
     @property
     def broken(self) -> NpucallError | None:
         """Why the device will not work again in this process."""
 
-    def plan(self, call: Prepared) -> int:
-        """Bytes of workspace that a call needs."""
+    @property
+    def spent(self) -> bool:
+        """Whether it is to be closed, and opened anew in another thread."""
+
+    def close(self) -> None:
+        """Gives everything back."""
+
+
+class Lane(InThread, Protocol):
+    """Runs one call at a time."""
 
     def run(
         self,
@@ -52,9 +61,6 @@ class Lane(Protocol):
     def empty(self) -> None:
         """Gives back all that is kept for the next calls."""
 
-    def close(self) -> None:
-        """Gives everything back."""
-
 
 class LaneThread(Generic[L]):
     """Does one piece of work after the other in a thread that has a lane open.
@@ -65,106 +71,98 @@ class LaneThread(Generic[L]):
     def __init__(
         self, open_lane: Callable[[], L], on_broken: Callable[[NpucallError], None]
     ) -> None:
-        self._open_lane, self._on_broken = open_lane, on_broken
-        self._work: SimpleQueue[_Work[L] | None] = SimpleQueue()
-        self._outcome: SimpleQueue[Exception | None] = SimpleQueue()
-        """Whether the lane opened, then whether it closed."""
-        self._under_way: _Work[L] | None = None
+        self._on_broken = on_broken
+        self._opening: _Work[Any] = _Work(lambda _: open_lane())
+        self._work: SimpleQueue[_Work[L]] = SimpleQueue()
+        self._waited_for: set[_Work[Any]] = set()
+        self._given_up: NpucallError | None = None
+        self._native: NativeThread | None = None
         self.busy_since: float | None = None
-        """``time.monotonic()`` when the work under way began."""
-        self._thread = threading.Thread(target=self._serve, name="npucall-lane", daemon=True)
-        self._thread.start()
-        self._raise_outcome()
+        """``time.monotonic()`` when the work under way began; opening and closing are work too."""
+        self.spent = False
+        """Whether the lane said so behind its last work."""
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Buffer],
-        check: Callable[[], None],
-        targets: Mapping[str, Buffer] = NO_TARGETS,
-        owner: str = "",
-    ) -> Ran:
-        """``Lane.run``; the calling thread waits."""
-        return self.do(lambda lane: lane.run(call, storages, check, targets, owner))
-
-    def plan(self, call: Prepared) -> int:
-        """``Lane.plan``; the calling thread waits."""
-        return self.do(lambda lane: lane.plan(call))
-
-    def empty(self) -> None:
-        """``Lane.empty``; the calling thread waits."""
-        self.do(lambda lane: lane.empty())
-
-    def give_up(self, error: NpucallError) -> None:
-        """Raises this where somebody waits for the work under way, which will never end."""
-        work = self._under_way
-        if work is not None:
-            work.answer(None, error)
-
-    def close(self) -> None:
-        """Closes the lane and ends the thread."""
-        self._work.put(None)
-        self._thread.join()
-        self._raise_outcome()
+    def open(self) -> None:
+        """Opens the lane in a new thread. Raises what that raises; then the thread ends."""
+        self.busy_since = time.monotonic()
+        threading.Thread(target=self._serve, name="npucall-lane", daemon=True).start()
+        self._wait(self._opening)
 
     def do(self, function: Callable[[L], T]) -> T:
         """Anything with the lane in its thread; the calling thread waits."""
-        work = _Work(function)
-        self._work.put(work)
-        result: T = work.wait()
+        result: T = self._wait(self._queued(_Work(function)))
         return result
 
-    def _raise_outcome(self) -> None:
-        if (error := self._outcome.get()) is not None:
-            raise error
+    def close(self) -> None:
+        """Closes the lane; raises what that raises. The thread ends a while later."""
+        self._wait(self._queued(_Work(lambda lane: lane.close(), is_last=True)))
+
+    @property
+    def native(self) -> NativeThread | None:
+        """The system's thread, once it runs."""
+        return self._native
+
+    def give_up(self, error: NpucallError) -> None:
+        """Raises this where somebody waits for the thread, now or later: it will never go on."""
+        self._given_up = error
+        for work in list(self._waited_for):
+            work.give_up(error)
+
+    def _queued(self, work: _Work[L]) -> _Work[L]:
+        self._work.put(work)
+        return work
+
+    def _wait(self, work: _Work[Any]) -> Any:
+        self._waited_for.add(work)
+        if self._given_up is not None:
+            work.give_up(self._given_up)
+        try:
+            return work.wait()
+        finally:
+            self._waited_for.discard(work)
 
     def _serve(self) -> None:
-        try:
-            lane = self._open_lane()
-        except Exception as error:  # noqa: BLE001  # raised where the lane is opened
-            self._outcome.put(error)
-            return
-        self._outcome.put(None)
-        while self._serve_one(lane):
+        self._native = NativeThread()
+        lane, error = self._opening.do(None)
+        self.busy_since = None
+        self._opening.answer(None, error)
+        while lane is not None and self._serve_one(lane):
             pass
-        self._close(lane)
 
     def _serve_one(self, lane: L) -> bool:
-        """Whether there was work; what belongs to it is let go of when this returns."""
+        """Whether more can come; what belongs to the work is let go of when this returns."""
         work = self._work.get()
-        if work is None:
-            return False
         was_broken = lane.broken is not None
-        self._under_way, self.busy_since = work, time.monotonic()
+        self.busy_since = time.monotonic()
         result, error = work.do(lane)
-        self._under_way, self.busy_since = None, None
+        self.busy_since, self.spent = None, lane.spent
         if lane.broken is not None and not was_broken:
             # Before the answer, behind which the next call would come.
             self._on_broken(lane.broken)
         work.answer(result, error)
-        return True
-
-    def _close(self, lane: Lane) -> None:
-        try:
-            lane.close()
-        except Exception as error:  # noqa: BLE001  # raised where the lane is closed
-            self._outcome.put(error)
-        else:
-            self._outcome.put(None)
+        return not work.is_last
 
 
 class _Work(Generic[L]):
     """A piece of work on its way through the thread."""
 
-    def __init__(self, function: Callable[[L], Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[[L], Any], *, is_last: bool = False) -> None:
+        self._function, self.is_last = function, is_last
+        self._is_given_up = False
         self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
     def do(self, lane: L) -> tuple[Any, BaseException | None]:
+        if self._is_given_up:  # before it began: nobody waits for it
+            return None, None
         try:
             return self._function(lane), None
         except BaseException as error:  # noqa: BLE001  # raised in the thread that waits
             return None, error
+
+    def give_up(self, error: NpucallError) -> None:
+        """Raises this in the thread that waits; it does not begin any more."""
+        self._is_given_up = True
+        self.answer(None, error)
 
     def answer(self, result: Any, error: BaseException | None) -> None:
         """The first answer counts."""

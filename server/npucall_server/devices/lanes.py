@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall_server.devices.cleanup import Cleanup
-from npucall_server.devices.lane_thread import LaneThread
+from npucall_server.devices.native_threads import EndingThreads
+from npucall_server.devices.renewed import Renewed
 from npucall_server.devices.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ L = TypeVar("L", bound="Lane")
 class Lanes(Generic[L]):
     """Opens ``count`` lanes, each in a thread of its own. A turn of the executor is one of them.
 
-    ``lost`` hears, in any thread, that a lane broke the device, or that one has worked on a call
-    for longer than ``device_timeout`` seconds.
+    A lane that a call has spent is replaced before the call is tried again. ``lost`` hears, in any
+    thread, that a lane broke the device, or that one has worked on a call for longer than
+    ``device_timeout`` seconds. ``ending`` gets the threads that have been told to end.
     """
 
     def __init__(
@@ -37,20 +39,18 @@ class Lanes(Generic[L]):
         count: int,
         device_timeout: float,
         lost: Callable[[NpucallError], None],
+        ending: EndingThreads | None = None,
     ) -> None:
-        self._free: LifoQueue[LaneThread[L]] = LifoQueue()  # the one used last knows most
+        ending = ending or EndingThreads()
+        lanes = [Renewed(open_lane, lost, ending) for _ in range(count)]
+        self._free: LifoQueue[Renewed[L]] = LifoQueue()  # the one used last knows most
         with Cleanup() as opening:
-            threads: list[LaneThread[L]] = []
-            for _ in range(count):
-                threads.append(LaneThread(open_lane, lost))
-                opening.callback(threads[-1].close)
-                self._free.put(threads[-1])
-            opening.callback(Watchdog(threads, device_timeout, lost).close)
+            opening.callback(Watchdog(lanes, device_timeout, lost).close)
+            for lane in lanes:
+                lane.open()
+                opening.callback(lane.close)
+                self._free.put(lane)
             self._open = opening.pop_all()
-
-    def plan(self, call: Prepared) -> int:
-        """``Lane.plan`` on a free lane; the calling thread waits."""
-        return self._on_a_lane(lambda lane: lane.plan(call))
 
     def run(
         self,
@@ -61,11 +61,18 @@ class Lanes(Generic[L]):
         owner: str = "",
     ) -> Ran:
         """``Lane.run`` on a free lane; the calling thread waits."""
-        return self._on_a_lane(lambda lane: lane.run(call, storages, check, targets, owner))
+        return self.do(lambda lane: lane.run(call, storages, check, targets, owner))
 
     def do(self, work: Callable[[L], T]) -> T:
         """Anything on a free lane, which may be asked to do it a second time; this thread waits."""
-        return self._on_a_lane(lambda lane: lane.do(work))
+        lane = self._free.get()
+        try:
+            return lane.do(work)
+        except OutOfMemoryError:
+            self._empty_pools(lane)
+            return lane.do(work)
+        finally:
+            self._free.put(lane)
 
     def empty_idle(self) -> None:
         """Gives back what lanes keep that have nothing to do."""
@@ -77,29 +84,19 @@ class Lanes(Generic[L]):
                 self._free.put(lane)
 
     def close(self) -> None:
-        """Closes the lanes, once no call is left."""
+        """Closes the lanes, once no call is left. Their threads end a while later."""
         self._open.close()
 
-    def _on_a_lane(self, work: Callable[[LaneThread[L]], T]) -> T:
-        lane = self._free.get()
-        try:
-            return work(lane)
-        except OutOfMemoryError:
-            self._empty_pools(lane)
-            return work(lane)
-        finally:
-            self._free.put(lane)
-
-    def _empty_pools(self, lane: LaneThread[L]) -> None:
+    def _empty_pools(self, lane: Renewed[L]) -> None:
         """Gives back what this lane and the idle ones keep; those that work keep what they use."""
         idle = []
         with suppress(Empty):
             while True:
                 idle.append(self._free.get_nowait())
         try:
-            for each in (lane, *idle):
+            for each in (*idle, lane):
                 with suppress(NpucallError):  # the next try says what is wrong
-                    each.empty()
+                    each.do(lambda open_lane: open_lane.empty())
         finally:
             for each in idle:
                 self._free.put(each)

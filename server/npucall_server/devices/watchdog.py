@@ -1,15 +1,16 @@
-"""Finds lanes that never return: a C function that hangs cannot be ended, only its process can."""
+"""Finds calls that never return: a C function that hangs cannot be ended, only its process can."""
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from npucall_server.devices.base import BrokenDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from npucall.errors import NpucallError
 
@@ -18,7 +19,7 @@ _GRACE_SECONDS = 1.0
 
 
 class Watched(Protocol):
-    """What may call a C function that never returns: a lane."""
+    """What may call a C function that never returns: a lane, or ``Visitors``."""
 
     @property
     def busy_since(self) -> float | None:
@@ -28,8 +29,36 @@ class Watched(Protocol):
         """Raises this where somebody waits for it, if anybody can be told."""
 
 
+class Visitors:
+    """Threads that call C functions though no lane is theirs."""
+
+    def __init__(self) -> None:
+        self._since: dict[object, float] = {}
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """The block calls C functions, all of which must return in time."""
+        visit = object()
+        self._since[visit] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._since[visit]
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the oldest of what is under way began."""
+        return min(list(self._since.values()), default=None)
+
+    def give_up(self, error: NpucallError) -> None:
+        """A thread that is in C for ever cannot be told."""
+
+
 class Watchdog:
-    """Tells ``lost`` when a lane has worked on one call for longer than ``device_timeout``."""
+    """Tells ``lost``, once, when something has been under way for longer than ``device_timeout``.
+
+    It goes on until it is closed, so that nobody waits for another one that hangs later.
+    """
 
     def __init__(
         self,
@@ -48,15 +77,17 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        limit = self._timeout + _GRACE_SECONDS
+        limit, given_up = self._timeout + _GRACE_SECONDS, list[Watched]()
+        error = None
         while not self._closed.wait(min(self._timeout / 4, 1.0)):
             late = [each for each in self._lanes if _busy_seconds(each) > limit]
-            if late:
+            if late and error is None:
                 error = self._error()
                 self._lost(error)
-                for lane in late:
+            for lane in late:
+                if error is not None and lane not in given_up:
+                    given_up.append(lane)
                     lane.give_up(error)
-                return
 
     def _error(self) -> NpucallError:
         return BrokenDeviceError(

@@ -10,6 +10,7 @@ import pytest
 from npucall.errors import DeviceError, NpucallError
 from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.lane_thread import LaneThread
+from npucall_server.devices.native_threads import EndingThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,21 +20,20 @@ BROKEN = BrokenDeviceError("broken")
 
 
 class Lane:
-    """Does what the test tells it; ``plan`` stands for any work."""
+    """Does what the test tells it."""
 
     def __init__(self) -> None:
         self.broken: NpucallError | None = None
+        self.spent = False
         self.threads: set[threading.Thread] = {threading.current_thread()}
         self.closed = 0
         self.close_error: Exception | None = None
-
-    def plan(self, work: Callable[[Lane], Any]) -> Any:
-        self.threads.add(threading.current_thread())
-        return work(self)
+        self.when_closed: Callable[[], object] = lambda: None
 
     def close(self) -> None:
         self.threads.add(threading.current_thread())
         self.closed += 1
+        self.when_closed()
         if self.close_error is not None:
             raise self.close_error
 
@@ -45,13 +45,18 @@ class Opened:
         self.lanes: list[Lane] = []
         self.told: list[NpucallError] = []
         self.thread = LaneThread(cast("Any", self._open), self.told.append)
+        self.thread.open()
 
     @property
     def lane(self) -> Lane:
         return self.lanes[0]
 
     def do(self, work: Callable[[Lane], Any]) -> Any:
-        return self.thread.plan(cast("Any", work))
+        def at_work(lane: Lane) -> Any:
+            lane.threads.add(threading.current_thread())
+            return work(lane)
+
+        return self.thread.do(cast("Any", at_work))
 
     def _open(self) -> Lane:
         self.lanes.append(Lane())
@@ -83,16 +88,17 @@ def test_what_opening_raises_is_raised_where_the_lane_is_opened() -> None:
     def fail() -> Any:
         raise DeviceError("no stream")
 
-    before = threading.active_count()
+    thread = LaneThread(fail, lambda error: None)
     with pytest.raises(DeviceError, match="no stream"):
-        LaneThread(fail, lambda error: None)
-    assert threading.active_count() == before
+        thread.open()
+    assert has_ended(thread)
 
 
 def test_what_closing_raises_is_raised_where_the_lane_is_closed(opened: Opened) -> None:
     opened.lane.close_error = DeviceError("cannot be freed")
     with pytest.raises(DeviceError, match="cannot be freed"):
         opened.thread.close()
+    assert has_ended(opened.thread)
 
 
 @pytest.mark.parametrize("error", [DeviceError("one"), ValueError("two"), SystemExit(3)])
@@ -128,11 +134,18 @@ def test_a_lane_that_breaks_behind_another_error_is_told_too(opened: Opened) -> 
 
 def test_a_lane_that_breaks_is_told_before_its_caller_hears_of_it() -> None:
     order: list[str] = []
-    lane = Lane()
-    thread = LaneThread(lambda: cast("Any", lane), lambda error: order.append("told"))
+    lane, is_raised = Lane(), threading.Event()
+
+    def told(_: NpucallError) -> None:
+        is_raised.wait(0.2)  # time for an answer that comes too soon
+        order.append("told")
+
+    thread = LaneThread(lambda: cast("Any", lane), told)
+    thread.open()
     with pytest.raises(BrokenDeviceError):
-        thread.plan(cast("Any", breaks))
+        thread.do(cast("Any", breaks))
     order.append("raised")
+    is_raised.set()
     thread.close()
     assert order == ["told", "raised"]
 
@@ -160,29 +173,94 @@ def test_it_is_busy_only_while_it_works(opened: Opened) -> None:
     assert opened.thread.busy_since is None
 
 
-def test_who_waits_for_work_that_is_given_up_hears_so(opened: Opened) -> None:
-    started, end = threading.Event(), threading.Event()
-    raised: list[BaseException] = []
+def test_it_is_busy_while_it_opens_and_closes() -> None:
+    seen: list[float | None] = []
+    lane = Lane()
+    lane.when_closed = lambda: seen.append(thread.busy_since)
 
-    def hang(_: Lane) -> None:
-        started.set()
-        end.wait(PATIENCE)
+    def open_lane() -> Any:
+        seen.append(thread.busy_since)
+        return lane
 
-    def wait() -> None:
+    thread = LaneThread(open_lane, lambda error: None)
+    thread.open()
+    thread.close()
+    assert None not in seen
+    assert len(seen) == 2
+    assert thread.busy_since is None
+
+
+def test_it_says_when_its_lane_is_spent(opened: Opened) -> None:
+    def spend(lane: Lane) -> None:
+        lane.spent = True
+
+    assert not opened.thread.spent
+    opened.do(spend)
+    assert opened.thread.spent
+
+
+class Hanging:
+    """A thread whose work does not end until it is let go; what its caller hears."""
+
+    def __init__(self, thread: LaneThread[Any]) -> None:
+        self._started, self.end = threading.Event(), threading.Event()
+        self.raised: list[BaseException] = []
+        self._caller = threading.Thread(target=self._wait, args=(thread,))
+        self._caller.start()
+        assert self._started.wait(PATIENCE)
+
+    def hears(self) -> list[BaseException]:
+        self._caller.join(PATIENCE)
+        return self.raised
+
+    def _hang(self, _: object) -> None:
+        self._started.set()
+        self.end.wait(PATIENCE)
+
+    def _wait(self, thread: LaneThread[Any]) -> None:
         with pytest.raises(BrokenDeviceError) as caught:
-            opened.do(hang)
-        raised.append(caught.value)
+            thread.do(self._hang)
+        self.raised.append(caught.value)
 
-    caller = threading.Thread(target=wait)
-    caller.start()
-    assert started.wait(PATIENCE)
+
+def test_who_waits_for_work_that_is_given_up_hears_so(opened: Opened) -> None:
+    hanging = Hanging(opened.thread)
     opened.thread.give_up(BROKEN)
-    caller.join(PATIENCE)
+    assert hanging.hears() == [BROKEN]
+    leave(opened, hanging)
+
+
+def test_a_thread_that_is_given_up_does_nothing_more(opened: Opened) -> None:
+    hanging = Hanging(opened.thread)
+    opened.thread.give_up(BROKEN)
+    done: list[int] = []
+    with pytest.raises(BrokenDeviceError):
+        opened.do(lambda _: done.append(1))
+    leave(opened, hanging)
+    assert done == []
+
+
+def test_an_opening_that_is_given_up_is_told() -> None:
+    end = threading.Event()
+    thread = LaneThread(lambda: cast("Any", end.wait(PATIENCE)), lambda error: None)
+    thread.give_up(BROKEN)
+    with pytest.raises(BrokenDeviceError):
+        thread.open()
     end.set()
-    assert raised == [BROKEN]
-    assert opened.do(lambda _: 7) == 7
 
 
-def test_nobody_hears_of_an_idle_lane_that_is_given_up(opened: Opened) -> None:
-    opened.thread.give_up(BROKEN)
-    assert opened.do(lambda _: 7) == 7
+def leave(opened: Opened, hanging: Hanging) -> None:
+    """Closing tells that the thread was given up; once what hung has ended the thread does too."""
+    with pytest.raises(BrokenDeviceError):
+        opened.thread.close()
+    hanging.end.set()
+    assert has_ended(opened.thread)
+    opened.lane.closed += 1  # nobody closes it
+
+
+def has_ended(thread: LaneThread[Any]) -> bool:
+    """Whether the system's thread does so, soon."""
+    assert thread.native is not None
+    ending = EndingThreads()
+    ending.add(thread.native)
+    return ending.wait(PATIENCE) == 0

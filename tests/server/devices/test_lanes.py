@@ -21,10 +21,8 @@ class Lane:
 
     def __init__(self) -> None:
         self.broken: NpucallError | None = None
+        self.spent = False
         self.emptied = self.closed = 0
-
-    def plan(self, work: Callable[[Lane], Any]) -> Any:
-        return work(self)
 
     def empty(self) -> None:
         self.emptied += 1
@@ -43,7 +41,7 @@ class Opened:
         self.lanes = Lanes(cast("Any", self._open), count, LONG, self.told.append)
 
     def do(self, work: Callable[[Lane], Any]) -> Any:
-        return self.lanes.plan(cast("Any", work))
+        return self.lanes.do(cast("Any", work))
 
     def _open(self) -> Lane:
         if len(self.made) == self._failing:

@@ -107,11 +107,15 @@ def test_all_lanes_that_hang_are_given_up_with_one_error(watched: list[Watched])
     assert [lane.given_up for lane in lanes] == [watched[0].told] * 3
 
 
-def test_it_ends_once_it_has_told(watched: list[Watched]) -> None:
-    watched.append(Watched(Lane(LONG)))
-    watched[0].dog._thread.join(PATIENCE)
-    assert not watched[0].dog._thread.is_alive()
+def test_what_hangs_later_is_given_up_too_and_told_once(watched: list[Watched]) -> None:
+    first, later = Lane(LONG), Lane()
+    watched.append(Watched(first, later))
+    assert watched[0].was_told.wait(PATIENCE)
+    later.since = NOW - LONG
+    later.wait_until_looked_at(3)
+    watched[0].dog.close()
     assert len(watched[0].told) == 1
+    assert (first.given_up, later.given_up) == (watched[0].told, watched[0].told)
 
 
 def test_it_ends_at_once_when_it_is_closed() -> None:

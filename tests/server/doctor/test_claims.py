@@ -8,8 +8,9 @@ import pytest
 
 import npucall_server
 from npucall_server.devices.cann.advice import ADVICE, OF_FATE, advice
+from npucall_server.devices.cann.claims import Claim, Stake, chance_of
 from npucall_server.devices.cann.status_table import STATUSES, Fate
-from npucall_server.devices.cann.unverified import UNVERIFIED, Claim
+from npucall_server.devices.cann.unverified import UNVERIFIED
 
 SERVER = Path(npucall_server.__file__).parent
 
@@ -29,8 +30,19 @@ def test_every_module_that_calls_c_has_a_claim() -> None:
     assert callers - declaring - claimed == set()
 
 
-def test_no_two_claims_have_one_title() -> None:
+def test_no_two_claims_have_one_title_or_key() -> None:
     assert len({claim.title for claim in UNVERIFIED}) == len(UNVERIFIED)
+    assert len({claim.key for claim in UNVERIFIED}) == len(UNVERIFIED)
+
+
+def test_chances_of_claims_that_nobody_has_seen_multiply() -> None:
+    first, *_ = UNVERIFIED
+    start = first._replace(stake=Stake.START, chance=0.5)
+    fast = first._replace(stake=Stake.FAST, chance=0.25)
+    seen = first._replace(stake=Stake.START, chance=0.125, seen="2030-01-01, Ascend910B2: so it is")
+    assert chance_of((start, fast, seen), Stake.START) == 0.5
+    assert chance_of((start, fast, seen), Stake.START, Stake.FAST) == 0.125
+    assert chance_of((), Stake.START) == 1
 
 
 def test_advice_is_about_statuses_that_have_a_name() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Thread
+from pathlib import Path
+from threading import Thread, get_native_id
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,3 +45,16 @@ def in_thread(run: Callable[[], object]) -> object:
     thread.start()
     thread.join()
     return answers[0]
+
+
+def native_end(run: Callable[[], object]) -> None:
+    """Runs this in a new thread, and returns when the system's thread has gone."""
+    numbers: list[int] = []
+
+    def work() -> None:
+        numbers.append(get_native_id())
+        run()
+
+    in_thread(work)
+    while Path(f"/proc/self/task/{numbers[0]}").exists():  # join does not wait for that
+        pass

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from threading import Event, Thread, get_native_id
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from .helpers import in_thread, relu_once
+from .helpers import in_thread, native_end, relu_once
 
 if TYPE_CHECKING:
     import pytest
@@ -108,16 +107,13 @@ def test_an_executor_of_a_cache_whose_thread_ended_is_a_violation(
 ) -> None:
     executors = []
 
-    def run() -> int:
+    def run() -> None:
         cann.ok(cann.aclrtSetDevice(0))
         relu_once(cann)
         *_, source, target = cann.relu()
         executors.append(cann.planned("aclnnRelu", source, target).executor)
-        return get_native_id()
 
-    thread = Path(f"/proc/self/task/{in_thread(run)}")
-    while thread.exists():  # Python's join does not wait for the end of the system's thread
-        pass
+    native_end(run)
     cann.aclnnRelu(None, 0, executors[0], None)
     assert simulator.violations() == [
         "aclnnRelu: the thread of phase one, whose cache holds the executor, has ended"

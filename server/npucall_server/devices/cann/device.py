@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.errors import DeviceError, NpucallError
-from npucall.products import product_of
+from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
+from npucall.products import taken_for
 from npucall_server import device_kinds
-from npucall_server.devices.base import BrokenDeviceError, NoDeviceError, Ran, RanProgram, Step
+from npucall_server.devices.base import (
+    BrokenDeviceError,
+    NoDeviceError,
+    Ran,
+    RanProgram,
+    Step,
+    device_lost,
+)
 from npucall_server.devices.cann import values
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import SYNCHRONISE, Lane, LaneLimits
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.memory import piece_bytes
-from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.planner import Planner, Plans
 from npucall_server.devices.cann.program import Program
 from npucall_server.devices.cann.resident import (
     HandleMemory,
@@ -26,8 +34,10 @@ from npucall_server.devices.cann.resident import (
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lanes import Lanes
+from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
-from npucall_server.devices.watchdog import Watchdog
+from npucall_server.devices.renewed import Renewed
+from npucall_server.devices.watchdog import Visitors, Watchdog
 from npucall_server.npu_settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
@@ -38,8 +48,13 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall_server.devices.base import DeviceFacts, Source, Target, Turn
     from npucall_server.devices.cann.resident import DeviceResident
+    from npucall_server.devices.watchdog import Watched
     from npucall_server.npu_settings import AscendPaths
     from npucall_server.settings import ServerSettings
+
+
+_SOON_SECONDS, _LATEST_SECONDS = 1.0, 70.0
+"""In which a thread ends; CANN waits for up to 60 s in one that has left executors behind."""
 
 
 def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevice:
@@ -77,23 +92,29 @@ class CannDevice:
         self._note = note
         self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
         self._libraries = libraries = open_libraries(paths)
-        self._operators = OpApi(paths, libraries.failure)
+        self._operators, self._visitors = libraries.operators(paths), Visitors()
+        self._is_lost, self._ending = False, EndingThreads()
         with Cleanup() as opening:
             self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
-            opening.callback(self._context.close)
+            opening.callback(self._give_back)
             self.soc = self._context.soc
-            self.product = product_of(self.soc)
+            self.product, self.guess = taken_for(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
             self.memory_for_handles = self._context.free_memory() // 2
             """Half of what is free when the device is opened."""
+            self._handles = HandleMemory(
+                self._context, self._visitors, self._report_lost, self._make_room
+            )
             self._lanes = self._open_lanes(settings)
             opening.callback(self._lanes.close)
-            room = self._lanes.empty_idle
-            self._handles = HandleMemory(self._context, self._report_lost, room)
-            watched = Watchdog([self._handles], settings.device_timeout, self._report_lost)
-            opening.callback(watched.close)
+            planners = [self._new_planner() for _ in range(self.lanes)]
+            self._plans = Plans(planners, keeps=settings.kept_calls > 0)
+            watched: list[Watched] = [self._visitors, *planners]
+            watchdog = Watchdog(watched, settings.device_timeout, self._report_lost)
+            opening.callback(watchdog.close)
+            opening.callback(self._plans.close)
             self._open = opening.pop_all()
-        for line in self._operators.notes:
+        for line in filter(None, (self.guess, *self._operators.notes)):
             note(line)
 
     @property
@@ -106,9 +127,15 @@ class CannDevice:
         return self.catalogue.unavailable_because(operator)
 
     def plan(self, call: Prepared, turn: Turn) -> int:
-        """Bytes of workspace, from the first phase."""
+        """Bytes of workspace, from the first phase, in a thread that runs no calls."""
         with turn():
-            return self._lanes.plan(call)
+            if self._is_lost:
+                raise device_lost()
+            try:
+                return self._plans.plan(call)
+            except OutOfMemoryError:
+                self._make_room()
+                return self._plans.plan(call)
 
     def run(
         self,
@@ -158,7 +185,8 @@ class CannDevice:
 
     def facts(self) -> DeviceFacts:
         """What device and software say of themselves now."""
-        return self._context.facts()
+        with self._visitors.visit():
+            return replace(self._context.facts(), product_guess=self.guess)
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
         """From now on ``lost`` hears that the device is broken, or a lane hangs."""
@@ -205,9 +233,30 @@ class CannDevice:
         )  # fmt: skip
         return Lanes(
             lambda: Lane(self._context, self._operators, limits, self._note),
-            self.lanes, settings.device_timeout, self._report_lost,
+            self.lanes, settings.device_timeout, self._report_lost, self._ending,
         )  # fmt: skip
 
+    def _new_planner(self) -> Renewed[Planner]:
+        return Renewed(
+            lambda: Planner(self._context, self._operators), self._report_lost, self._ending
+        )
+
+    def _make_room(self) -> None:
+        self._lanes.empty_idle()
+
     def _report_lost(self, error: NpucallError) -> None:
-        self._handles.broken = True
-        self._lost(error)
+        if not self._is_lost:
+            self._is_lost = self._handles.broken = True
+            self._lost(error)
+
+    def _give_back(self) -> None:
+        """What CANN keeps for the threads of lanes goes when they end, before the device does."""
+        most = f"{_LATEST_SECONDS:g} s"
+        if left := self._ending.wait(_SOON_SECONDS):
+            self._note(f"{left} of the lanes' threads have not ended; they have {most} to do so")
+            if left := self._ending.wait(_LATEST_SECONDS):
+                raise DeviceError(
+                    f"device: expected all threads of its lanes to end within {most}, found {left} "
+                    "that have not"
+                )
+        self._context.close()

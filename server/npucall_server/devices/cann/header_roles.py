@@ -27,8 +27,10 @@ class Role(Enum):
 _IN, _OUT, _IN_OUT = Role.INPUT, Role.OUTPUT, Role.IN_OUT
 _REF = re.compile(r"\w+Ref(?:Optional)?")
 """Names of tensors that are read and written."""
+_OUT_NAME = re.compile(r"(?!gradOut$|grad_out$)\w+(?:Out|_out)(?:Optional)?")
+"""Names of const tensors that are written whatever stands beside them."""
 _CONST_OUTPUT = re.compile(
-    r"(?!gradOut$)\w+Out(?:Optional)?|out|output|y\d*|result|gradInput|\w+Ref(?:Optional)?"
+    rf"{_OUT_NAME.pattern}|out|output|y\d*|result|gradInput|\w+Ref(?:Optional)?"
 )
 """Names of what is written where every tensor is const."""
 _PURE_OUTPUT = re.compile(
@@ -46,6 +48,12 @@ _EXCEPTIONS: Mapping[str, Mapping[str, Role]] = {
     "aclnnBatchNormElemt": {"mean": _IN, "invstd": _IN},
     "aclnnBatchNormElemtBackward": {"counter": _IN},
     "aclnnDeformableConv2dBackward": {"offsetOut": _IN},
+    "aclnnForeachNonFiniteCheckAndUnscale": {"scaledGrads": _IN_OUT, "foundInf": _IN_OUT},
+    "aclnnFusedCrossEntropyLossWithMaxSum": {"vocabParallelLogitsOptional": _OUT},
+    "aclnnGroupedMatmulFinalizeRouting": {"w": _IN},
+    "aclnnGroupedMatmulFinalizeRoutingV2": {"x2": _IN},
+    "aclnnGroupedMatmulFinalizeRoutingV3": {"x2": _IN},
+    "aclnnGroupedMatmulFinalizeRoutingWeightNzV2": {"x2": _IN},
     "aclnnIndexCopy": {"selfRef": _IN, "outRef": _OUT},
     "aclnnInplaceAtan2": {"other": _IN},
     "aclnnInplaceRReluWithNoise": {"noise": _IN_OUT},
@@ -54,7 +62,9 @@ _EXCEPTIONS: Mapping[str, Mapping[str, Role]] = {
     "aclnnNLLLoss2dBackward": {"totalWeight": _IN},
     "aclnnQuantizedBatchNorm": {"weight": _IN, "bias": _IN},
     "aclnnRReluWithNoise": {"noise": _IN_OUT},
+    "aclnnSiluMul": {"y": _IN},
     "aclnnSoftmaxCrossEntropyWithLogits": {"labels": _IN},
+    "aclnnXlog1py": {"y": _IN, "z": _OUT},
 }
 """Operators that the rule gets wrong, by the tables of parameters in their documents."""
 
@@ -85,8 +95,7 @@ def _written(types: Mapping[str, str], tensors: list[str], in_place: str | None)
     certain = {in_place} if in_place else set()
     variable = {name for name in tensors if not types[name].startswith("const ")}
     if variable:
-        named = {name for name in tensors if name.endswith("Out") and name != "gradOut"}
-        return certain | variable | named
+        return certain | variable | set(filter(_OUT_NAME.fullmatch, tensors))
     named = {name for name in tensors if _CONST_OUTPUT.fullmatch(name)}
     if in_place:
         return certain | named

@@ -14,18 +14,14 @@ import numpy as np
 from npucall.buffers import fresh_array
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
-from npucall.errors import (
-    DeviceLostError,
-    NpucallError,
-    OperatorUnavailableError,
-    OutOfMemoryError,
-)
-from npucall_server.devices.base import BrokenDeviceError, Phases, Ran
+from npucall.errors import NpucallError, OutOfMemoryError
+from npucall_server.devices.base import BrokenDeviceError, Phases, Ran, device_lost
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.clearing import Clearing
-from npucall_server.devices.cann.descriptors import Descriptors, KeptDescriptors
+from npucall_server.devices.cann.copies import Copies
+from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.events import StreamEvents
-from npucall_server.devices.cann.launch import launch, workspace_of
+from npucall_server.devices.cann.launch import Launcher
 from npucall_server.devices.cann.memory import device_buffer, piece_bytes
 from npucall_server.devices.cann.program import SLICE_NS, learn, pace_of
 from npucall_server.devices.cann.transfer import Transfer
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.cann.operators import OpApi, OpApiFunction
+    from npucall_server.devices.cann.operators import OpApi
     from npucall_server.devices.cann.program import Program
     from npucall_server.devices.cann.runtime import DeviceContext
     from npucall_server.devices.memory_map import MemoryMap
@@ -47,8 +43,6 @@ _START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
 """The marks of a call on the stream, and how many there are."""
 SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
 """The function that answers what became of work that was queued."""
-_PLACEHOLDER = 1 << 40
-"""Stands for a device address where none is read: not null, and aligned as addresses are."""
 
 
 class LaneLimits(NamedTuple):
@@ -57,13 +51,18 @@ class LaneLimits(NamedTuple):
     device_timeout: float
     """Seconds that a launched call may take."""
     staging_limit: int
-    """Bytes of pinned memory; a larger call is copied from and to ordinary memory."""
+    """Bytes of pinned memory; a larger call goes through it in pieces. 0: copies wait."""
     kept_memory: int
     """Bytes of device memory kept for the next calls."""
     kept_calls: int
     """Calls whose descriptors are kept."""
     busy_wait: bool
     """Wait for the device without sleeping."""
+
+    @property
+    def milliseconds(self) -> int:
+        """``device_timeout`` as C functions take it, who have no timeout that is 0."""
+        return max(round(self.device_timeout * 1000), 1)
 
 
 class Lane:
@@ -80,7 +79,8 @@ class Lane:
         note: Callable[[str], None],
     ) -> None:
         self._operators, self._limits = operators, limits
-        self._acl, self._base = acl, base = device.libraries.acl, device.libraries.base
+        acl, base, _ = device.libraries
+        self._acl = acl
         self.broken: NpucallError | None = None
         """Why the device will not work again in this process."""
         self._owner: str | None = None
@@ -89,14 +89,24 @@ class Lane:
         with Cleanup() as opening:
             self._stream = self._create_stream()
             opening.callback(acl.aclrtDestroyStream, self._stream)
+            self._launcher = Launcher(base, self._stream)
+            self._copies = Copies(acl, self._stream, limits.milliseconds)
+            opening.callback(self._copies.close)
             self._clearing = Clearing(acl, self._stream, self._launch, note)
             self._transfer = self._new_transfer()
             self._workspace, self._zeros = device_buffer(acl), device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
-            self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
+            self._stopwatch = Stopwatch(
+                StreamEvents(acl, self._stream, limits.milliseconds), _MARKS, note
+            )
             opening.callback(self._stopwatch.close)
             self._open = opening.pop_all()
+
+    @property
+    def spent(self) -> bool:
+        """Whether a launch ended between its phases: what this thread launches may not run."""
+        return self._launcher.left_unrun
 
     def close(self) -> None:
         """Gives everything back; raises what goes wrong first when all has been tried."""
@@ -111,14 +121,6 @@ class Lane:
             every.callback(self._clearing.release)
             every.callback(self._descriptors.close)
 
-    def plan(self, call: Prepared) -> int:
-        """Bytes of workspace that a call needs: its first phase alone."""
-        function = self._function(call)
-        memory_map = _memory_map_of(call)
-        addresses = dict.fromkeys((*memory_map.starts, *memory_map.unread), _PLACEHOLDER)
-        with self._unbroken(), Descriptors(self._base, call, addresses) as descriptors:
-            return workspace_of(function, descriptors.arguments, self._base)
-
     def run(
         self,
         call: Prepared,
@@ -129,9 +131,10 @@ class Lane:
     ) -> Ran:
         """Runs a call; when it ends, however it ends, nothing of it is under way any more.
 
-        ``check`` is called before the launch, which nothing can stop once it is made; what it
-        raises ends the call. Outputs go into ``targets``, and what has none into new memory. What
-        calls of another ``owner`` than the last one's left in kept memory is cleared before.
+        ``check`` is called before the first phase, behind which the call is launched, if there is
+        memory for its workspace; what it raises ends the call. Outputs go into ``targets``, and
+        what has none into new memory. What calls of another ``owner`` than the last one's left in
+        kept memory is cleared before.
         """
         with self._unbroken():
             self._begin_for(owner)
@@ -148,14 +151,14 @@ class Lane:
         """Runs the next steps of a program, a few ms of them; whether it has ended.
 
         When it ends, however it ends, nothing of it is under way any more. After an error it begins
-        again. ``check`` is called before each launch. The program keeps its memory on the device
-        until its end, or ``let_go``.
+        again. ``check`` is called before each first phase. The program keeps its memory on the
+        device until its end, or ``let_go``.
         """
         with self._unbroken():
             self._begin_for(program.owner)
             if program.transfer is None:
                 program.transfer, self._transfer = self._transfer, self._new_transfer()
-            program.transfer.on(self._stream, self._clearing)
+            program.transfer.on(self._copies, self._clearing)
             first = program.next
             try:
                 self._go_on(program, program.transfer, check)
@@ -178,7 +181,7 @@ class Lane:
     def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
         first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
         zeros = self._zeros.reserve(program.map.zeros) or 0
-        with self._settled(transfer):
+        with self._settled():
             self._clear()
             mark(_START)
             if not first:
@@ -205,7 +208,6 @@ class Lane:
         def ready(workspace_size: int) -> int | None:
             nonlocal is_first
             workspace = self._reserve_workspace(workspace_size)
-            check()
             if is_first:
                 mark(_PLANNED)
                 is_first = False
@@ -217,6 +219,7 @@ class Lane:
             number = program.next
             call = steps[number].call
             try:
+                check()
                 addresses = program.prepare(number, transfer, zeros)
                 planned += self._launch(call, addresses, ready)
             except NpucallError as error:
@@ -233,12 +236,11 @@ class Lane:
         self, call: Prepared, addresses: Mapping[str, int], ready: Callable[[int], int | None]
     ) -> int:
         """Nanoseconds of phase one. Behind phase two nothing needs the descriptors any more."""
-        function, base, stream = self._function(call), self._base, self._stream
-        if call.operator.reference:
-            arguments = self._descriptors.arguments(call, addresses)
-            return launch(function, arguments, base, stream, ready)
+        function, launch = self._operators.needed(call.operator), self._launcher.launch
+        if self._descriptors.keeps(call):
+            return launch(function, self._descriptors.arguments(call, addresses), ready)
         with self._descriptors.of(call, addresses) as arguments:
-            return launch(function, arguments, base, stream, ready)
+            return launch(function, arguments, ready)
 
     def _begin_again(self, program: Program, error: BaseException) -> None:
         """Nothing of a program is under way any more, unless the device is broken."""
@@ -258,12 +260,12 @@ class Lane:
             return
         if transfer.kept >= self._transfer.kept:
             transfer, self._transfer = self._transfer, transfer
-            self._transfer.on(self._stream, self._clearing)
+            self._transfer.on(self._copies, self._clearing)
         transfer.release()
         self._keep_no_more_than_allowed()
 
     def _new_transfer(self) -> Transfer:
-        return Transfer(self._acl, self._stream, self._limits.staging_limit, self._clearing)
+        return Transfer(self._acl, self._copies, self._clearing, self._limits.staging_limit)
 
     def _begin_for(self, owner: str) -> None:
         """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
@@ -292,7 +294,7 @@ class Lane:
         check: Callable[[], None],
         targets: Mapping[str, Buffer],
     ) -> Ran:
-        function, transfer = self._function(call), self._transfer
+        function, transfer = self._operators.needed(call.operator), self._transfer
         memory_map = _memory_map_of(call)
         mark, between = self._stopwatch.mark, self._stopwatch.between
         outputs = {
@@ -304,7 +306,6 @@ class Lane:
 
         def ready(workspace_size: int) -> int | None:
             workspace = self._reserve_workspace(workspace_size)
-            check()
             mark(_PLANNED)
             return workspace
 
@@ -312,14 +313,15 @@ class Lane:
         if memory_map.zeros:
             zeros = self._zeros.reserve(memory_map.zeros) or 0
             addresses.update(dict.fromkeys(memory_map.unread, zeros))
-        with self._descriptors.of(call, addresses) as arguments, self._settled(transfer):
+        with self._descriptors.of(call, addresses) as arguments, self._settled():
             self._clear()
             transfer.clear()
             transfer.stage(memory_map, storages)
             mark(_START)
             transfer.copy_in(memory_map, storages)
             mark(_COPIED_IN)
-            planned = launch(function, arguments, self._base, self._stream, ready)
+            check()
+            planned = self._launcher.launch(function, arguments, ready)
             mark(_RUN)
             transfer.copy_out(memory_map, outputs)
             mark(_COPIED_OUT)
@@ -333,9 +335,7 @@ class Lane:
     def _unbroken(self) -> Iterator[None]:
         """Refuses the block on a broken device, whose memory may still be in use; sees it break."""
         if self.broken is not None:
-            raise DeviceLostError(
-                "device: another call broke it; the server starts again, repeat the call"
-            )
+            raise device_lost()
         try:
             yield
         except BrokenDeviceError as error:
@@ -343,7 +343,7 @@ class Lane:
             raise
 
     @contextmanager
-    def _settled(self, transfer: Transfer) -> Iterator[None]:
+    def _settled(self) -> Iterator[None]:
         """Waits until the stream has passed all that the block queued, however the block ends.
 
         Until then the memory of the call must not be used for anything else. A stream that cannot
@@ -351,22 +351,20 @@ class Lane:
         """
         try:
             yield
-            self._synchronise(transfer)
+            self._synchronise()
         except BrokenDeviceError:
             raise
         except BaseException as first:
             try:
-                self._synchronise(transfer)  # in CONTINUE mode it answers an error once
+                self._synchronise()  # in CONTINUE mode it answers an error once
             except NpucallError as error:
                 self.broken = error
                 if isinstance(first, OutOfMemoryError):
                     raise  # nobody is to try again
             raise
 
-    def _synchronise(self, transfer: Transfer) -> None:
-        milliseconds = max(round(self._limits.device_timeout * 1000), 1)  # 0 is no timeout
-        self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, milliseconds)
-        transfer.settle()
+    def _synchronise(self) -> None:
+        self._copies.synchronise()
         self._workspace.settle()
         self._clearing.settle()
 
@@ -375,14 +373,6 @@ class Lane:
         flags = c.ACL_STREAM_FAST_LAUNCH | (c.ACL_STREAM_FAST_SYNC if self._limits.busy_wait else 0)
         self._acl.aclrtCreateStreamWithConfig(byref(stream), 0, flags)
         return stream
-
-    def _function(self, call: Prepared) -> OpApiFunction:
-        function = self._operators.function(call.operator)
-        if function is None:
-            raise OperatorUnavailableError(
-                f"operator: expected {call.operator.name} in a library of this host, found none"
-            )
-        return function
 
     def _keep_no_more_than_allowed(self) -> None:
         lane_keeps = self._workspace.size + self._zeros.size + self._clearing.kept

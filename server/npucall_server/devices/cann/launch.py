@@ -16,36 +16,45 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.operators import OpApiFunction
 
 
-def launch(
-    function: OpApiFunction,
-    arguments: Sequence[Any],
-    base: NnOpBase,
-    stream: c_void_p,
-    before_phase_two: Callable[[int], int | None],
-) -> int:
-    """Queues one operator on a stream; answers the nanoseconds of phase one.
+class Launcher:
+    """Launches operators on one stream, in one thread."""
 
-    ``before_phase_two`` gets the size of the workspace and answers its address; what it raises ends
-    the launch. A first phase that fails makes no aclOpExecutor; the second consumes it whatever it
-    returns; between the two it has to be destroyed, and nothing else can fail there.
-    """
-    start = perf_counter_ns()
-    size, executor = _phase_one(function, arguments)
-    spent = perf_counter_ns() - start
-    try:
-        workspace = before_phase_two(size)
-    except BaseException:
-        with suppress(NpucallError):
-            base.aclDestroyAclOpExecutor(executor)
-        raise
-    function.execute(workspace, size, executor, stream)
-    return spent
+    def __init__(self, base: NnOpBase, stream: c_void_p) -> None:
+        self._base, self._stream = base, stream
+        self.left_unrun = False
+        """A first phase was left without its second one: what this thread launches from here on may
+        not run. ``planner`` says why."""
+
+    def launch(
+        self,
+        function: OpApiFunction,
+        arguments: Sequence[Any],
+        before_phase_two: Callable[[int], int | None],
+    ) -> int:
+        """Queues one operator; answers the nanoseconds of phase one.
+
+        ``before_phase_two`` gets the size of the workspace and answers its address; what it raises
+        ends the launch, and with it the use of this thread. A first phase that fails makes no
+        aclOpExecutor; the second consumes it whatever it returns; between the two it has to be
+        destroyed, and nothing else can fail there.
+        """
+        start = perf_counter_ns()
+        size, executor = _phase_one(function, arguments)
+        spent = perf_counter_ns() - start
+        try:
+            workspace = before_phase_two(size)
+        except BaseException:
+            self.left_unrun = True
+            _destroy(self._base, executor)
+            raise
+        function.execute(workspace, size, executor, self._stream)
+        return spent
 
 
 def workspace_of(function: OpApiFunction, arguments: Sequence[Any], base: NnOpBase) -> int:
     """Bytes of workspace that the operator needs: phase one alone."""
     size, executor = _phase_one(function, arguments)
-    base.aclDestroyAclOpExecutor(executor)
+    _destroy(base, executor)
     return size
 
 
@@ -57,3 +66,9 @@ def _phase_one(function: OpApiFunction, arguments: Sequence[Any]) -> tuple[int, 
         error.details["phase"] = "plan"
         raise
     return size.value, executor
+
+
+def _destroy(base: NnOpBase, executor: c_void_p) -> None:
+    """One that never ran. CANN may refuse that; what it leaves then is host memory."""
+    with suppress(NpucallError):
+        base.aclDestroyAclOpExecutor(executor)

@@ -63,6 +63,17 @@ def simulator(
 
 
 @pytest.fixture
+def unrun(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Says what becomes of executors that never run, before a device is opened."""
+
+    def choose(kind: str) -> None:
+        monkeypatch.setenv("NPUCALL_SIM_UNRUN", kind)
+        simulator.reset()
+
+    return choose
+
+
+@pytest.fixture
 def open_device(
     simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Opened]]:
@@ -97,7 +108,7 @@ def context(libraries: Libraries) -> Iterator[DeviceContext]:
 
 @cache
 def _catalogue(paths: AscendPaths) -> HostCatalogue:
-    return HostCatalogue(OpApi(paths, failure=RuntimeError), paths)
+    return HostCatalogue(OpApi(paths, failure=RuntimeError, forget=lambda: None), paths)
 
 
 def catalogue_of(libraries: OpApi, paths: AscendPaths) -> HostCatalogue:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from npucall_server.devices.cann.status_table import Fate
 
-from .faults import Fault, failure, status_for
+from .faults import CANNOT_FAIL, Fault, failure, status_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,6 +46,7 @@ class Sweep(NamedTuple):
         return [
             Fault(function, status_for(fate, function), nth)
             for function in self.functions()
+            if function not in CANNOT_FAIL
             for nth in occurrences
         ]
 
@@ -84,9 +85,10 @@ class Sweep(NamedTuple):
     def _after(self, opened: Opened, asked: Asked, fault: Fault) -> list[str]:
         """What is wrong once the work has failed."""
         found = opened.simulator.violations()
-        if len(opened.lost) != (fault.fate is Fate.BROKEN):
+        breaks = fault.fate is Fate.BROKEN and not fault.tolerated
+        if len(opened.lost) != breaks:
             found.append(f"lost {opened.lost}")
-        if fault.fate is not Fate.BROKEN:
+        if not breaks:
             if not self.serves(opened, asked):
                 found.append("the next time the answer was another one")
             opened.close()

@@ -1,4 +1,7 @@
-"""Calls for which nobody waits any more: not launched, or their results thrown away."""
+"""Calls for which nobody waits any more: not begun, or their results thrown away.
+
+Nothing is asked between the phases: a first phase without its second one spends the lane.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,8 @@ from .situations import add, l1
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .asked import Asked
     from .opened import Opened
     from .situations import Ask
-
-EXECUTOR = "aclOpExecutor"
 
 
 @pytest.fixture(params=[l1, add])
@@ -25,11 +25,6 @@ def ask(request: pytest.FixtureRequest) -> Ask:
     """Descriptors are kept, or made for the call."""
     asked: Ask = request.param
     return asked
-
-
-def launches(device: Opened, asked: Asked) -> int:
-    """How often its operator was; what clears memory is another one."""
-    return device.simulator.call_count(asked.call.operator.name)
 
 
 def raising(error: NpucallError, *, at: int) -> Callable[[], None]:
@@ -45,37 +40,36 @@ def raising(error: NpucallError, *, at: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("error", [DeadlineError("late"), CancelledError("gone")])
-def test_a_call_that_nobody_waits_for_is_not_launched(
+def test_a_call_that_nobody_waits_for_is_neither_planned_nor_launched(
     device: Opened, ask: Ask, error: NpucallError
 ) -> None:
     asked = ask(device.device)
-    with pytest.raises(type(error)) as caught:
-        device.run(asked, raising(error, at=1))
-    assert caught.value is error
-    assert launches(device, asked) == 0
-    assert EXECUTOR not in device.simulator.live_objects()
+
+    def late() -> None:
+        with pytest.raises(type(error)) as caught:
+            device.run(asked, raising(error, at=1))
+        assert caught.value is error
+
+    used = device.functions(late)
+    own = asked.call.operator.name
+    assert not [name for name in used if name.startswith(own) or "DestroyAclOpExecutor" in name]
     assert device.serves(asked)
 
 
-def test_its_executor_is_destroyed_once(device: Opened, ask: Ask) -> None:
-    with pytest.raises(DeadlineError):
-        device.run(ask(device.device), raising(DeadlineError("late"), at=1))
-    assert device.simulator.call_count("aclDestroyAclOpExecutor") == 1
-    assert device.simulator.violations() == []
-
-
-def test_an_executor_that_cannot_be_destroyed_hides_nothing(device: Opened, ask: Ask) -> None:
-    device.simulator.fail("aclDestroyAclOpExecutor", status=561000)
-    with pytest.raises(DeadlineError):
-        device.run(ask(device.device), raising(DeadlineError("late"), at=1))
-    assert device.serves(ask(device.device))
+def test_nobody_is_asked_between_the_phases(device: Opened, ask: Ask) -> None:
+    asked, calls = ask(device.device), []
+    phase_one = f"{asked.call.operator.name}GetWorkspaceSize"
+    device.run(asked, lambda: calls.append(device.simulator.call_count(phase_one)))
+    before, after = calls
+    assert (before, after) == (0, 1)
+    assert device.simulator.call_count(asked.call.operator.name) == 1
 
 
 def test_a_result_that_comes_too_late_is_thrown_away(device: Opened, ask: Ask) -> None:
     asked = ask(device.device)
     with pytest.raises(DeadlineError):
         device.run(asked, raising(DeadlineError("late"), at=2))
-    assert launches(device, asked) == 1
+    assert device.simulator.call_count(asked.call.operator.name) == 1
     assert device.serves(asked)
 
 

@@ -62,8 +62,17 @@ def test_a_const_tensor_beside_one_without_is_an_output_if_its_name_ends_with_ou
     assert marked("aclnnMlaProlog", parameters) == parameters
 
 
-def test_the_gradient_of_the_output_is_an_input() -> None:
-    parameters = "gradOut input mean ~>gradInput"
+@pytest.mark.parametrize("name", ["scaleOutOptional", "scale_out"])
+def test_a_const_output_beside_one_without_may_be_optional_or_spelled_with_underscores(
+    name: str,
+) -> None:
+    parameters = f"tokenX ~=kvCacheRef scaleOptional . >queryOut >{name}"
+    assert marked("aclnnMlaProlog", parameters) == parameters
+
+
+@pytest.mark.parametrize("name", ["gradOut", "grad_out"])
+def test_the_gradient_of_the_output_is_an_input(name: str) -> None:
+    parameters = f"{name} input mean ~>gradInput"
     assert marked("aclnnLayerNormBackward", parameters) == parameters
 
 
@@ -110,6 +119,7 @@ def test_generated_operators_also_write_what_is_called_ref() -> None:
         ("aclnnDynamicQuant", "x smoothScalesOptional >yOut >scaleOut"),
         ("aclnnX", "gradOut gradOutput >result"),
         ("aclnnX", "x >y >y1 >meanOutOptional"),
+        ("aclnnX", "grad_out layout >x_out"),
         ("aclnnX", "x =stateRef >output"),
     ],
 )
@@ -175,6 +185,15 @@ def test_all_reduce_with_norm_in_place_reads_and_writes_the_residual(kind: str) 
         ("aclnnQuantizedBatchNorm", "input mean var . . ~weight ~bias . ~>output"),
         ("aclnnSoftmaxCrossEntropyWithLogits", "features ~labels ~=loss ~=backprop"),
         ("aclnnDeformableConv2dBackward", "input gradOutput offsetOut . ~>gradInput ~>gradOffset"),
+        ("aclnnForeachNonFiniteCheckAndUnscale", "=scaledGrads =foundInf invScale"),
+        ("aclnnFusedCrossEntropyLossWithMaxSum",
+         "logitsMax . inputOptional >vocabParallelLogitsOptional ~>lossOut ~>softMaxOutOptional"),
+        ("aclnnGroupedMatmulFinalizeRouting", "x ~w scaleOptional . ~>y"),
+        ("aclnnGroupedMatmulFinalizeRoutingV2", "x1 ~x2 scaleOptional . ~>out"),
+        ("aclnnGroupedMatmulFinalizeRoutingV3", "x1 ~x2 scaleOptional . ~>out"),
+        ("aclnnGroupedMatmulFinalizeRoutingWeightNzV2", "x1 ~x2 scale . ~>out"),
+        ("aclnnSiluMul", "x y >out"),
+        ("aclnnXlog1py", "x y >z"),
         ("aclnnRReluWithNoise", "self =noise . . . ~>out"),
         ("aclnnInplaceRReluWithNoise", "=self =noise . . ."),
     ],

@@ -38,6 +38,7 @@ std::map<std::string, uint64_t> figures() {
         {"launches", count.launches},
         {"deterministic_launches", count.deterministic_launches},
         {"cache_hits", count.cache_hits},
+        {"dead_plans", count.dead_plans},
         {"device_allocations", memory.device_made},
         {"device_bytes", memory.device_bytes},
         {"device_bytes_peak", memory.device_peak},

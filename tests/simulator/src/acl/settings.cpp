@@ -17,6 +17,11 @@ uint64_t number_of(const char *name, uint64_t standard) {
     return value.empty() ? standard : std::strtoull(value.c_str(), nullptr, 10);
 }
 
+Unrun unrun_of(const std::string &value) {
+    if (value == "guarded") return Unrun::Guarded;
+    return value == "refused" ? Unrun::Refused : Unrun::Unguarded;
+}
+
 Settings settings_of_environment() {
     Settings read;
     read.soc = text_of("NPUCALL_SIM_SOC", "Ascend910B2");
@@ -24,8 +29,11 @@ Settings settings_of_environment() {
     read.memory = number_of("NPUCALL_SIM_MEMORY", uint64_t{1} << 30);
     read.kernel_us = number_of("NPUCALL_SIM_KERNEL_US", 0);
     read.bandwidth = number_of("NPUCALL_SIM_BANDWIDTH", 0);
+    read.pageable_waits = text_of("NPUCALL_SIM_PAGEABLE", "late") == "waits";
     read.python = text_of("NPUCALL_SIM_KERNELS", "python") != "none";
     read.abort = text_of("NPUCALL_SIM_ABORT", "0") == "1";
+    read.unrun = unrun_of(text_of("NPUCALL_SIM_UNRUN", "unguarded"));
+    read.thread_end_ms = number_of("NPUCALL_SIM_THREAD_END_MS", 20);
     read.report = text_of("NPUCALL_SIM_REPORT", "");
     return read;
 }

@@ -8,15 +8,25 @@
 
 namespace sim {
 
+// What becomes of an executor that is destroyed though it never ran.
+enum class Unrun {
+    Unguarded,  // the cache answers the next equal phase one from its entry, which launches nothing
+    Guarded,    // the entry answers nothing
+    Refused,    // the executor stays, and its entry in the way of others
+};
+
 struct Settings {
     std::string soc;
     int devices;
     uint64_t memory;     // bytes of HBM, a device
     uint64_t kernel_us;  // how long each kernel takes at least
     uint64_t bandwidth;  // bytes per second of copies and fills; 0 is no limit
+    bool pageable_waits; // asynchronous copies of pageable memory are over when they return
     bool python;         // kernels compute
     bool abort;          // the first violation ends the process
-    std::string report;  // path of the report at exit; empty is none
+    Unrun unrun;
+    uint64_t thread_end_ms;  // that a thread which made a phase one takes to end
+    std::string report;      // path of the report at exit; empty is none
 };
 
 SIM_EXPORT Settings &settings();

@@ -1,6 +1,8 @@
 // Executors that run more than once.
 #include "acl/call.h"
+#include "acl/settings.h"
 #include "acl_types.h"
+#include "nnopbase/cache.h"
 #include "nnopbase/executor.h"
 
 using namespace sim;
@@ -43,6 +45,17 @@ int destroy(aclOpExecutor *handle) {
             violate("%s was destroyed before the executor", value.argument.name);
         }
     }
+    if (executor->repeatable) {
+        remove_object(handle, ObjectKind::Executor);
+        return 0;
+    }
+    const bool refused = settings().unrun == Unrun::Refused;
+    const auto cache = executor->cache.lock();
+    // What the cache answered leaves the entry as it was.
+    if (cache != nullptr && !executor->wrapper) {
+        cache->put_dead(executor->key, executor->workspace);
+    }
+    if (refused) return fail(561000, "the executor is not one that repeats");
     remove_object(handle, ObjectKind::Executor);
     return 0;
 }

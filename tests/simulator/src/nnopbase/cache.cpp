@@ -5,6 +5,9 @@
 #include <map>
 
 #include "acl/call.h"
+#include "acl/counters.h"
+#include "acl/device.h"
+#include "acl/settings.h"
 
 namespace sim {
 namespace {
@@ -46,7 +49,7 @@ void append(std::string &key, const Snapshot &tensor) {
 bool ThreadCache::find(const std::string &key, CachedPlan &plan) {
     std::lock_guard<std::mutex> guard(mutex);
     const auto found = by_key.find(key);
-    if (found == by_key.end()) return false;
+    if (found == by_key.end() || !found->second->second.usable) return false;
     plans.splice(plans.begin(), plans, found->second);
     plan = found->second->second;
     return true;
@@ -55,12 +58,36 @@ bool ThreadCache::find(const std::string &key, CachedPlan &plan) {
 void ThreadCache::put(const std::string &key, const CachedPlan &plan) {
     std::lock_guard<std::mutex> guard(mutex);
     if (limit == 0 || by_key.count(key) != 0) return;
-    if (plans.size() >= limit) {
-        by_key.erase(plans.back().first);
-        plans.pop_back();
-    }
+    if (plans.size() >= limit) drop_oldest();
     plans.emplace_front(key, plan);
     by_key[key] = plans.begin();
+    if (plan.dead) count_dead(1);
+}
+
+void ThreadCache::put_dead(const std::string &key, uint64_t workspace) {
+    CachedPlan plan{workspace, false};
+    plan.dead = true;
+    plan.usable = settings().unrun == Unrun::Unguarded;
+    // A guarded entry has lost its key: each further one is one more.
+    const bool keeps_key = settings().unrun != Unrun::Guarded;
+    put(keeps_key ? key : key + "/dead " + std::to_string(++dead_), plan);
+}
+
+void ThreadCache::drop_oldest() {
+    if (plans.back().second.dead) count_dead(-1);
+    by_key.erase(plans.back().first);
+    plans.pop_back();
+}
+
+void ThreadCache::count_dead(int64_t more) const {
+    Lock lock(state().mutex);
+    if (epoch == sim::epoch()) counters().dead_plans += static_cast<uint64_t>(more);
+}
+
+ThreadCache::~ThreadCache() {
+    const auto dead = std::count_if(plans.begin(), plans.end(),
+                                    [](const auto &entry) { return entry.second.dead; });
+    if (dead != 0) count_dead(-dead);
 }
 
 std::shared_ptr<ThreadCache> thread_cache() {

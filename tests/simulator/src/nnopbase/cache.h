@@ -16,6 +16,8 @@ namespace sim {
 struct CachedPlan {
     uint64_t workspace;
     bool launches;
+    bool dead = false;    // its executor never ran
+    bool usable = true;   // answers phase ones
 };
 
 // Keeps the most recently used keys, as many as ACLNN_CACHE_LIMIT says.
@@ -29,6 +31,16 @@ struct ThreadCache {
 
     bool find(const std::string &key, CachedPlan &plan);
     void put(const std::string &key, const CachedPlan &plan);
+
+    // What stays of a phase one whose executor never ran.
+    void put_dead(const std::string &key, uint64_t workspace);
+
+    ~ThreadCache();
+
+  private:
+    uint64_t dead_ = 0;  // ever, so that their keys differ
+    void drop_oldest();
+    void count_dead(int64_t more) const;
 };
 
 // The calling thread's; null where DISABLE_L2_CACHE is set.

@@ -9,6 +9,7 @@
 #include "nnopbase/cache.h"
 #include "nnopbase/executor.h"
 #include "nnopbase/snapshot.h"
+#include "nnopbase/thread_end.h"
 
 namespace sim {
 namespace {
@@ -53,6 +54,7 @@ int find_place(Place &place) {
         return fail(361001, "a call of the runtime failed with %d", standing);
     }
     place = {context->device, deterministic_level()};
+    outlive_this_thread(context);
     return 0;
 }
 

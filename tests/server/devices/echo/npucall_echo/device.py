@@ -49,7 +49,7 @@ class EchoDevice:
 
     def plan(self, call: Prepared, turn: Turn) -> int:
         with turn():
-            return self._lanes.plan(call)
+            return self._lanes.do(lambda lane: lane.plan(call))
 
     def run(
         self,
@@ -104,6 +104,7 @@ class EchoDevice:
 
 class EchoLane:
     broken = None
+    spent = False
 
     def __init__(self) -> None:
         self._memory = bytearray()

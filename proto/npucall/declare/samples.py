@@ -1,0 +1,109 @@
+"""Small valid calls of every declared operator, for whoever tries a device by himself.
+
+What is not the same for all of them an operator declares as its ``Sample``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.declare.attributes import attribute_value
+from npucall.declare.call import Call
+from npucall.declare.prepare import prepare
+from npucall.tensors import TensorSpec, row_major
+
+if TYPE_CHECKING:
+    from npucall.declare.catalogue import Catalogue
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
+    from npucall.dtypes import AnyArray, DType
+    from npucall.products import Product
+    from npucall.tensors import Shape
+
+SHAPE = (2, 3)
+"""Of an input of which its operator says nothing else, unless the caller does."""
+_BEFORE, _BEHIND = 3, 5
+"""Elements of storage in front of a view and behind it."""
+_MOST = 0.9
+
+
+class Form(Enum):
+    """What is special about a sample."""
+
+    ORDINARY = "dense tensors"
+    BARE = "no optional tensors"
+    VIEWS = "views"
+    SCALARS = "rank 0"
+    EMPTY = "no elements"
+
+
+def sample(  # noqa: PLR0913  # what a call is about, and its two variations
+    operator: Operator[Any, Any],
+    product: Product,
+    catalogue: Catalogue,
+    dtype: DType,
+    form: Form = Form.ORDINARY,
+    shape: Shape = SHAPE,
+) -> Prepared:
+    """The small call of an operator, its tensors in this dtype.
+
+    ``shape``: of inputs of which the operator says nothing else. Raises what the operator's rules
+    raise: not every operator takes every form.
+    """
+    specs = _specs(operator, dtype, form, shape)
+    given = {
+        p.name: attribute_value(p.name, p, operator.sample.attributes[p.name])
+        for p in operator.attributes
+        if p.name in operator.sample.attributes
+    }
+    read = tuple(p.name for p in operator.inputs if p.read and p.name in specs)
+    call = prepare(Call(operator, {**specs, **given}, read), product, catalogue)
+    if form is not Form.VIEWS:
+        return call
+    views = {name: _view(spec) for name, spec in {**call.inputs, **call.outputs}.items()}
+    return prepare(Call(operator, {**views, **given}, (*read, *call.outputs)), product, catalogue)
+
+
+def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
+    """Numbers for a sample, other ones for each seed; its labels are such as the call takes."""
+    random = np.random.default_rng(seed)
+    specs = {**call.inputs, **call.outputs}
+    return {name: _numbers(call, name, specs[name], random).tobytes() for name in call.stored}
+
+
+def _specs(
+    operator: Operator[Any, Any], dtype: DType, form: Form, shape: Shape
+) -> dict[str, TensorSpec]:
+    own = operator.sample
+    return {
+        p.name: TensorSpec(
+            own.dtypes.get(p.name, dtype), _in_form(own.shapes.get(p.name, shape), form)
+        )
+        for p in operator.inputs
+        if p.name not in own.without and not (p.optional and form is Form.BARE)
+    }
+
+
+def _in_form(shape: Shape, form: Form) -> Shape:
+    if form is Form.SCALARS:
+        return ()
+    return (0, *shape[1:]) if form is Form.EMPTY and shape else shape
+
+
+def _view(spec: TensorSpec) -> TensorSpec:
+    """The same tensor transposed in memory, with room around it."""
+    strides = tuple(reversed(row_major(tuple(reversed(spec.shape)))))
+    storage = (_BEFORE + spec.elements + _BEHIND,)
+    return TensorSpec(spec.dtype, spec.shape, strides, _BEFORE, storage)
+
+
+def _numbers(call: Prepared, name: str, spec: TensorSpec, random: np.random.Generator) -> AnyArray:
+    size = spec.storage_elements
+    if spec.dtype.kind in ("float", "complex"):
+        return random.uniform(call.operator.sample.least, _MOST, size).astype(spec.dtype.numpy)
+    values = call.operator.values
+    allowed = values.passes(call.facts) if values and name in values.reads else range(2)
+    return random.integers(allowed.start, allowed.stop, size).astype(spec.dtype.numpy)

@@ -1,0 +1,61 @@
+"""Threads as the system has them: they end later than Python says.
+
+``Thread.join`` returns (before Python 3.13) once a thread runs no Python any more. What libraries
+keep for a thread, C++'s thread_local, is destroyed after that, in C.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_START_TIME = 19
+"""Of /proc's ``stat``, behind the name."""
+_LONGEST_PAUSE = 0.02
+
+
+class NativeThread:
+    """The thread that makes this. Where there is no /proc it counts as ended at once."""
+
+    def __init__(self) -> None:
+        self._stat = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+        self._began = _start_time(self._stat)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone; its number may belong to another thread by then."""
+        return self._began is None or _start_time(self._stat) != self._began
+
+
+class EndingThreads:
+    """Threads that have been told to end."""
+
+    def __init__(self) -> None:
+        self._threads: list[NativeThread] = []
+        self._lock = threading.Lock()
+
+    def add(self, thread: NativeThread) -> None:
+        """One more; those that have ended by now are forgotten."""
+        with self._lock:
+            self._threads = [each for each in self._threads if not each.has_ended]
+            self._threads.append(thread)
+
+    def wait(self, seconds: float) -> int:
+        """Waits until all have ended, and no longer than that; answers how many have not."""
+        end, pause = time.monotonic() + seconds, 0.0005
+        left = self._threads
+        while left := [thread for thread in left if not thread.has_ended]:
+            if time.monotonic() >= end:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return len(left)
+
+
+def _start_time(stat: Path) -> str | None:
+    """When a thread began, in ticks since the system did; None where there is none."""
+    with suppress(OSError):
+        return stat.read_text().rpartition(")")[2].split()[_START_TIME]
+    return None

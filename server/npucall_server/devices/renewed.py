@@ -1,0 +1,95 @@
+"""What is open in a thread, and is opened anew in another one when it is spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from npucall.errors import NpucallError
+from npucall_server.devices.base import BrokenDeviceError
+from npucall_server.devices.lane_thread import LaneThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.devices.lane_thread import InThread
+    from npucall_server.devices.native_threads import EndingThreads
+
+T = TypeVar("T")
+L = TypeVar("L", bound="InThread")
+
+
+class Renewed(Generic[L]):
+    """A lane, or a planner, in a thread. One caller at a time uses it.
+
+    A spent one is closed at once, so that its memory is there for others, and another one is opened
+    where it is needed next. ``ending`` has the threads that have been left; nobody waits for them
+    here. ``lost`` hears, in any thread, that the device will not work again in this process.
+    """
+
+    def __init__(
+        self,
+        open_lane: Callable[[], L],
+        lost: Callable[[NpucallError], None],
+        ending: EndingThreads,
+    ) -> None:
+        self._open_lane, self._lost, self._ending = open_lane, lost, ending
+        self._thread: LaneThread[L] | None = None
+
+    @property
+    def busy_since(self) -> float | None:
+        """``time.monotonic()`` when what is under way began; opening and closing are too."""
+        thread = self._thread
+        return None if thread is None else thread.busy_since
+
+    def give_up(self, error: NpucallError) -> None:
+        """Raises this where somebody waits for what is under way, which will never end."""
+        if (thread := self._thread) is not None:
+            thread.give_up(error)
+
+    def open(self) -> LaneThread[L]:
+        """Opens it. Raises what that raises; then the next use tries again."""
+        self._thread = thread = LaneThread(self._open_lane, self._lost)
+        try:
+            thread.open()
+        except BaseException:
+            self._leave(thread)
+            raise
+        return thread
+
+    def do(self, work: Callable[[L], T]) -> T:
+        """Anything with it in its thread; the calling thread waits."""
+        thread = self._thread or self._open_again()
+        try:
+            return thread.do(work)
+        finally:
+            if thread.spent:
+                self._close_spent()
+
+    def close(self) -> None:
+        """Closes it, if it is open. Raises what that raises."""
+        if (thread := self._thread) is not None:
+            try:
+                thread.close()
+            finally:
+                self._leave(thread)
+
+    def _open_again(self) -> LaneThread[L]:
+        try:
+            return self.open()
+        except BrokenDeviceError as error:
+            self._lost(error)
+            raise
+
+    def _close_spent(self) -> None:
+        """What goes wrong is told by what comes next, unless it is the device's end."""
+        try:
+            self.close()
+        except BrokenDeviceError as error:
+            self._lost(error)
+        except NpucallError:
+            return
+
+    def _leave(self, thread: LaneThread[L]) -> None:
+        self._thread = None
+        if thread.native is not None:
+            self._ending.add(thread.native)

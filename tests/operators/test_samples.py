@@ -1,0 +1,87 @@
+"""Every operator has a small valid call, on each product and in each dtype that it takes there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from npucall.compute import evaluate
+from npucall.declare.samples import Form, sample, sample_storages
+from npucall.errors import NpucallError
+from npucall.operators import CATALOGUE
+from npucall.tensors import view
+
+if TYPE_CHECKING:
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
+
+each = pytest.mark.parametrize("operator", list(CATALOGUE), ids=lambda operator: operator.title)
+
+
+def calls(operator: Operator[Any, Any], form: Form = Form.ORDINARY) -> list[Prepared]:
+    """Its samples; one that the dtypes of a product are refused for is left out."""
+    return [
+        sample(operator, product, CATALOGUE, dtype, form)
+        for product in {**operator.products, **operator.legacy}
+        for dtype in operator.dtypes_on(product)
+        if product.bfloat16 or dtype.name != "BF16"
+    ]
+
+
+def results(call: Prepared, seed: int) -> list[np.ndarray[Any, Any]]:
+    storages = evaluate.run(call, sample_storages(call, seed))
+    return [view(s, b) for s, b in zip(call.outputs.values(), storages, strict=True)]
+
+
+@each
+@pytest.mark.parametrize("form", [Form.ORDINARY, Form.BARE, Form.VIEWS])
+def test_the_sample_is_valid_and_gives_other_finite_numbers_for_each_seed(
+    operator: Operator[Any, Any], form: Form
+) -> None:
+    one_of_each_dtype = {call.kernel_dtype: call for call in calls(operator, form)}
+    for call in one_of_each_dtype.values():
+        first, second = results(call, 1), results(call, 2)
+        for one, other in zip(first, second, strict=True):
+            assert np.isfinite(one.astype(np.complex128)).all()
+            assert one.tobytes() != other.tobytes()
+
+
+@each
+def test_all_but_the_bare_sample_have_every_optional_input(operator: Operator[Any, Any]) -> None:
+    allowed = {p.name for p in operator.inputs} - {*operator.sample.without}
+    optional = {p.name for p in operator.inputs if p.optional}
+    assert all(call.inputs.keys() == allowed for call in calls(operator))
+    assert all(call.inputs.keys() == allowed - optional for call in calls(operator, Form.BARE))
+
+
+@each
+def test_a_view_is_no_dense_tensor_and_its_outputs_are_views_too(
+    operator: Operator[Any, Any],
+) -> None:
+    for call in calls(operator, Form.VIEWS):
+        specs = [*call.inputs.values(), *call.outputs.values()]
+        assert all(spec.offset and not spec.row_major for spec in specs)
+
+
+@pytest.mark.parametrize("form", [Form.SCALARS, Form.EMPTY])
+def test_some_operators_have_samples_of_rank_0_and_without_elements(form: Form) -> None:
+    found = []
+    for operator in CATALOGUE:
+        try:
+            found += calls(operator, form)
+        except NpucallError:
+            continue
+    assert len(found) > len(list(CATALOGUE)) // 2
+    for call in found:
+        shapes = [spec.shape for spec in call.inputs.values()]
+        assert all(shape == () if form is Form.SCALARS else 0 in shape for shape in shapes)
+
+
+@each
+def test_a_sample_names_parameters_that_are_there(operator: Operator[Any, Any]) -> None:
+    own = operator.sample
+    inputs = {parameter.name for parameter in operator.inputs}
+    assert {*own.shapes, *own.dtypes, *own.without} <= inputs
+    assert own.attributes.keys() <= {parameter.name for parameter in operator.attributes}
