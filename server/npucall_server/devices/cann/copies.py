@@ -20,7 +20,7 @@ from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from npucall.dtypes import AnyArray
     from npucall_server.devices.cann.functions import AscendCL
@@ -107,6 +107,7 @@ class Copies:
     """
 
     def __init__(self, acl: AscendCL, stream: c_void_p, timeout: int) -> None:
+        """``timeout``: milliseconds that each wait may take."""
         self.stream = stream
         self._acl, self._timeout = acl, timeout
         self._events: list[c_void_p] = []
@@ -171,22 +172,28 @@ class Copies:
 
     def _event(self, number: int) -> c_void_p | None:
         """An event behind what is queued so far; None where the device has none to give."""
-        try:
-            while len(self._events) <= number:
-                event = c_void_p()
-                flags = c.ACL_EVENT_CAPTURE_STREAM_PROGRESS
-                self._acl.aclrtCreateEventExWithFlag(byref(event), flags)
-                self._events.append(event)
-            self._acl.aclrtRecordEvent(self._events[number], self.stream)
-        except BrokenDeviceError:
-            raise
-        except NpucallError:
-            return None
-        return self._events[number]
+        return self._events[number] if self._tolerating(self._record, number) else None
+
+    def _record(self, number: int) -> None:
+        while len(self._events) <= number:
+            event = c_void_p()
+            flags = c.ACL_EVENT_CAPTURE_STREAM_PROGRESS
+            self._acl.aclrtCreateEventExWithFlag(byref(event), flags)
+            self._events.append(event)
+        self._acl.aclrtRecordEvent(self._events[number], self.stream)
 
     def _wait(self, event: c_void_p | None) -> None:
         """Until the stream has passed an event; without one, all that is queued."""
-        if event is None:
+        wait = self._acl.aclrtSynchronizeEventWithTimeout
+        if event is None or not self._tolerating(wait, event, self._timeout):
             self.synchronise()
-        else:
-            self._acl.aclrtSynchronizeEventWithTimeout(event, self._timeout)
+
+    def _tolerating(self, function: Callable[..., None], *arguments: object) -> bool:
+        """Whether it worked: events save time, no more. A broken device ends everything."""
+        try:
+            function(*arguments)
+        except BrokenDeviceError:
+            raise
+        except NpucallError:
+            return False
+        return True

@@ -15,8 +15,8 @@ from tests.more import only
 
 from npucall_server.devices.base import BrokenDeviceError, Step
 from npucall_server.devices.cann import copies as copies_module
-from npucall_server.devices.cann import lane as lane_module
 from npucall_server.devices.cann.copies import COUNT, Part, pieces_of, pinned_bytes
+from npucall_server.devices.cann.launch import Launcher
 
 from .faults import failure
 from .opened import FreeTurn
@@ -86,7 +86,7 @@ def test_what_happens_to_inputs_behind_their_copy_is_not_seen(
 ) -> None:
     asked = longer(device.device)
     storages = {name: bytearray(data) for name, data in asked.storages.items()}
-    launch = lane_module.launch
+    launch = Launcher.launch
 
     def changed(*arguments: Any) -> int:
         for data in storages.values():
@@ -94,7 +94,7 @@ def test_what_happens_to_inputs_behind_their_copy_is_not_seen(
         return launch(*arguments)
 
     device.simulator.set_delays(bytes_per_second=SLOWLY)
-    monkeypatch.setattr(lane_module, "launch", changed)
+    monkeypatch.setattr(Launcher, "launch", changed)
     assert run(device, asked._replace(storages=storages)) == asked.answers  # type: ignore[arg-type]
 
 
