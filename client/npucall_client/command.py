@@ -227,6 +227,7 @@ def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
         "device memory": f"{free or 'none'} free of {total}" if total else "",
         "busy": ", ".join(f"{n} {value} %" for n, value in units.items() if value is not None),
         "health": _HEALTH.get(device.health, ""),
+        "guess": device.product_guess,
     }
 
 

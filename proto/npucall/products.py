@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from npucall.errors import ArgumentError
 
@@ -20,23 +21,47 @@ class Product:
     """Regular expression of the SoC strings that ``aclrtGetSocName`` gives for it."""
     bfloat16: bool = False
     """Whether it computes with BF16."""
+    near: str = ""
+    """Regular expression of further names that are taken for it, as a guess: by the family's name,
+    or since CANN's operators treat that family as this one."""
 
     def __str__(self) -> str:
         return f"{self.soc} ({self.name})"
 
 
-A2 = Product("Ascend910B", "Atlas A2", r"Ascend910B(1|2|2C|3|4|4-1)", bfloat16=True)
-A3 = Product("Ascend910_93", "Atlas A3", r"Ascend910_93(91|92|81|82|72|62|63)?", bfloat16=True)
+A2 = Product(
+    "Ascend910B",
+    "Atlas A2",
+    r"Ascend910B(1|2|2C|3|4|4-1)",
+    bfloat16=True,
+    near=r"Ascend910B[0-9].*",
+)
+A3 = Product(
+    "Ascend910_93",
+    "Atlas A3",
+    r"Ascend910_93(91|92|81|82|72|62|63)?",
+    bfloat16=True,
+    near=r"Ascend910_93.*",
+)
 ASCEND_950 = Product(
     "Ascend950",
     "Ascend 950",
     r"Ascend950((PR|DT)_95[0-9A-Za-z]{2})?|Ascend910_95[0-9A-Za-z]*",
     bfloat16=True,
+    # Families of their own, for which CANN's operators take the kernels and rules of this one.
+    near=r"Ascend950.*|Ascend910_(55|96).*|Ascend350.*",
 )
 # Trap: "Ascend910B" without a digit is the old training part, not A2.
-ASCEND_910 = Product("Ascend910", "Atlas training", r"Ascend910(A|B|ProA|ProB|PremiumA)?")
-ASCEND_310P = Product("Ascend310P", "Atlas inference", r"Ascend310P[1357]?")
-ASCEND_310B = Product("Ascend310B", "Atlas 200I/500 A2 inference", r"Ascend310B[1-4]?")
+ASCEND_910 = Product(
+    "Ascend910",
+    "Atlas training",
+    r"Ascend910(A|B|ProA|ProB|PremiumA)?",
+    near=r"Ascend910(Pro|Premium).*",
+)
+ASCEND_310P = Product("Ascend310P", "Atlas inference", r"Ascend310P[1357]?", near=r"Ascend310P.*")
+ASCEND_310B = Product(
+    "Ascend310B", "Atlas 200I/500 A2 inference", r"Ascend310B[1-4]?", near=r"Ascend310B.*"
+)
 ASCEND_310 = Product("Ascend310", "Ascend 310", r"Ascend310")
 
 PRODUCTS = (A2, A3, ASCEND_950, ASCEND_910, ASCEND_310P, ASCEND_310B, ASCEND_310)
@@ -56,4 +81,34 @@ def product_of(soc: str) -> Product:
         f"soc: expected the name of an Ascend SoC such as {DEFAULT_SOC} (families: {known}), "
         f"found {soc!r}",
         parameter="soc",
+    )
+
+
+class Taken(NamedTuple):
+    """What the SoC of a host is taken for."""
+
+    product: Product
+    guess: str = ""
+    """Where that is a guess: what is guessed, and what to do about it."""
+
+
+def taken_for(soc: str) -> Taken:
+    """The product of a SoC as a host names it, or the nearest there is.
+
+    Raises ArgumentError for a name that is near to none.
+    """
+    try:
+        return Taken(product_of(soc))
+    except ArgumentError:
+        for product in PRODUCTS:
+            if product.near and re.fullmatch(product.near, soc):
+                return Taken(product, _guess(soc, product))
+        raise
+
+
+def _guess(soc: str, product: Product) -> str:
+    return (
+        f"soc: expected a name that npucall knows, found {soc}; by its family it is taken for "
+        f"{product}, which is a guess: dtypes, rules and numbers may differ. Compare them by "
+        "`npucall conform`, and report the name with the result"
     )

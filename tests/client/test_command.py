@@ -155,6 +155,7 @@ def test_what_a_device_says_of_itself_is_shown(server: Server) -> None:
     device.memory_total_bytes, device.memory_free_bytes = 64 << 30, 48 << 30
     device.utilization.cube_percent, device.utilization.vector_percent = 97, 0
     device.health = pb.DEVICE_HEALTH_ABNORMAL
+    device.product_guess = "soc: a guess"
     shown = lines(said("info"))
     assert "CANN 8.1.RC1" in shown
     assert "driver 25.5.0" in shown
@@ -162,6 +163,7 @@ def test_what_a_device_says_of_itself_is_shown(server: Server) -> None:
     assert "device memory 48.00 GiB free of 64.00 GiB" in shown
     assert "busy cube 97 %, vector 0 %" in shown
     assert "health abnormal" in shown
+    assert "guess soc: a guess" in shown
 
 
 def test_a_device_without_free_memory_is_shown_as_that(server: Server) -> None:
@@ -171,7 +173,7 @@ def test_a_device_without_free_memory_is_shown_as_that(server: Server) -> None:
 
 def test_nothing_is_shown_of_a_device_that_is_no_hardware(server: Server) -> None:
     shown = said("info")
-    for row in ("CANN", "driver", "runtime", "device memory", "busy", "health"):
+    for row in ("CANN", "driver", "runtime", "device memory", "busy", "health", "guess"):
         assert row not in shown
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npucall.errors import ArgumentError
-from npucall.products import DEFAULT_SOC, PRODUCTS, product_of
+from npucall.products import DEFAULT_SOC, PRODUCTS, product_of, taken_for
 
 # Short SoC name: the strings that CANN's runtime gives, "..." of the table left out.
 SOCS = {
@@ -50,3 +50,44 @@ def test_an_unknown_string_is_refused_with_the_families_there_are(soc: str) -> N
         product_of(soc)
     assert caught.value.parameter == "soc"
     assert repr(soc) in str(caught.value)
+
+
+@pytest.mark.parametrize(("soc", "product"), PAIRS)
+def test_what_is_known_is_no_guess(soc: str, product: str) -> None:
+    assert taken_for(soc) == (product_of(soc), "")
+
+
+@pytest.mark.parametrize(
+    ("soc", "product"),
+    [
+        ("Ascend910B5", "Ascend910B"),
+        ("Ascend910B4-2", "Ascend910B"),
+        ("Ascend910_9361", "Ascend910_93"),
+        ("Ascend910_5591", "Ascend950"),
+        ("Ascend910_9691", "Ascend950"),
+        ("Ascend350", "Ascend950"),
+        ("Ascend950XX_1", "Ascend950"),
+        ("Ascend910ProC", "Ascend910"),
+        ("Ascend310P2", "Ascend310P"),
+        ("Ascend310P4", "Ascend310P"),
+        ("Ascend310B5", "Ascend310B"),
+    ],
+)
+def test_a_name_of_a_host_that_is_unknown_is_taken_for_the_nearest_product(
+    soc: str, product: str
+) -> None:
+    with pytest.raises(ArgumentError):
+        product_of(soc)
+    taken = taken_for(soc)
+    assert taken.product.soc == product
+    assert taken.guess.startswith(f"soc: expected a name that npucall knows, found {soc}; by its")
+    assert f"taken for {taken.product}, which is a guess" in taken.guess
+    assert "npucall conform" in taken.guess
+
+
+@pytest.mark.parametrize(
+    "soc", ["", "ascend910B5", "910B5", "Ascend910B5\n", "Ascend610Lite", "Ascend777X"]
+)
+def test_a_name_that_is_near_to_none_is_refused_as_before(soc: str) -> None:
+    with pytest.raises(ArgumentError, match="Ascend910_93"):
+        taken_for(soc)

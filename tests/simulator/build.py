@@ -79,7 +79,8 @@ class _Builder:
         for library, marks in _OPERATORS[name].items():
             held = [p for p in self.prototypes if name in p.releases and p.library in marks]
             sources = [self._entry_points(f"{library}-{name}", held), _CHECKS]
-            compiler.library(folder / library, sources, [base, acl], _search_path(here, folder))
+            path = _search_path(here, folder)
+            compiler.library(folder / library, sources, [base, acl], path, lazy=True)
         if name in IN_THE_PACKAGE:
             _link_operators(here, list(_OPERATORS[name]))
         install(name, here, self.prototypes)
@@ -97,7 +98,7 @@ class _Builder:
         source = self._entry_points("libcust_opapi", held)
         base = self.tree.generation("9.x").lib64 / "libnnopbase.so"
         library = self.tree.custom / "op_api/lib/libcust_opapi.so"
-        self._compiler("9.x").library(library, [source, _CHECKS], [base])
+        self._compiler("9.x").library(library, [source, _CHECKS], [base], lazy=True)
         install_custom(self.tree.custom, held)
 
     def _entry_points(self, name: str, held: list[Prototype]) -> Path:

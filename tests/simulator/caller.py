@@ -13,6 +13,7 @@ from npucall.dtypes import BY_NUMPY
 
 from .control import Simulator
 from .launches import PROTOTYPES
+from .loading import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .tree import Tree
 
 _TO_DEVICE, _TO_HOST = 1, 2
+_INFNAN = 1
 _NUMBERS = {
     "int8_t": c_int8,
     "int": c_int,
@@ -51,8 +53,9 @@ class Caller:
         self.acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
         self.base = ctypes.CDLL(str(folder / "libnnopbase.so"))
         self.simulator = Simulator.open(folder)
-        self._builtin = [ctypes.CDLL(str(path)) for path in sorted(folder.glob("libopapi*.so"))]
-        self._custom = [ctypes.CDLL(str(tree.custom / "op_api/lib/libcust_opapi.so"))]
+        self._builtin = [opened(path) for path in sorted(folder.glob("libopapi*.so"))]
+        self._custom = [opened(tree.custom / "op_api/lib/libcust_opapi.so")]
+        self._stream = c_void_p()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -64,6 +67,9 @@ class Caller:
         self._open.callback(self.acl.aclFinalize)
         self.check(self.acl.aclrtSetDevice(0))
         self._open.callback(self.acl.aclrtResetDevice, 0)
+        self.check(self.acl.aclrtSetDeviceSatMode(_INFNAN))
+        self.check(self.acl.aclrtCreateStream(byref(self._stream)))
+        self._open.callback(self.acl.aclrtDestroyStream, self._stream)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -93,8 +99,8 @@ class Caller:
             status, size, executor = call.phase_one(one, arguments)
             self.check(status)
             workspace = call.allocate(size) if size else None
-            self.check(two(c_void_p(workspace), c_uint64(size), executor, None))
-            self.check(self.acl.aclrtSynchronizeStream(None))
+            self.check(two(c_void_p(workspace), c_uint64(size), executor, self._stream))
+            self.check(self.acl.aclrtSynchronizeStream(self._stream))
             call.download()
         assert self.simulator.violations() == []
 

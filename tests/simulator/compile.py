@@ -25,13 +25,23 @@ class Compiler:
     asan: bool = False
 
     def library(
-        self, path: Path, sources: Sequence[Path], needs: Sequence[Path] = (), rpath: str = ""
+        self,
+        path: Path,
+        sources: Sequence[Path],
+        needs: Sequence[Path] = (),
+        rpath: str = "",
+        *,
+        lazy: bool = False,
     ) -> None:
-        """Makes a shared library that depends on others; its soname is its file's name."""
+        """Makes a shared library that depends on others; its soname is its file's name.
+
+        ``lazy``: it may lack functions, as long as nobody calls them.
+        """
         objects = self._compile(sources)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
-        options = [f"-Wl,-soname,{path.name}", "-Wl,--no-as-needed", "-Wl,-z,defs"]
+        options = [f"-Wl,-soname,{path.name}", "-Wl,--no-as-needed"]
+        options += ["-Wl,-z,lazy" if lazy else "-Wl,-z,defs"]
         options += [f"-Wl,-rpath-link,{need.parent}" for need in needs]
         options += [f"-Wl,-rpath,{rpath}"] if rpath else []
         self._run(["-shared", *options, *objects, *needs, "-ldl", "-o", part])

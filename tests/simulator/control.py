@@ -65,7 +65,8 @@ class Simulator:
         ``what``: ``"return"``; ``"at_sync"``, the work that the call submits fails, and the
         synchronise says so; ``"stall"``, that work does not end; ``"hang"``, the call does not
         return; both until the faults are cleared; ``"sticky"``, this call fails and every later one
-        of its device; ``"crash"``, a segmentation fault.
+        of its device; ``"crash"``, a segmentation fault; ``"tolerated"``, the status becomes the
+        thread's last error, and the call goes on, to fail by another fault or not.
         """
         if self._functions["set_fault"](function.encode(), nth, status, what.encode()) != 0:
             raise ValueError(f"no such fault: {what!r} at call {nth} of {function!r}")

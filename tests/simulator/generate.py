@@ -41,11 +41,17 @@ _CHECKS = {
     "aclnnVendorScale": "check_same_shape",
 }
 
+# CANN's own libraries may need what only appears later: RTLD_NOW does not open them.
+_UNDEFINED = """\
+extern "C" void npucall_sim_nobody_defines();
+SIM_API void npucall_sim_needs_what_nobody_defines() { npucall_sim_nobody_defines(); }
+"""
+
 
 def entry_points(operators: Iterable[Prototype]) -> str:
     """A C++ file with phase one and two of each operator."""
     includes = '#include "checks.h"\n#include "operator_entry.h"\n#include "prototypes_more.h"\n'
-    parts = [f"// Generated from prototypes.h.\n{includes}"]
+    parts = [f"// Generated from prototypes.h.\n{includes}", _UNDEFINED]
     parts += [_entry_point(operator) for operator in operators]
     return "\n".join(parts)
 

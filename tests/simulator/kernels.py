@@ -4,10 +4,12 @@
 under test. The text is an object::
 
     {"operator": "aclnnAdd", "package": "builtin" | "custom", "soc": "Ascend910B2",
+     "saturates": false,
      "arguments": [{"name": "self", "kind": "Tensor", "output": false, "value": ...}, ...]}
 
-Arguments stand in C order, each ``kind`` is the name of a member of ``sim::Kind``, and ``value`` is
-null for a null pointer, else by kind:
+``saturates``: a result that is infinite becomes the largest number, and NaN 0, as on a stream
+without INFNAN. Arguments stand in C order, each ``kind`` is the name of a member of ``sim::Kind``,
+and ``value`` is null for a null pointer, else by kind:
 
 - Tensor: ``{"address", "bytes", "dtype", "shape", "strides", "offset", "storage_shape",
   "format"}``, where ``address`` and ``bytes`` are the readable and writable mapping of the storage;
@@ -27,15 +29,16 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from npucall.compute.evaluate import evaluate
 from npucall.declare.call import Call
 from npucall.declare.parameters import Scalar, c_name
 from npucall.declare.prepare import prepare
-from npucall.dtypes import DTYPES
+from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16
 from npucall.operators import CATALOGUE
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall.tensors import Format, TensorSpec, view
 
 from .generic_kernels import FORMULAS
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 BY_ACL = {dtype.acl: dtype for dtype in DTYPES}
 # The same C symbol, of two libraries.
 _VARIANT_OF_PACKAGE = {"builtin": "builtin", "custom": "community"}
+_SATURATED = (FLOAT, FLOAT16, BF16)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,14 @@ def run(description: str) -> None:
     launch = json.loads(description)
     name = launch["operator"]
     given = {a["name"]: _decode(a["kind"], a["value"]) for a in launch["arguments"]}
+    _compute(launch, name, given)
+    if launch.get("saturates"):
+        for value in (given[a["name"]] for a in launch["arguments"] if a["output"]):
+            for output in value if isinstance(value, list) else [value]:
+                _saturate(output)
+
+
+def _compute(launch: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> None:
     if CATALOGUE.of_name(name):
         variant = _VARIANT_OF_PACKAGE[launch["package"]]
         _run_declared(CATALOGUE.find(name, default=variant), launch["soc"], given)
@@ -74,12 +86,20 @@ def run(description: str) -> None:
         FORMULAS[name](*map(_plain, given.values()))
 
 
+def _saturate(output: Any) -> None:
+    if isinstance(output, Tensor) and output.spec.dtype in _SATURATED:
+        array = output.array
+        largest = ml_dtypes.finfo(array.dtype).max
+        array[np.isnan(array)] = 0
+        np.clip(array, -largest, largest, out=array)
+
+
 def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, Any]) -> None:
     """Evaluates an operator of the catalogue, by the rules of the SoC's product."""
     values = {p.name: given[c_name(p)] for p in operator.parameters}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     arguments = {name: _argument(value) for name, value in values.items()}
-    prepared = prepare(Call(operator, arguments, tuple(tensors)), product_of(soc), CATALOGUE)
+    prepared = prepare(Call(operator, arguments, tuple(tensors)), taken_for(soc).product, CATALOGUE)
     if prepared.done:
         return  # a device leaves the outputs as they were
     outputs = {

@@ -27,11 +27,17 @@ _KINDS = {
 PROTOTYPES = {p.name: p for p in read_prototypes()}
 
 
-def launch(name: str, *arguments: Any, package: str = "builtin", soc: str = "Ascend910B2") -> None:
+def launch(
+    name: str,
+    *arguments: Any,
+    package: str = "builtin",
+    soc: str = "Ascend910B2",
+    saturates: bool = False,
+) -> None:
     """Runs an operator's kernel on arrays, NumPy numbers, lists, dtypes and plain values."""
     described = _described(PROTOTYPES[name], arguments)
     launched = {"operator": name, "package": package, "soc": soc, "arguments": described}
-    run(json.dumps(launched))
+    run(json.dumps(launched | {"saturates": saturates}))
 
 
 def _described(prototype: Prototype, values: tuple[Any, ...]) -> list[dict[str, Any]]:

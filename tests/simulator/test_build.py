@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +15,9 @@ from .prototypes import GENERATIONS, read_prototypes
 from .tree import MACHINE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .tree import Tree
 
+PROJECT = Path(__file__).parents[2]
 PROTOTYPES = read_prototypes()
 EACH = pytest.mark.parametrize("name", GENERATIONS)
 
@@ -36,13 +36,17 @@ def names(*libraries: str, release: str) -> set[str]:
     return {symbol for name in held for symbol in (name, f"{name}GetWorkspaceSize")}
 
 
-def load(*libraries: Path, then: str = "") -> str:
-    """What a process prints that loads libraries by path, without any search path."""
-    lines = [f"library = ctypes.CDLL({str(path)!r})" for path in libraries]
-    program = "\n".join(["import ctypes", *lines, then])
+def load(*libraries: Path, then: str = "", how: str = "opened") -> str:
+    """What a process says that loads libraries by path, without any search path."""
+    lines = [f"library = {how}({str(path)!r})" for path in libraries]
+    start = ["from ctypes import CDLL", "from tests.simulator.loading import opened"]
+    program = "\n".join([*start, *lines, then])
     plain = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(
+        command, cwd=PROJECT, env=plain, capture_output=True, text=True, check=False
+    )
+    return done.stdout or done.stderr
 
 
 def test_building_again_does_nothing(tree: Tree) -> None:
@@ -134,6 +138,14 @@ def test_a_library_of_operators_loads_by_its_path_and_leads_to_the_descriptors(
 ) -> None:
     library = tree.generation(name).lib64 / "libopapi.so"
     assert load(library, then="print(library.aclCreateTensor.__name__)") == "aclCreateTensor\n"
+
+
+@EACH
+def test_a_library_of_operators_does_not_load_where_all_of_its_symbols_are_asked_for(
+    tree: Tree, name: str
+) -> None:
+    said = load(tree.generation(name).lib64 / "libopapi.so", how="CDLL")
+    assert said.rstrip().endswith("undefined symbol: npucall_sim_nobody_defines")
 
 
 def test_the_operators_of_8_1_load_from_the_operator_package_too(tree: Tree) -> None:

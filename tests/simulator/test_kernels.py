@@ -33,6 +33,15 @@ def test_a_declared_operator_is_evaluated_into_its_output(launch: Launch) -> Non
     assert out.tolist() == [-2.0, -3.0]
 
 
+def test_a_stream_without_infnan_saturates(launch: Launch) -> None:
+    out = np.empty(3, np.float16)
+    given = np.array([60000, -60000, np.nan], np.float16)
+    launch("aclnnMul", given, np.full(3, 2, np.float16), out)
+    assert out.tolist()[:2] == [np.inf, -np.inf]
+    launches.launch("aclnnMul", given, np.full(3, 2, np.float16), out, saturates=True)
+    assert out.tolist() == [65504, -65504, 0]
+
+
 def test_an_output_is_written_through_its_strides_and_its_gaps_stay(launch: Launch) -> None:
     storage = np.full(5, 9, np.float32)
     launch("aclnnL1LossBackward", ONE, ONE, np.array([0, 2], np.float32), 2, storage[1::2])

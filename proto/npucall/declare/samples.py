@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Shape
 
 SHAPE = (2, 3)
-"""Of an input of which its operator says nothing else."""
+"""Of an input of which its operator says nothing else, unless the caller does."""
 _BEFORE, _BEHIND = 3, 5
 """Elements of storage in front of a view and behind it."""
 _MOST = 0.9
@@ -40,28 +40,31 @@ class Form(Enum):
     EMPTY = "no elements"
 
 
-def sample(
+def sample(  # noqa: PLR0913  # what a call is about, and its two variations
     operator: Operator[Any, Any],
     product: Product,
     catalogue: Catalogue,
     dtype: DType,
     form: Form = Form.ORDINARY,
+    shape: Shape = SHAPE,
 ) -> Prepared:
     """The small call of an operator, its tensors in this dtype.
 
-    Raises what the operator's rules raise: not every operator takes every form.
+    ``shape``: of inputs of which the operator says nothing else. Raises what the operator's rules
+    raise: not every operator takes every form.
     """
-    specs = _specs(operator, dtype, form)
+    specs = _specs(operator, dtype, form, shape)
     given = {
         p.name: attribute_value(p.name, p, operator.sample.attributes[p.name])
         for p in operator.attributes
         if p.name in operator.sample.attributes
     }
-    call = prepare(Call(operator, {**specs, **given}, tuple(specs)), product, catalogue)
+    read = tuple(p.name for p in operator.inputs if p.read and p.name in specs)
+    call = prepare(Call(operator, {**specs, **given}, read), product, catalogue)
     if form is not Form.VIEWS:
         return call
     views = {name: _view(spec) for name, spec in {**call.inputs, **call.outputs}.items()}
-    return prepare(Call(operator, {**views, **given}, tuple(views)), product, catalogue)
+    return prepare(Call(operator, {**views, **given}, (*read, *call.outputs)), product, catalogue)
 
 
 def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
@@ -71,17 +74,20 @@ def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
     return {name: _numbers(call, name, specs[name], random).tobytes() for name in call.stored}
 
 
-def _specs(operator: Operator[Any, Any], dtype: DType, form: Form) -> dict[str, TensorSpec]:
+def _specs(
+    operator: Operator[Any, Any], dtype: DType, form: Form, shape: Shape
+) -> dict[str, TensorSpec]:
     own = operator.sample
     return {
-        p.name: TensorSpec(own.dtypes.get(p.name, dtype), _shape(own.shapes.get(p.name), form))
+        p.name: TensorSpec(
+            own.dtypes.get(p.name, dtype), _in_form(own.shapes.get(p.name, shape), form)
+        )
         for p in operator.inputs
         if p.name not in own.without and not (p.optional and form is Form.BARE)
     }
 
 
-def _shape(own: Shape | None, form: Form) -> Shape:
-    shape = SHAPE if own is None else own
+def _in_form(shape: Shape, form: Form) -> Shape:
     if form is Form.SCALARS:
         return ()
     return (0, *shape[1:]) if form is Form.EMPTY and shape else shape

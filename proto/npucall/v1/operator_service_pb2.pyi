@@ -1601,6 +1601,7 @@ class DeviceInfo(google.protobuf.message.Message):
     MEMORY_FREE_BYTES_FIELD_NUMBER: builtins.int
     UTILIZATION_FIELD_NUMBER: builtins.int
     HEALTH_FIELD_NUMBER: builtins.int
+    PRODUCT_GUESS_FIELD_NUMBER: builtins.int
     cann_version: builtins.str
     """Version of CANN, for example "8.1.RC1"."""
     driver_version: builtins.str
@@ -1613,6 +1614,10 @@ class DeviceInfo(google.protobuf.message.Message):
     """Of it, what nobody uses now; nothing is known of it where the total is 0."""
     health: global___DeviceHealth.ValueType
     """Whether the device calls itself healthy."""
+    product_guess: builtins.str
+    """Why `GetServerInfoResponse.product` is a guess, and what to do about it: the SoC has a name that
+    the server does not know. Empty: it knows it.
+    """
     @property
     def utilization(self) -> global___DeviceUtilization:
         """How busy its units are now."""
@@ -1627,9 +1632,10 @@ class DeviceInfo(google.protobuf.message.Message):
         memory_free_bytes: builtins.int = ...,
         utilization: global___DeviceUtilization | None = ...,
         health: global___DeviceHealth.ValueType = ...,
+        product_guess: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["utilization", b"utilization"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cann_version", b"cann_version", "driver_version", b"driver_version", "health", b"health", "memory_free_bytes", b"memory_free_bytes", "memory_total_bytes", b"memory_total_bytes", "runtime_version", b"runtime_version", "utilization", b"utilization"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cann_version", b"cann_version", "driver_version", b"driver_version", "health", b"health", "memory_free_bytes", b"memory_free_bytes", "memory_total_bytes", b"memory_total_bytes", "product_guess", b"product_guess", "runtime_version", b"runtime_version", "utilization", b"utilization"]) -> None: ...
 
 global___DeviceInfo = DeviceInfo
 

@@ -163,6 +163,8 @@ class DeviceFacts:
     vector_percent: int | None = None
     aicpu_percent: int | None = None
     healthy: bool | None = None
+    product_guess: str = ""
+    """Why its product is a guess, where it is."""
 
 
 class Device(Protocol):

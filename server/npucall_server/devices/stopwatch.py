@@ -40,27 +40,30 @@ class Stopwatch:
     def __init__(self, clock: Events, marks: int, note: Callable[[str], None]) -> None:
         self._clock, self._note = clock, note
         self._events: list[int] = []
+        self._times = True
         with Cleanup() as opening:
             opening.callback(self.close)
-            self._times = self._tolerating(self._create, marks)
+            self._create(marks)
             opening.pop_all()
 
     def mark(self, index: int) -> None:
         """The time when the stream has passed what is queued so far."""
         if self._times:
-            self._times = self._tolerating(self._clock.record, self._events[index])
+            try:
+                self._clock.record(self._events[index])
+            except NpucallError as error:
+                self._give_up(error)
 
     def between(self, first: int, second: int) -> int:
         """Nanoseconds between two marks, once the stream has passed them."""
-        found = 0.0
-
-        def look() -> None:
-            nonlocal found
+        if not self._times:
+            return 0
+        try:
             found = self._clock.milliseconds(self._events[first], self._events[second])
-
-        if self._times:
-            self._times = self._tolerating(look)
-        return max(round(found * 1e6), 0)
+        except NpucallError as error:
+            self._give_up(error)
+            return 0
+        return int(found * 1e6) if found > 0 else 0
 
     def close(self) -> None:
         """Destroys the events; the stream has passed them."""
@@ -69,16 +72,15 @@ class Stopwatch:
                 every.callback(self._clock.destroy, self._events.pop())
 
     def _create(self, marks: int) -> None:
-        for _ in range(marks):
-            self._events.append(self._clock.create())
-
-    def _tolerating(self, function: Callable[..., None], *arguments: object) -> bool:
-        """Whether it worked; timing is worth no call, but a broken device ends everything."""
         try:
-            function(*arguments)
-        except BrokenDeviceError:
-            raise
+            for _ in range(marks):
+                self._events.append(self._clock.create())
         except NpucallError as error:
-            self._note(f"nothing is timed on the device from here on: {error}")
-            return False
-        return True
+            self._give_up(error)
+
+    def _give_up(self, error: NpucallError) -> None:
+        """Times nothing any more. That is worth no call, but a broken device ends everything."""
+        if isinstance(error, BrokenDeviceError):
+            raise error
+        self._times = False
+        self._note(f"nothing is timed on the device from here on: {error}")

@@ -1,15 +1,16 @@
-"""Finds lanes that never return: a C function that hangs cannot be ended, only its process can."""
+"""Finds calls that never return: a C function that hangs cannot be ended, only its process can."""
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from npucall_server.devices.base import BrokenDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from npucall.errors import NpucallError
 
@@ -18,7 +19,7 @@ _GRACE_SECONDS = 1.0
 
 
 class Watched(Protocol):
-    """What may call a C function that never returns: a lane."""
+    """What may call a C function that never returns: a lane, or ``Visitors``."""
 
     @property
     def busy_since(self) -> float | None:
@@ -28,8 +29,33 @@ class Watched(Protocol):
         """Raises this where somebody waits for it, if anybody can be told."""
 
 
+class Visitors:
+    """Threads that call C functions though no lane is theirs."""
+
+    def __init__(self) -> None:
+        self._since: dict[object, float] = {}
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """The block calls C functions, all of which must return in time."""
+        visit = object()
+        self._since[visit] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._since[visit]
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the oldest of what is under way began."""
+        return min(list(self._since.values()), default=None)
+
+    def give_up(self, error: NpucallError) -> None:
+        """A thread that is in C for ever cannot be told."""
+
+
 class Watchdog:
-    """Tells ``lost``, once, when a lane has worked on one call for longer than ``device_timeout``.
+    """Tells ``lost``, once, when something has been under way for longer than ``device_timeout``.
 
     It goes on until it is closed, so that nobody waits for another one that hangs later.
     """

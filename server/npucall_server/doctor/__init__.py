@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from npucall_server.device_kinds import CANN
 from npucall_server.devices.cann.host import header_folders
@@ -15,45 +15,57 @@ from npucall_server.doctor import report
 from npucall_server.doctor.child import in_child
 from npucall_server.doctor.device import examine
 from npucall_server.doctor.environment import check_environment
-from npucall_server.doctor.finding import Finding, Section, Verdict
+from npucall_server.doctor.finding import Finding, Message, Section, Verdict
 from npucall_server.doctor.host import check_custom_packages, check_driver, check_nodes
+from npucall_server.doctor.machine import described
 from npucall_server.doctor.prototypes import check_prototypes
 from npucall_server.exits import ExitCode
 from npucall_server.npu_settings import ascend_environment, ascend_paths
 
 _DESCRIPTION = (
-    "Looks for what keeps an NPU from working: environment, device nodes, driver, libraries, "
-    "versions, device, operators, headers; then runs an operator and compares its numbers with the "
-    "CPU reference. Says what to do about each fault. To be run as the user, in the environment or "
-    "container, in which the server runs. Exits with 0 if nothing is a fault, else with 69."
+    "Looks for what keeps an NPU from working: environment, device nodes, driver, headers, "
+    "libraries, versions, device; then plans and runs operators with every kind of parameter, "
+    "copies in every way, and compares numbers with the CPU reference. Says what to do about each "
+    "fault. To be run as the user, in the environment or container, in which the server runs. "
+    "Exits with 0 if nothing is a fault, else with 69."
 )
-Messages: TypeAlias = Iterator[Section | Finding]
+_REPORT = (
+    "write one file that can be sent to others, as text and as JSON: all findings with their "
+    "times, which assumptions about CANN they settle, what is left to check by hand. It has the "
+    "date, the versions of npucall, Python, kernel, CANN and driver, the processor, SoC and memory "
+    "of the device, and paths as the environment has them; a finding about nodes names the user. "
+    "It has no host name, addresses or tokens, and nothing of callers"
+)
+Messages: TypeAlias = Iterator[Message]
 
 _ROOT = Path("/")
-_SECONDS = 60.0
-"""For all that CANN does."""
+_SECONDS = 90.0
+"""For each thing that CANN does: a thread that planned may take a minute to end."""
 
 
 def run(arguments: Sequence[str], root: Path = _ROOT, seconds: float = _SECONDS) -> int:
     """Runs the command; answers its exit code.
 
-    ``root``: the folder that has /dev, /etc and /usr; ``seconds``: what CANN may take in all.
+    ``root``: the folder that has /dev, /etc and /usr; ``seconds``: for each thing that CANN does.
     """
     parser = argparse.ArgumentParser("npucall-server doctor", description=_DESCRIPTION)
     parser.add_argument(
         "--device", type=_device, default="cann:0", metavar=CANN.form, help="default: cann:0"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument("--report", type=_writable, metavar="FILE", help=_REPORT)
     given = parser.parse_args(arguments)
-    findings: list[Finding] = []
-    messages = _kept(diagnose(given.device, root, seconds), findings)
-    write = _write_json if given.json else _write_text
+    header = described(f"cann:{given.device}")
+    kept: list[Message] = []
+    messages = _kept(diagnose(given.device, root, seconds), kept)
     try:
-        write(given.device, messages, findings)
-        sys.stdout.flush()
+        _print(header, messages, kept, is_json=given.json)
     except BrokenPipeError:  # whoever read it, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    faulty = any(finding.verdict is Verdict.FAULT for finding in findings)
+    finally:  # an interrupted one has a report too
+        if given.report is not None:
+            given.report.write_text(report.as_file(header, kept), encoding="utf-8")
+    faulty = any(isinstance(each, Finding) and each.verdict is Verdict.FAULT for each in kept)
     return ExitCode.NO_DEVICE if faulty else 0
 
 
@@ -73,17 +85,26 @@ def diagnose(number: int, root: Path, seconds: float) -> Messages:
     yield from in_child(examine, (number, paths), seconds)
 
 
-def _write_text(number: int, messages: Messages, findings: list[Finding]) -> None:
-    del number
+def _print(
+    header: dict[str, Any], messages: Messages, kept: list[Message], *, is_json: bool
+) -> None:
+    """Prints what comes; ``kept`` has all of it at the end."""
     for line in report.as_lines(messages):
-        sys.stdout.write(line)
-        sys.stdout.flush()  # opening a device takes seconds
-    sys.stdout.write(report.ending(findings))
+        if not is_json:
+            sys.stdout.write(line)
+            sys.stdout.flush()  # opening a device takes seconds
+    sys.stdout.write(report.as_json(header, kept) if is_json else report.ending(kept))
+    sys.stdout.flush()
 
 
-def _write_json(number: int, messages: Messages, findings: list[Finding]) -> None:
-    del findings
-    sys.stdout.write(report.as_json(f"cann:{number}", messages))
+def _writable(text: str) -> Path:
+    """A file that can be written: better known before than after all the work."""
+    path = Path(text)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"expected a file to write, {error}") from error
+    return path
 
 
 def _device(text: str) -> int:
@@ -93,9 +114,8 @@ def _device(text: str) -> int:
     return number
 
 
-def _kept(messages: Messages, findings: list[Finding]) -> Messages:
-    """The messages; findings are kept too."""
+def _kept(messages: Messages, kept: list[Message]) -> Messages:
+    """The messages, which are kept too."""
     for message in messages:
-        if isinstance(message, Finding):
-            findings.append(message)
+        kept.append(message)
         yield message

@@ -5,11 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from npucall_server.doctor.finding import Finding, Section, fault
+from npucall_server.doctor.finding import Finding, Message, Section, fault
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 _END_SECONDS = 10.0
 """To end, once the work is done."""
 
-Work = Callable[..., Iterable[Section | Finding]]
+Work = Callable[..., Iterable[Message]]
 
 
-def in_child(work: Work, arguments: tuple[Any, ...], seconds: float) -> Iterator[Section | Finding]:
-    """What the work yields, as it comes; then a fault if it crashed, or took longer.
+def in_child(work: Work, arguments: tuple[Any, ...], seconds: float) -> Iterator[Message]:
+    """What the work yields, as it comes; then a fault if it crashed, or nothing came for so long.
 
     The process is a fresh one, not a fork: CANN must not be forked.
     """
@@ -30,10 +29,10 @@ def in_child(work: Work, arguments: tuple[Any, ...], seconds: float) -> Iterator
     child = fresh.Process(target=_send_all, args=(sender, work, arguments), daemon=True)
     child.start()
     sender.close()
-    doing, end = "starting", time.monotonic() + seconds
+    doing = "starting"
     try:
-        while receiver.poll(max(end - time.monotonic(), 0.0)):
-            message: Section | Finding = receiver.recv()
+        while receiver.poll(seconds):
+            message: Message = receiver.recv()
             if isinstance(message, Section):
                 doing = message.doing or doing
             yield message

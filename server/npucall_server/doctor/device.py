@@ -5,20 +5,29 @@ Runs in a process of its own, since a library in disorder may crash or never ret
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
-from npucall.products import product_of
-from npucall_server.devices.cann.host import HostCatalogue
+from npucall.products import taken_for
+from npucall_server.devices.cann.host import COMMUNITY, HostCatalogue
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.runtime import DeviceContext, device_count, open_libraries
 from npucall_server.doctor.failure import failed
-from npucall_server.doctor.finding import Finding, Section, Verdict, fault, ok, warning
+from npucall_server.doctor.finding import (
+    Facts,
+    Finding,
+    Message,
+    Section,
+    Verdict,
+    fault,
+    ok,
+    warning,
+)
 from npucall_server.doctor.libraries import check_libraries, check_opening
-from npucall_server.doctor.trial import try_operator
+from npucall_server.doctor.trial import try_device
 from npucall_server.doctor.versions import check_versions
 
 if TYPE_CHECKING:
@@ -30,7 +39,7 @@ _LITTLE = 2 * _GIB
 """Free bytes below which a warning is worth it: as much two lanes keep."""
 
 
-def examine(number: int, paths: AscendPaths) -> Iterator[Section | Finding]:
+def examine(number: int, paths: AscendPaths) -> Iterator[Message]:
     """Examines device ``number``; ends where what comes next needs what failed."""
     yield Section("libraries", "loading CANN's libraries")
     try:
@@ -52,9 +61,10 @@ def examine(number: int, paths: AscendPaths) -> Iterator[Section | Finding]:
         yield failed(error)
 
 
-def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Section | Finding]:
+def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Message]:
     yield Section("device", "asking the device for its state")
     facts = context.facts()
+    yield _told(context.soc, facts)
     yield ok(f"{context.soc}, device {context.number}, is open")
     yield check_health(facts)
     yield check_product(context.soc)
@@ -62,14 +72,36 @@ def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Sectio
     yield Section("versions", "")
     yield from check_versions(facts)
     yield Section("operators", "looking for operators in the libraries")
-    operators = OpApi(paths, context.libraries.failure)
+    operators = context.libraries.operators(paths)
     catalogue = HostCatalogue(operators, paths)
     yield from check_operators(catalogue, operators)
-    well = yield from try_operator(context, operators, catalogue)
+    well = yield from _try(context, operators, catalogue)
     if well:
         yield Section("device", "giving the device back (aclrtResetDevice, aclFinalize)")
         context.close()
-        yield ok("the device was given back")
+        yield ok("the device was given back", "main-thread")
+
+
+def _told(soc: str, facts: DeviceFacts) -> Facts:
+    free, total = (f"{n / _GIB:.1f}" for n in (facts.memory_free_bytes, facts.memory_total_bytes))
+    told = {
+        "SoC": soc,
+        "device memory": f"{free} of {total} GiB free",
+        "CANN": facts.cann_version,
+        "runtime": facts.runtime_version,
+        "driver": facts.driver_version,
+    }
+    return Facts(tuple((name, value or "does not tell") for name, value in told.items()))
+
+
+def _try(
+    context: DeviceContext, operators: OpApi, catalogue: HostCatalogue
+) -> Generator[Message, None, bool]:
+    try:
+        product = taken_for(context.soc).product
+    except ArgumentError:  # a fault by now
+        return True
+    return (yield from try_device(context, operators, catalogue, product))
 
 
 def check_count(count: int, number: int) -> Finding:
@@ -102,9 +134,12 @@ def check_health(facts: DeviceFacts) -> Finding:
 def check_product(soc: str) -> Finding:
     """Whether npucall has rules for the SoC."""
     try:
-        return ok(f"{soc} is {product_of(soc).name}")
+        taken = taken_for(soc)
     except ArgumentError as error:
         return fault(str(error), "a newer npucall may know it; else report the name")
+    if taken.guess:
+        return warning(taken.guess, "a newer npucall may know it")
+    return ok(f"{soc} is {taken.product.name}")
 
 
 def check_memory(facts: DeviceFacts) -> Finding:
@@ -141,7 +176,8 @@ def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Find
     others = sum(1 for operator in catalogue if operator.name not in names)
     yield ok(f"{others} more are served by their headers")
     if catalogue.variant:
-        yield ok(f"operators with several variants have the variant {catalogue.variant}")
+        order = ("library-order",) if catalogue.variant == COMMUNITY else ()
+        yield ok(f"operators with several variants have the variant {catalogue.variant}", *order)
     yield from (warning(note, _OWNER) for note in operators.notes)
 
 

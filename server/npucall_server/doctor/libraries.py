@@ -28,11 +28,12 @@ def check_libraries(
     own = {(lib64 / name).resolve() for name in (*RUNTIME, *BASE)} if lib64 else set()
     for file in sorted(set(_OURS.findall(maps.read_text()))):
         if lib64 is None or Path(file).resolve() in own:
-            yield ok(f"loaded {file}")
+            yield ok(f"loaded {file}", "library-names")
         else:
             yield warning(
                 f"loaded {file}, which is not that of {lib64}",
                 "another toolkit stands first in LD_LIBRARY_PATH: source one set_env.sh only",
+                "library-names",
             )
     new = [
         name
@@ -56,7 +57,7 @@ def check_opening(message: str) -> Finding:
             f"{', '.join(driver)} is the driver's: see the section driver, and add its lib64, "
             "lib64/common and lib64/driver to LD_LIBRARY_PATH before the server starts"
         )
-    return fault(found, todo)
+    return fault(found, todo, "library-names")
 
 
 _OLD = "install CANN 8.1 or newer, and source its set_env.sh before the server starts"

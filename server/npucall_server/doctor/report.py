@@ -1,58 +1,150 @@
-"""Findings as text for a person, and as JSON for a program."""
+"""Findings as text for a person, as JSON for a program, and as a file that has both."""
 
 from __future__ import annotations
 
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from npucall_server.devices.cann.unverified import UNVERIFIED
-from npucall_server.doctor.finding import Finding, Section, Verdict
+from npucall_server.doctor.finding import Facts, Finding, Section, Verdict
+
+if TYPE_CHECKING:
+    from npucall_server.devices.cann.claims import Claim
+    from npucall_server.doctor.finding import Message
 
 _WIDTH = 100
 _COLUMN = 10
 """Where a finding's text begins, behind its verdict."""
+_SETTLED = {Verdict.OK: "holds", Verdict.WARNING: "look", Verdict.FAULT: "does not"}
+"""What the worst finding about a claim says of it."""
+_FENCE = "```"
 
 
-def as_lines(messages: Iterable[Section | Finding]) -> Iterator[str]:
+def as_lines(messages: Iterable[Message]) -> Iterator[str]:
     """Text, as the findings come: a title a section, a line a finding, and one for what to do."""
-    title = ""
-    for message in messages:
-        if isinstance(message, Finding):
-            yield _finding(message)
-        elif message.title != title:
-            title = message.title
-            yield f"\n{title}\n"
-
-
-def ending(findings: Sequence[Finding]) -> str:
-    """The sum; and, once nothing is a fault, what is left to prove on hardware."""
-    faults, warnings = (_count(findings, v) for v in (Verdict.FAULT, Verdict.WARNING))
-    counts = f"\n{faults} fault{'s' * (faults != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-    if faults:
-        return f"{counts}. Begin with the first fault: later ones often follow from it.\n"
-    claims = "".join(f"  {claim.title}\n" for claim in UNVERIFIED if not claim.seen)
-    return (
-        "\nnever proved on an NPU yet; docs/ascend.md says how to check each, once for a kind of "
-        f"host\n{claims}{counts}.\n"
-    )
-
-
-def as_json(device: str, messages: Iterable[Section | Finding]) -> str:
-    """The same as one JSON object."""
-    findings, title = [], ""
+    title = shown = ""
     for message in messages:
         if isinstance(message, Section):
             title = message.title
-        else:
-            findings.append({"section": title, **message._asdict()})
-    counts = {
-        f"{verdict.lower()}s": sum(f["verdict"] == verdict for f in findings)
-        for verdict in (Verdict.FAULT, Verdict.WARNING)
+        elif isinstance(message, Finding):
+            if title != shown:
+                yield f"\n{title}\n"
+                shown = title
+            yield _finding(message)
+
+
+def ending(messages: Sequence[Message]) -> str:
+    """What is settled of what only hardware can prove, what is left, and the sum."""
+    findings = [message for message in messages if isinstance(message, Finding)]
+    if _count(findings, Verdict.FAULT):
+        return f"\n{_sum(findings)}. Begin with the first fault: later ones often follow from it.\n"
+    settled = settled_by(findings)
+    left = [claim for claim in UNVERIFIED if claim.key not in settled and not claim.seen]
+    lines = "".join(f"  {claim.title}\n" for claim in left)
+    return (
+        f"\n{_settled_here(settled)}\n"
+        "left to check by hand, once for a kind of host; docs/ascend.md says how to check each\n"
+        f"{lines}\n{_sum(findings)}.\n"
+    )
+
+
+def as_object(header: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+    """All of it for a program."""
+    findings: list[dict[str, Any]] = []
+    title = ""
+    for message in messages:
+        if isinstance(message, Section):
+            title = message.title
+        elif isinstance(message, Finding):
+            told = {**message._asdict(), "times_ms": dict(message.times)}
+            del told["times"]
+            findings.append({"section": title, **told})
+    given = [message for message in messages if isinstance(message, Finding)]
+    settled = settled_by(given)
+    return {
+        **header,
+        "facts": facts_in(messages),
+        "faults": _count(given, Verdict.FAULT),
+        "warnings": _count(given, Verdict.WARNING),
+        "findings": findings,
+        "claims": [_claim(claim, settled) for claim in UNVERIFIED],
     }
-    unverified = [claim._asdict() for claim in UNVERIFIED]
-    answer = {"device": device, **counts, "findings": findings, "unverified": unverified}
-    return json.dumps(answer, indent=1, ensure_ascii=False) + "\n"
+
+
+def as_json(header: dict[str, Any], messages: Sequence[Message]) -> str:
+    """The same, written."""
+    return json.dumps(as_object(header, messages), indent=1, ensure_ascii=False) + "\n"
+
+
+def as_file(header: dict[str, Any], messages: Sequence[Message]) -> str:
+    """The report that a person can read and send: facts, findings, claims, and the JSON."""
+    findings = [message for message in messages if isinstance(message, Finding)]
+    facts = {**header, **facts_in(messages), "result": _sum(findings)}
+    width = max(map(len, facts)) + 2
+    head = "".join(_indented(f"{name:<{width}}", str(value)) for name, value in facts.items())
+    body = "".join(as_lines(messages))
+    return (
+        f"Report of npucall-server doctor\n\n{head}{body}{_claims(findings)}\n"
+        f"All of this for programs:\n\n{_FENCE}json\n{as_json(header, messages)}{_FENCE}\n"
+    )
+
+
+def settled_by(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """The findings about each claim, by its key."""
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        for key in finding.settles:
+            found.setdefault(key, []).append(finding)
+    return found
+
+
+def facts_in(messages: Iterable[Message]) -> dict[str, str]:
+    """What the device and its software say of themselves, as far as it came to that."""
+    every = [message.facts for message in messages if isinstance(message, Facts)]
+    return {name: value for facts in every for name, value in facts}
+
+
+def _claims(findings: Sequence[Finding]) -> str:
+    settled = settled_by(findings)
+    lines = [f"\n{_settled_here(settled)}\n"]
+    for claim in UNVERIFIED:
+        for number, finding in enumerate(settled.get(claim.key, ())):
+            if not number:
+                lines.append(_indented(f"  {_verdict(settled[claim.key]):<10}", claim.title))
+            lines.append(_indented(f"{'':12}", f"by: {finding.found}"))
+    lines.append("\nleft to check by hand\n")
+    for claim in UNVERIFIED:
+        if claim.key not in settled:
+            lines.append(_indented("  [ ] ", claim.title))
+            lines.append(_indented("      -> ", claim.check))
+    return "".join(lines)
+
+
+def _settled_here(settled: dict[str, list[Finding]]) -> str:
+    return f"settled here: {len(settled)} of {len(UNVERIFIED)} things that only an NPU can prove"
+
+
+def _claim(claim: Claim, settled: dict[str, list[Finding]]) -> dict[str, Any]:
+    by = settled.get(claim.key, [])
+    return {
+        "key": claim.key,
+        "title": claim.title,
+        "settled": _verdict(by) if by else None,
+        "by": [finding.found for finding in by],
+        "check": claim.check,
+    }
+
+
+def _verdict(findings: Sequence[Finding]) -> str:
+    verdicts = {finding.verdict for finding in findings}
+    return _SETTLED[max(verdicts, key=list(Verdict).index)]
+
+
+def _sum(findings: Sequence[Finding]) -> str:
+    faults, warnings = (_count(findings, v) for v in (Verdict.FAULT, Verdict.WARNING))
+    return f"{faults} fault{'s' * (faults != 1)}, {warnings} warning{'s' * (warnings != 1)}"
 
 
 def _count(findings: Sequence[Finding], verdict: Verdict) -> int:

@@ -1,106 +1,150 @@
-"""A small operator, planned and run on the device, and compared with the CPU reference."""
+"""Calls on the device, as a server would run them, and their numbers compared with the reference.
+
+Each step goes on where the one before failed, unless the device is broken by then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from npucall.compute import evaluate
-from npucall.declare.call import Call
-from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import FLOAT
+from npucall.declare.samples import Form
 from npucall.errors import NpucallError
-from npucall.products import product_of
-from npucall.tensors import TensorSpec
-from npucall_server.devices.cann.lane import Lane, LaneLimits
-from npucall_server.devices.cann.planner import Planner
-from npucall_server.doctor.failure import failed
+from npucall_server.doctor import copies, planning, promises
+from npucall_server.doctor.bench import Bench, check, poisoned
+from npucall_server.doctor.failure import WRONG, failed
 from npucall_server.doctor.finding import Finding, Section, fault, ok, warning
+from npucall_server.doctor.kinds import ODD, trials
 
 if TYPE_CHECKING:
-    from npucall.tensors import Buffer
+    from npucall.products import Product
+    from npucall_server.devices.base import Phases
     from npucall_server.devices.cann.host import HostCatalogue
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.devices.cann.runtime import DeviceContext
+    from npucall_server.doctor.bench import Step
+    from npucall_server.doctor.kinds import Trial
 
-_CANDIDATES = ("aclnnKlDivBackward", "aclnnL1LossBackward", "aclnnMseLossBackward")
-"""The first of these that the host has is tried."""
-_INPUTS = ("grad_output", "self", "target")
-_SHAPE = (2, 3)
-_LIMITS = LaneLimits(30.0, 1 << 20, 1 << 30, 1, busy_wait=False)
-_TOLERANCE = 1e-5
-"""Of float32, relative to the largest number."""
+_USED_AGAIN = ("workspace-reuse", "kept-descriptors", "phase-one-cache")
+_ENDING = 70.0
+"""Seconds; a thread that planned may wait for a minute at its end."""
 
 
-def try_operator(
-    context: DeviceContext, operators: OpApi, catalogue: HostCatalogue
+def try_device(
+    context: DeviceContext, operators: OpApi, catalogue: HostCatalogue, product: Product
 ) -> Generator[Section | Finding, None, bool]:
-    """Its first phase, then two runs; answers whether the device can still be given back.
+    """All that is tried; answers whether the device can still be given back.
 
     Raises NpucallError where no stream can be made, or given back.
     """
     yield Section("trial", "creating a stream")
-    call = _small_call(context.soc, catalogue)
-    if call is None:
+    chosen = trials(catalogue, operators, product)
+    if not chosen:
         yield warning(
-            f"none of {', '.join(_CANDIDATES)} is here for this product: nothing was run",
+            f"none of the declared operators is here for {product.name}: nothing was run",
             "run what is here: `npucall operators`, `npucall run`, `npucall conform`",
         )
         return True
-    notes: list[str] = []
-    lane = Lane(context, operators, _LIMITS, notes.append)
-    try:
-        yield from _plan_and_run(lane, Planner(context, operators), call)
-    except NpucallError as error:
-        yield failed(error)
-    yield from (warning(note, "calls run, but take an unknown time") for note in notes)
-    if lane.broken is not None:
-        return False
-    yield Section("trial", "destroying the stream")
-    lane.close()
+    kinds = sorted(frozenset[str]().union(*(trial.kinds for trial in chosen)))
+    yield ok(f"{len(chosen)} calls have all that operators of this host have: {', '.join(kinds)}")
+    bench = Bench(context, operators, catalogue, product, chosen)
+    with poisoned():
+        for step in _STEPS:
+            try:
+                yield from step(bench)
+            except NpucallError as error:
+                yield failed(error)
+            if bench.is_broken:
+                return False
+            if not bench.some_are_right:  # then the others say nothing more
+                break
+    yield Section("trial", "destroying the stream, and waiting for threads to end")
+    bench.lane.close()
+    if left := bench.ending.wait(_ENDING):
+        yield warning(
+            f"{left} threads did not end within {_ENDING:g} s",
+            "the server ends as late; nothing else depends on it",
+        )
     return True
 
 
-def _plan_and_run(lane: Lane, planner: Planner, call: Prepared) -> Iterator[Section | Finding]:
-    name = call.operator.title
-    yield Section("trial", f"phase one of {name}, which loads its kernel")
-    yield ok(f"phase one of {name} wants {planner.plan(call)} bytes of workspace")
-    for number in (1, 2):  # CANN answers the second first phase from its cache
-        yield Section("trial", f"run {number} of {name}")
-        yield _run(lane, call, number)
-
-
-def _small_call(soc: str, catalogue: HostCatalogue) -> Prepared | None:
-    for name in _CANDIDATES:
+def _runs(bench: Bench) -> Iterator[Section | Finding]:
+    """Each call twice: the second time CANN answers the first phase from its cache."""
+    for trial in bench.trials:
+        yield Section("trial", f"first run of {trial.title}, which loads its kernel")
         try:
-            operator = catalogue.find(name)
-            specs = {tensor: TensorSpec(FLOAT, _SHAPE, name=tensor) for tensor in _INPUTS}
-            return prepare(Call(operator, specs, _INPUTS), product_of(soc), catalogue)
-        except NpucallError:  # not on this host, or not on this product
-            continue
-    return None
+            yield _twice(bench, trial)
+        except NpucallError as error:
+            yield failed(error, trial.title)
+            if bench.is_broken:
+                return
+    if bench.notes:
+        yield warning(bench.notes[0], "calls run, but take an unknown time", "events-again")
+    else:
+        yield ok("all of these runs were timed by the device's clock", "events-again")
 
 
-def _run(lane: Lane, call: Prepared, number: int) -> Finding:
-    storages = _storages(number)
-    ran = lane.run(call, storages, lambda: None)
-    (found,) = (np.frombuffer(output, np.float32) for output in ran.outputs)  # type: ignore[arg-type]  # nothing is resident
-    (expected,) = (np.frombuffer(o, np.float32) for o in evaluate.run(call, storages))
-    said = f"run {number} of {call.operator.title} on the device"
-    if not np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE):
+def _twice(bench: Bench, trial: Trial) -> Finding:
+    settles = ("views",) if trial.form in ODD else ()
+    first = check(bench.lane, trial.call, 1)
+    second = check(bench.lane, trial.call, 2)
+    if first.wrong:
+        return fault(f"{trial.title}: first run: {first.wrong}", WRONG, *settles)
+    if second.wrong:
         return fault(
-            f"{said}: expected {expected}, found {found}",
-            "wrong numbers: do not use this device. Run `npucall conform` for the extent of it, "
-            "and report it with the versions above",
-        )
-    phases = ran.phases
-    took = f", {phases.run_ns / 1000:.0f} µs on its clock" if phases and phases.run_ns else ""
-    return ok(f"{said} gives the numbers of the CPU reference{took}")
+            f"{trial.title}: the first run is right, the second is not: {second.wrong}",
+            WRONG, *settles, *_USED_AGAIN,
+        )  # fmt: skip
+    bench.some_are_right |= trial.form is not Form.EMPTY  # which nobody computes
+    told = _told(first.phases, second.phases)
+    times = _times({"first": first.phases, "second": second.phases})
+    return ok(f"{trial.title}: right twice{told}", *settles, times=times)
 
 
-def _storages(number: int) -> dict[str, Buffer]:
-    """Other numbers for each run."""
-    random = np.random.default_rng(number)
-    return {name: random.random(_SHAPE, np.float32).tobytes() for name in _INPUTS}
+def _again(bench: Bench) -> Iterator[Section | Finding]:
+    """All of them in turn, from what the lane keeps by now."""
+    yield Section("trial", "running all of them in turn")
+    for seed in (3, 4, 5):
+        for trial in reversed(bench.trials):
+            outcome = check(bench.lane, trial.call, seed)
+            if outcome.wrong:
+                said = f"{trial.title} behind the others: {outcome.wrong}"
+                yield fault(said, WRONG, *_USED_AGAIN)
+                return
+    yield ok(
+        "all of them in turn, three times: right, with descriptors, first phases and workspace "
+        "that are used again",
+        *_USED_AGAIN,
+    )
+
+
+_STEPS: tuple[Step, ...] = (
+    _runs,
+    _again,
+    promises.programs,
+    promises.overflow,
+    copies.ways,
+    copies.handles,
+    planning.plans,
+    promises.too_much,
+)
+
+
+def _times(runs: dict[str, Phases | None]) -> dict[str, float]:
+    return {
+        f"{which} {name.removesuffix('_ns')}": ns / 1e6
+        for which, phases in runs.items()
+        if phases is not None
+        for name, ns in phases._asdict().items()
+    }
+
+
+def _told(first: Phases | None, second: Phases | None) -> str:
+    if first is None or second is None:
+        return ""
+    phases, runs = ((first.plan_ns, second.plan_ns), (first.run_ns, second.run_ns))
+    return f"; first phases {_ms(phases)}, runs {_ms(runs)}"
+
+
+def _ms(nanoseconds: tuple[int, int]) -> str:
+    return " and ".join(f"{each / 1e6:.2f}" for each in nanoseconds) + " ms"

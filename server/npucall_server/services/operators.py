@@ -200,4 +200,5 @@ def _device_info(facts: DeviceFacts) -> pb.DeviceInfo:
             aicpu_percent=facts.aicpu_percent,
         ),
         health=_HEALTH[facts.healthy],
+        product_guess=facts.product_guess,
     )

@@ -134,12 +134,18 @@ def test_a_lane_that_breaks_behind_another_error_is_told_too(opened: Opened) -> 
 
 def test_a_lane_that_breaks_is_told_before_its_caller_hears_of_it() -> None:
     order: list[str] = []
-    lane = Lane()
-    thread = LaneThread(lambda: cast("Any", lane), lambda error: order.append("told"))
+    lane, is_raised = Lane(), threading.Event()
+
+    def told(_: NpucallError) -> None:
+        is_raised.wait(0.2)  # time for an answer that comes too soon
+        order.append("told")
+
+    thread = LaneThread(lambda: cast("Any", lane), told)
     thread.open()
     with pytest.raises(BrokenDeviceError):
         thread.do(cast("Any", breaks))
     order.append("raised")
+    is_raised.set()
     thread.close()
     assert order == ["told", "raised"]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from npucall_server.devices.base import DeviceFacts
+from npucall_server.doctor import compare, planning
+from npucall_server.doctor.bench import Outcome
 from npucall_server.doctor.device import check_health, check_memory, check_product, examine
 from npucall_server.doctor.finding import Finding, Section, Verdict
 
@@ -15,6 +17,7 @@ from .hosts import faults, todo, warnings
 if TYPE_CHECKING:
     from tests.simulator.control import Simulator
 
+    from npucall.declare.prepare import Prepared
     from npucall_server.npu_settings import AscendPaths
 
 GIB = 1 << 30
@@ -37,19 +40,70 @@ def test_a_healthy_device_is_used_as_cann_demands(simulator: Simulator, paths: A
     assert (simulator.violations(), simulator.live_objects()) == ([], {})
 
 
-def test_two_runs_are_compared_with_the_reference(simulator: Simulator, paths: AscendPaths) -> None:
-    said = [finding.found for finding in examined(paths)]
-    assert "phase one of aclnnKlDivBackward wants 16896 bytes of workspace" in said
-    runs = [text for text in said if text.startswith("run ")]
-    assert len(runs) == 2
-    assert all("gives the numbers of the CPU reference" in text for text in runs)
-
-
-def test_wrong_numbers_are_a_fault(simulator: Simulator, paths: AscendPaths) -> None:
+def test_launches_of_nothing_are_faults_and_nothing_else_is_tried(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
     simulator.set_kernels("none")
-    first, second = faults(examined(paths))
-    assert first.startswith("run 1 of aclnnKlDivBackward on the device: expected ")
-    assert second.startswith("run 2 of ")
+    findings = examined(paths)
+    wrong = faults(findings)
+    assert len(wrong) > 5
+    assert all("first run: nothing has run, though every function answered" in w for w in wrong)
+    assert findings[-1].found == "the device was given back"
+    assert simulator.call_count("aclDestroyAclOpExecutor") == 0
+
+
+def test_wrong_numbers_are_faults_that_say_which(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rather(call: Prepared, *given: Any, **options: Any) -> list[Any]:
+        right = evaluate(call, *given, **options)
+        return [bytes(len(right[0])), *right[1:]] if call.operator.name == one else right
+
+    evaluate, one = compare.evaluate.run, "aclnnPreluBackward"
+    monkeypatch.setattr(compare.evaluate, "run", rather)
+    found = faults(examined(paths))
+    assert found
+    assert all(one in each and "numbers are wrong: expected 0, 0" in each for each in found)
+
+
+def test_a_cache_without_the_guard_is_a_warning_that_settles_the_claim(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "unguarded")
+    simulator.reset()
+    findings = examined(paths)
+    (found,) = [finding for finding in findings if finding.verdict is not Verdict.OK]
+    assert found.verdict is Verdict.WARNING
+    assert "a run behind a plan on the same thread launches nothing" in found.found
+    assert "needs npucall's planner thread" in found.todo
+    assert found.settles == ("unrun-executor",)
+    assert findings[-1].found == "the device was given back"
+    assert simulator.violations() == []
+
+
+def test_an_executor_that_is_not_destroyed_is_a_warning_that_settles_the_claim(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "refused")
+    simulator.reset()
+    findings = examined(paths)
+    (found,) = [finding for finding in findings if finding.verdict is not Verdict.OK]
+    assert found.verdict is Verdict.WARNING
+    assert "aclDestroyAclOpExecutor: expected status 0, found 561000" in found.found
+    assert found.settles == ("unrun-executor",)
+    assert findings[-1].found == "the device was given back"
+
+
+def test_what_runs_wrong_behind_a_plan_is_a_fault(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong_behind_a_plan(self: planning.PlansAndRuns, call: Prepared, seed: int) -> Outcome:
+        del self, call, seed
+        return Outcome("out: 3 of 6 numbers are wrong", launched_nothing=False, phases=None)
+
+    monkeypatch.setattr(planning.PlansAndRuns, "plan_and_run", wrong_behind_a_plan)
+    (found,) = faults(examined(paths))
+    assert found.endswith("on the same thread: out: 3 of 6 numbers are wrong")
 
 
 def test_a_device_beyond_those_that_are_there_is_a_fault(
@@ -83,7 +137,7 @@ def test_a_function_that_fails_is_a_fault_with_what_to_do(
     simulator.fail(function, status=status)
     findings = examined(paths)
     (found,) = faults(findings)
-    assert found.startswith(f"{function}: expected status 0, found {status} ")
+    assert f"{function}: expected status 0, found {status} " in found
     assert advice in todo(findings)
 
 
@@ -119,12 +173,23 @@ def test_a_soc_that_no_product_has_is_a_fault(simulator: Simulator, paths: Ascen
     assert findings[-1].found == "the device was given back"
 
 
+def test_a_soc_that_is_near_to_a_product_is_a_warning(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    simulator.set_soc("Ascend910B5")
+    findings = examined(paths)
+    assert faults(findings) == []
+    (found,) = warnings(findings)
+    assert "taken for Ascend910B (Atlas A2), which is a guess" in found
+    assert findings[-1].found == "the device was given back"
+
+
 def test_a_product_without_the_operators_is_not_tried(
     simulator: Simulator, paths: AscendPaths
 ) -> None:
     simulator.set_soc("Ascend310")
     (found,) = warnings(examined(paths))
-    assert found.endswith("is here for this product: nothing was run")
+    assert found == "none of the declared operators is here for Ascend 310: nothing was run"
 
 
 def test_a_custom_library_of_another_user_is_a_warning(
@@ -146,7 +211,9 @@ def test_a_variant_of_a_custom_package_is_named(
 
 def test_every_step_says_what_it_does(simulator: Simulator, paths: AscendPaths) -> None:
     titles = [message.title for message in examine(0, paths) if isinstance(message, Section)]
-    assert list(dict.fromkeys(titles)) == ["libraries", "device", "versions", "operators", "trial"]
+    assert list(dict.fromkeys(titles)) == [
+        "libraries", "device", "versions", "operators", "trial", "copies", "planning", "memory",
+    ]  # fmt: skip
 
 
 def test_the_state_of_a_device_is_what_it_says() -> None:

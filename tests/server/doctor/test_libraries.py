@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npucall_server.devices.cann.runtime import open_libraries
-from npucall_server.doctor.finding import Verdict
+from npucall_server.doctor.finding import Verdict, fault
 from npucall_server.doctor.libraries import check_libraries, check_opening
 
 from .hosts import warnings
@@ -50,7 +50,7 @@ def test_functions_that_an_older_version_does_not_have_are_named(
 def test_every_path_that_was_tried_is_shown() -> None:
     tried = f"expected one of liba.so, libb.so, found none:\n  liba.so: liba.so: {MISSING}"
     finding = check_opening(f"{tried}\nSource the toolkit's set_env.sh")
-    assert finding == (Verdict.FAULT, tried, "source the toolkit's set_env.sh")
+    assert finding == fault(tried, "source the toolkit's set_env.sh", "library-names")
 
 
 def test_a_library_of_the_driver_that_is_missing_leads_to_the_driver() -> None:

@@ -6,6 +6,8 @@ import ctypes
 from ctypes import byref, c_char_p, c_int, c_int64, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.simulator.loading import opened
+
 from .declarations import BASE, CREATORS, OPERATORS, PLAN, RUN, RUNTIME
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class Cann:
         self._functions: dict[str, Callable[..., Any]] = {}
         libraries = ["libascendcl.so", "libnnopbase.so", "libopapi.so"]
         libraries += [path.name for path in generation.lib64.glob("libopapi_*.so")]
-        self.libraries = [ctypes.CDLL(str(generation.lib64 / name)) for name in libraries]
+        self.libraries = [opened(generation.lib64 / name) for name in libraries]
         for name, parameters in {**RUNTIME, **BASE}.items():
             self._declare(name, parameters, c_int)
         for name, parameters in CREATORS.items():

@@ -89,6 +89,16 @@ def test_an_event_proves_nothing_of_the_work_behind_it(cann: Cann, simulator: Si
     assert len(simulator.violations()) == 1
 
 
+def test_an_event_that_is_destroyed_behind_its_stream_is_a_violation(
+    cann: Cann, simulator: Simulator
+) -> None:
+    event, stream = cann.event(), cann.stream()
+    cann.ok(cann.aclrtRecordEvent(event, stream))
+    cann.ok(cann.aclrtDestroyStream(stream))
+    cann.ok(cann.aclrtDestroyEvent(event))
+    assert simulator.violations() == ["aclrtDestroyEvent: its stream was destroyed before it"]
+
+
 def test_time_passes_between_two_events(cann: Cann) -> None:
     first, second = recorded(cann, EVENT_TIME_LINE), recorded(cann, EVENT_TIME_LINE)
     milliseconds = c_float(-1)
@@ -114,6 +124,28 @@ def test_an_event_without_time_line_has_no_time(cann: Cann) -> None:
 def test_an_event_that_was_never_recorded_has_no_time(cann: Cann) -> None:
     event = cann.event(EVENT_TIME_LINE)
     assert cann.aclrtEventElapsedTime(byref(c_float()), event, event) == 507000
+
+
+def test_an_event_that_only_its_stream_was_waited_for_has_no_time(cann: Cann) -> None:
+    event = cann.event(EVENT_TIME_LINE)
+    cann.ok(cann.aclrtRecordEvent(event, None))
+    cann.ok(cann.aclrtSynchronizeStream(None))
+    assert cann.aclrtEventElapsedTime(byref(c_float()), event, event) == 107006
+
+
+def test_an_event_that_is_recorded_again_must_be_waited_for_again(cann: Cann) -> None:
+    event = recorded(cann, EVENT_TIME_LINE)
+    cann.ok(cann.aclrtRecordEvent(event, None))
+    cann.ok(cann.aclrtSynchronizeStream(None))
+    assert cann.aclrtEventElapsedTime(byref(c_float()), event, event) == 107006
+
+
+def test_an_event_that_says_that_it_is_over_has_a_time(cann: Cann) -> None:
+    event = cann.event(EVENT_TIME_LINE)
+    cann.ok(cann.aclrtRecordEvent(event, None))
+    cann.ok(cann.aclrtSynchronizeStream(None))
+    assert cann.number("aclrtQueryEventStatus", event) == 1
+    assert cann.aclrtEventElapsedTime(byref(c_float()), event, event) == 0
 
 
 def test_an_event_that_is_not_over_has_no_time(cann: Cann, stalled: int) -> None:

@@ -37,9 +37,9 @@ def test_a_function_that_fails_does_nothing(cann: Cann, simulator: Simulator) ->
 def test_a_failure_has_a_text_and_is_the_last_error(cann: Cann, simulator: Simulator) -> None:
     simulator.fail("aclrtMalloc", status=507899)
     cann.aclrtMalloc(byref(c_void_p()), 4, 0)
-    assert (cann.text(), cann.aclrtPeekAtLastError(0)) == (
-        "EZ9999: [aclrtMalloc] the simulator was told to fail here (return)\n",
+    assert (cann.aclrtPeekAtLastError(0), cann.text()) == (
         507899,
+        "EZ9999: [aclrtMalloc] the simulator was told to fail here (return)\n",
     )
 
 
@@ -117,6 +117,25 @@ def test_a_call_that_hangs_returns_when_the_faults_are_cleared(
     simulator.clear_faults()
     thread.join(10)
     assert answers == [507899]
+
+
+def test_a_tolerated_failure_is_left_behind_by_a_function_that_succeeds(
+    cann: Cann, simulator: Simulator
+) -> None:
+    *_, source, target = cann.relu()
+    simulator.fail("aclnnReluGetWorkspaceSize", status=507010, what="tolerated")
+    plan = cann.planned("aclnnRelu", source, target)
+    cann.ok(cann.aclnnRelu(None, 0, plan.executor, None))
+    cann.ok(cann.aclrtSynchronizeStream(None))
+    assert [cann.aclrtGetLastError(0), cann.aclrtGetLastError(0)] == [507010, 0]
+
+
+def test_a_function_may_fail_by_what_it_tolerated(cann: Cann, simulator: Simulator) -> None:
+    *_, source, target = cann.relu()
+    simulator.fail("aclnnReluGetWorkspaceSize", status=507010, what="tolerated")
+    simulator.fail("aclnnReluGetWorkspaceSize", status=361001)
+    assert cann.plan("aclnnRelu", source, target).status == 361001
+    assert cann.aclrtGetLastError(0) == 507010
 
 
 def test_calls_are_counted(cann: Cann, simulator: Simulator) -> None:

@@ -129,6 +129,12 @@ def test_the_last_error_is_cleared_by_get_and_not_by_peek(cann: Cann) -> None:
     assert answers == [107001, 107001, 0]
 
 
+def test_asking_for_the_text_overwrites_the_last_error(cann: Cann) -> None:
+    cann.aclrtSetDevice(7)
+    cann.text()
+    assert cann.aclrtGetLastError(0) == 207000
+
+
 def test_a_thread_without_context_answers_107002(cann: Cann) -> None:
     assert in_thread(lambda: cann.aclrtSynchronizeStream(None)) == 107002
 

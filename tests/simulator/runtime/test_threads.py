@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 def elapsed(cann: Cann, first: int, second: int) -> float:
     """Milliseconds between two events that are over."""
     milliseconds = ctypes.c_float()
+    for event in (first, second):
+        cann.ok(cann.aclrtSynchronizeEvent(event))
     cann.ok(cann.aclrtEventElapsedTime(ctypes.byref(milliseconds), first, second))
     return milliseconds.value
 

@@ -173,7 +173,7 @@ class KeptDescriptors:
     that has moved, and no more are kept however many handles a call is run with.
 
     An operator without reference may change what it is given (the shape of an output that depends
-    on data), so its descriptors serve once.
+    on data), so its descriptors serve once. So do all where ``limit`` is 0.
     """
 
     def __init__(self, base: NnOpBase, limit: int) -> None:
@@ -183,15 +183,19 @@ class KeptDescriptors:
     @contextmanager
     def of(self, call: Prepared, addresses: Mapping[str, int]) -> Iterator[list[Any]]:
         """The arguments of phase one, for as long as the block lasts."""
-        if not call.operator.reference:
+        if not self.keeps(call):
             with Descriptors(self._base, call, addresses) as once:
                 yield once.arguments
             return
         yield self.arguments(call, addresses)
         self.trim()
 
+    def keeps(self, call: Prepared) -> bool:
+        """Whether the call's descriptors may serve again."""
+        return bool(self._limit) and call.operator.reference
+
     def arguments(self, call: Prepared, addresses: Mapping[str, int]) -> list[Any]:
-        """Likewise for an operator with reference, until the next call of it or ``trim``."""
+        """Likewise for a call that it ``keeps``, until the next call of it or ``trim``."""
         descriptors = self._kept.pop(call, None)
         if descriptors is None:
             descriptors = Descriptors(self._base, call, addresses)

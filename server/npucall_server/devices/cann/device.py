@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
-from npucall.products import product_of
+from npucall.products import taken_for
 from npucall_server import device_kinds
 from npucall_server.devices.base import (
     BrokenDeviceError,
@@ -21,7 +22,6 @@ from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import SYNCHRONISE, Lane, LaneLimits
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.memory import piece_bytes
-from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.planner import Planner, Plans
 from npucall_server.devices.cann.program import Program
 from npucall_server.devices.cann.resident import HandleMemory, in_use, is_aligned, residents
@@ -31,7 +31,7 @@ from npucall_server.devices.lanes import Lanes
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
 from npucall_server.devices.renewed import Renewed
-from npucall_server.devices.watchdog import Watchdog
+from npucall_server.devices.watchdog import Visitors, Watchdog
 from npucall_server.npu_settings import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
@@ -86,27 +86,29 @@ class CannDevice:
         self._note = note
         self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
         self._libraries = libraries = open_libraries(paths)
-        self._operators = OpApi(paths, libraries.failure)
+        self._operators, self._visitors = libraries.operators(paths), Visitors()
         self._is_lost, self._ending = False, EndingThreads()
         with Cleanup() as opening:
             self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
             opening.callback(self._give_back)
             self.soc = self._context.soc
-            self.product = product_of(self.soc)
+            self.product, self.guess = taken_for(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
             self.memory_for_handles = self._context.free_memory() // 2
             """Half of what is free when the device is opened."""
-            self._handles = HandleMemory(self._context, self._report_lost, self._make_room)
+            self._handles = HandleMemory(
+                self._context, self._visitors, self._report_lost, self._make_room
+            )
             self._lanes = self._open_lanes(settings)
             opening.callback(self._lanes.close)
             planners = [self._new_planner() for _ in range(self.lanes)]
             self._plans = Plans(planners, keeps=settings.kept_calls > 0)
-            watched: list[Watched] = [self._handles, *planners]
+            watched: list[Watched] = [self._visitors, *planners]
             watchdog = Watchdog(watched, settings.device_timeout, self._report_lost)
             opening.callback(watchdog.close)
             opening.callback(self._plans.close)
             self._open = opening.pop_all()
-        for line in self._operators.notes:
+        for line in filter(None, (self.guess, *self._operators.notes)):
             note(line)
 
     @property
@@ -176,7 +178,8 @@ class CannDevice:
 
     def facts(self) -> DeviceFacts:
         """What device and software say of themselves now."""
-        return self._context.facts()
+        with self._visitors.visit():
+            return replace(self._context.facts(), product_guess=self.guess)
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
         """From now on ``lost`` hears that the device is broken, or a lane hangs."""

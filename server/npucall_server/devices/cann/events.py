@@ -12,10 +12,16 @@ if TYPE_CHECKING:
 
 
 class StreamEvents:
-    """What a ``Stopwatch`` needs of a stream."""
+    """What a ``Stopwatch`` needs of a stream.
 
-    def __init__(self, acl: AscendCL, stream: c_void_p) -> None:
-        self._acl, self._stream = acl, stream
+    ``timeout``: milliseconds within which an event that its stream has passed must say so.
+    """
+
+    def __init__(self, acl: AscendCL, stream: c_void_p, timeout: int) -> None:
+        self._acl, self._stream, self._timeout = acl, stream, timeout
+        self._found = c_float()
+        self._waited: set[int] = set()
+        """Events whose time has reached the host since they were recorded."""
 
     def create(self) -> int:
         """A new event."""
@@ -25,13 +31,24 @@ class StreamEvents:
 
     def record(self, event: int) -> None:
         """It gets the time when the stream has passed what is queued so far."""
+        self._waited.discard(event)
         self._acl.aclrtRecordEvent(event, self._stream)
 
     def milliseconds(self, first: int, second: int) -> float:
-        """What lies between two events that the stream has passed."""
-        found = c_float()
-        self._acl.aclrtEventElapsedTime(byref(found), first, second)
-        return found.value
+        """What lies between two events that the stream has passed.
+
+        An event has a time on the host when the event itself has been waited for.
+        """
+        if first not in self._waited:
+            self._wait_for(first)
+        if second not in self._waited:
+            self._wait_for(second)
+        self._acl.aclrtEventElapsedTime(byref(self._found), first, second)
+        return self._found.value
+
+    def _wait_for(self, event: int) -> None:
+        self._acl.aclrtSynchronizeEventWithTimeout(event, self._timeout)
+        self._waited.add(event)
 
     def destroy(self, event: int) -> None:
         """The stream has passed it."""

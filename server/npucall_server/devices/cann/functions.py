@@ -39,6 +39,7 @@ ACL_OPT_DETERMINISTIC = 0
 ACL_RT_OVERFLOW_MODE_INFNAN = 1
 ACL_STREAM_FAST_LAUNCH = 0x1
 ACL_STREAM_FAST_SYNC = 0x2
+ACL_EVENT_CAPTURE_STREAM_PROGRESS = 0x2
 ACL_EVENT_TIME_LINE = 0x8
 ACL_MEM_MALLOC_HUGE_FIRST = 0
 ACL_MEMCPY_HOST_TO_DEVICE = 1
@@ -107,6 +108,7 @@ class AscendCL(Functions):
     aclrtCreateEventExWithFlag = StatusFunction(POINTER(c_void_p), c_uint32)
     aclrtDestroyEvent = StatusFunction(c_void_p)
     aclrtRecordEvent = StatusFunction(c_void_p, c_void_p)
+    aclrtSynchronizeEventWithTimeout = StatusFunction(c_void_p, c_int32)  # as of a stream
     aclrtEventElapsedTime = StatusFunction(POINTER(c_float), c_void_p, c_void_p)  # milliseconds
 
     aclrtMalloc = StatusFunction(POINTER(c_void_p), c_size_t, c_int)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.npu_settings import AscendPaths
 
-_BUILTIN, _COMMUNITY = "builtin", "community"
+_BUILTIN, COMMUNITY = "builtin", "community"
 """The variant of CANN's own libraries, and of a custom package."""
 
 
@@ -74,7 +74,7 @@ class HostCatalogue(Catalogue):
 
     def _variant_of(self, name: str) -> str:
         found = self._libraries.find(name)
-        return _COMMUNITY if found is not None and found[1] else _BUILTIN
+        return COMMUNITY if found is not None and found[1] else _BUILTIN
 
 
 def header_folders(paths: AscendPaths) -> Iterator[Path]:

@@ -27,8 +27,14 @@ class Library(NamedTuple):
     handle: ctypes.CDLL
 
     def find(self, name: str) -> Any:
-        """The C function of that name, or None."""
-        return getattr(self.handle, name, None)
+        """The C function of that name, or None.
+
+        A new object each time: the types that one user declares are not those of another.
+        """
+        try:
+            return self.handle[name]
+        except AttributeError:
+            return None
 
     def defines(self, name: str) -> bool:
         """Whether the C function is its own; ``find`` also finds those that it is linked with."""
@@ -49,19 +55,35 @@ class _SymbolInfo(ctypes.Structure):
     )
 
 
-_dladdr = ctypes.CDLL(None).dladdr
+_loader = ctypes.CDLL(None)
+_dladdr, _dlopen, _dlerror = _loader.dladdr, _loader.dlopen, _loader.dlerror
 _dladdr.argtypes, _dladdr.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
+_dlopen.argtypes, _dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
+_dlerror.argtypes, _dlerror.restype = (), ctypes.c_char_p
+
+
+def load(path: str) -> Library:
+    """Opens a library, by its path or through the loader's. Raises OSError.
+
+    With RTLD_LAZY, as CANN's own users do: a library may lack functions that nobody calls. ctypes
+    would make it RTLD_NOW. ``CDLL`` releases the GIL during each call.
+    """
+    handle = _dlopen(os.fsencode(path), os.RTLD_LAZY)
+    if handle is None:
+        said: bytes | None = _dlerror()
+        raise OSError((said or b"dlopen failed").decode(errors="replace"))
+    return Library(path, ctypes.CDLL(path, handle=handle))
 
 
 def open_library(names: Sequence[str], folders: Iterable[Path]) -> Library:
     """The first of these libraries that can be opened: through the loader's path, then in folders.
 
-    ``CDLL`` releases the GIL during each call. Raises LibraryError.
+    Raises LibraryError.
     """
     tried = []
     for candidate in [*names, *(str(folder / name) for folder in folders for name in names)]:
         try:
-            return Library(candidate, ctypes.CDLL(candidate))
+            return load(candidate)
         except OSError as error:
             tried.append(f"  {candidate}: {error}")
     lines = "\n".join(tried)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.declare.parameters import Attribute, Kind
 from npucall.errors import OperatorUnavailableError
-from npucall_server.devices.cann.library import Library
+from npucall_server.devices.cann.library import load
 
 if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
-    from npucall_server.devices.cann.library import Failure
+    from npucall_server.devices.cann.library import Failure, Library
     from npucall_server.npu_settings import AscendPaths
 
 CUSTOM_LIBRARY = Path("op_api", "lib", "libcust_opapi.so")
@@ -70,6 +70,9 @@ class OpApi:
 
     paths: AscendPaths
     failure: Failure
+    forget: Callable[[], object]
+    """Clears the thread's last error before each phase: one that the library met and tolerated
+    would else be taken for the cause of a later failure."""
     notes: list[str] = field(default_factory=list)
     """Libraries that were passed over or are owned by somebody else, and why."""
     _bound: dict[str, OpApiFunction] = field(default_factory=dict)
@@ -154,7 +157,7 @@ class OpApi:
 
     def _open(self, path: str, *, quiet: bool = False) -> Library | None:
         try:
-            return Library(path, ctypes.CDLL(path))
+            return load(path)
         except OSError as error:
             if not quiet:
                 self.notes.append(f"{path}: cannot be opened: {error}")
@@ -192,11 +195,12 @@ class OpApi:
     def _status_function(
         self, library: Library, name: str, types: tuple[Any, ...]
     ) -> Callable[..., None]:
-        raw = library.handle[name]  # a function object of our own, so that its types are ours alone
+        raw = library.find(name)
         raw.argtypes, raw.restype = types, ctypes.c_int32
-        failure = self.failure
+        failure, forget = self.failure, self.forget
 
         def call(*arguments: Any) -> None:
+            forget()
             status = raw(*arguments)
             if status:
                 raise failure(name, status)

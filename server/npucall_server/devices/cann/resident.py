@@ -12,7 +12,6 @@ ends, and from then on nothing is freed: its stream may still write.
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Source, Target
     from npucall_server.devices.cann.runtime import DeviceContext
+    from npucall_server.devices.watchdog import Visitors
 
 _ALIGNED = 32
 """Kernels read tensors at multiples of this many bytes."""
@@ -43,29 +43,20 @@ class HandleMemory:
     """Allocates and copies for handles, in whatever thread asks.
 
     ``lost`` hears when the device is found broken. ``make_room`` is called where memory lacks, and
-    what lacked it is tried once more.
+    what lacked it is tried once more. Each function that is called is one of the ``visitors``.
     """
 
     def __init__(
         self,
         device: DeviceContext,
+        visitors: Visitors,
         lost: Callable[[NpucallError], None],
         make_room: Callable[[], None],
     ) -> None:
         self._device, self._acl, self._lost = device, device.libraries.acl, lost
-        self._make_room = make_room
-        self._busy: dict[int, float] = {}
-        """When what a thread does at the device began."""
+        self._visitors, self._make_room = visitors, make_room
         self.broken = False
         """The device will not work again: nothing is freed, since work may still use it."""
-
-    @property
-    def busy_since(self) -> float | None:
-        """When the oldest of what is under way began, for a watchdog."""
-        return min(list(self._busy.values()), default=None)
-
-    def give_up(self, error: NpucallError) -> None:
-        """A thread that is in C for ever cannot be told."""
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
         """Memory of anything. Raises OutOfMemoryError."""
@@ -105,17 +96,14 @@ class HandleMemory:
 
     def _once(self, function: Callable[..., None], *arguments: object) -> None:
         """Calls a C function in a thread that may not have been at the device before."""
-        thread = threading.get_ident()
-        self._busy[thread] = time.monotonic()
         try:
-            self._device.bind()
-            function(*arguments)
+            with self._visitors.visit():
+                self._device.bind()
+                function(*arguments)
         except BrokenDeviceError as error:
             if not self.broken:
                 self._lost(error)
             raise
-        finally:
-            del self._busy[thread]
 
 
 class Range:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import byref, c_char, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from npucall.errors import NpucallError
@@ -10,6 +11,7 @@ from npucall_server.devices.base import DeviceFacts
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.functions import AscendCL, NnOpBase
 from npucall_server.devices.cann.library import open_library
+from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.statuses import HIDING, RUNTIME_ERROR, error_of
 from npucall_server.devices.cleanup import Cleanup
 
@@ -32,6 +34,11 @@ class Libraries(NamedTuple):
     def failure(self, function: str, status: int) -> NpucallError:
         """The error of a function that failed in this thread; takes the thread's error text."""
         return _failure(self.acl, function, status)
+
+    def operators(self, paths: AscendPaths) -> OpApi:
+        """The libraries of operators of this host."""
+        forget = partial(self.acl.aclrtGetLastError, c.ACL_RT_THREAD_LEVEL)
+        return OpApi(paths, self.failure, forget)
 
 
 def open_libraries(paths: AscendPaths) -> Libraries:
@@ -124,18 +131,21 @@ class DeviceContext:
         )
 
     def _initialise(self, opening: Cleanup) -> None:
-        """Only who initialised finalises; another part of the process may have done it before."""
-        acl = self.libraries.acl
+        """Another part of the process may have done it before, and goes on with it behind us.
+
+        Then CANN answers a status that is no failure. Newer versions count that call too, so it is
+        given back; in older ones only who was first finalises.
+        """
+        acl, is_first = self.libraries.acl, True
         try:
             acl.aclInit(None)
         except NpucallError as error:
             if error.details.get("device_status") != str(c.ACL_ERROR_REPEAT_INITIALIZE):
                 raise
-            return
-        finalize_reference = acl.aclFinalizeReference
-        if finalize_reference is not None:
-            opening.callback(finalize_reference, None)
-        else:
+            is_first = False
+        if acl.aclFinalizeReference is not None:
+            opening.callback(acl.aclFinalizeReference, None)
+        elif is_first:
             opening.callback(acl.aclFinalize)
 
     def _soc_name(self) -> str:
@@ -172,10 +182,14 @@ class DeviceContext:
 
 
 def _failure(acl: AscendCL, function: str, status: int) -> NpucallError:
-    """Reads the calling thread's error text, which lives until the next call that reads it."""
-    text: bytes | None = acl.aclGetRecentErrMsg()
+    """Reads what the calling thread knows of it. The text lives until it is read the next time.
+
+    The last error first: asking for the text may overwrite it. Only phases of operators have
+    the runtime's error behind theirs, since they clear it before they begin.
+    """
     hidden = acl.aclrtGetLastError(c.ACL_RT_THREAD_LEVEL)
-    hides = status in HIDING or status == RUNTIME_ERROR
+    text: bytes | None = acl.aclGetRecentErrMsg()
+    hides = function.startswith("aclnn") and (status in HIDING or status == RUNTIME_ERROR)
     return error_of(
         function, status, (text or b"").decode(errors="replace"), hidden if hides else 0
     )

@@ -11,10 +11,10 @@ PHASES = ("aclnnX", "aclnnXGetWorkspaceSize")
 """The two phases of an operator of tests."""
 
 
-def compiled(path: Path, source: str, *linked: Path) -> Path:
+def compiled(path: Path, source: str, *linked: Path, flags: tuple[str, ...] = ()) -> Path:
     """A shared library of this C source, linked with others; each path gets a file of its own."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_library(source, *linked))
+    path.write_bytes(_library(source, *linked, flags=flags))
     return path
 
 
@@ -28,9 +28,9 @@ def library(path: Path, *functions: str, answer: int = 0) -> Path:
 
 
 @cache
-def _library(source: str, *linked: Path) -> bytes:
+def _library(source: str, *linked: Path, flags: tuple[str, ...]) -> bytes:
     command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-Wl,--no-as-needed"]
     with tempfile.TemporaryDirectory(prefix="npucall-") as folder:
         made = Path(folder, "made.so")
-        subprocess.run([*command, *linked, "-o", made], input=source, text=True, check=True)
+        subprocess.run([*command, *linked, *flags, "-o", made], input=source, text=True, check=True)
         return made.read_bytes()

@@ -109,7 +109,7 @@ def context(libraries: Libraries) -> Iterator[DeviceContext]:
 
 @cache
 def _catalogue(paths: AscendPaths) -> HostCatalogue:
-    return HostCatalogue(OpApi(paths, failure=RuntimeError), paths)
+    return HostCatalogue(OpApi(paths, failure=RuntimeError, forget=lambda: None), paths)
 
 
 def catalogue_of(libraries: OpApi, paths: AscendPaths) -> HostCatalogue:

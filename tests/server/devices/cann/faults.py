@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
     from tests.simulator.control import Simulator
 
-TIMING = {"aclrtCreateEventExWithFlag", "aclrtRecordEvent", "aclrtEventElapsedTime"}
+TIMING = {
+    "aclrtCreateEventExWithFlag", "aclrtRecordEvent", "aclrtEventElapsedTime",
+    "aclrtSynchronizeEventWithTimeout",
+}  # fmt: skip
 """Without these nothing is timed, and all the same everything runs."""
+CANNOT_FAIL = {"aclrtGetLastError"}
+"""What it answers is no status of its own."""
 EXECUTOR = "aclDestroyAclOpExecutor"
 """Of one that never ran; CANN may refuse it, and nobody's call fails by that."""
 NULL_POINTER, BAD_ALLOC = 161001, 200000

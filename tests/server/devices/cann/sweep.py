@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from npucall_server.devices.cann.status_table import Fate
 
-from .faults import Fault, failure, status_for
+from .faults import CANNOT_FAIL, Fault, failure, status_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,6 +46,7 @@ class Sweep(NamedTuple):
         return [
             Fault(function, status_for(fate, function), nth)
             for function in self.functions()
+            if function not in CANNOT_FAIL
             for nth in occurrences
         ]
 

@@ -26,7 +26,8 @@ from pathlib import Path
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.npu_settings import AscendPaths
 
-libraries = OpApi(AscendPaths(Path(sys.argv[1]) if sys.argv[1] else None, None, ()), RuntimeError)
+paths = AscendPaths(Path(sys.argv[1]) if sys.argv[1] else None, None, ())
+libraries = OpApi(paths, RuntimeError, lambda: None)
 found = [libraries.find(name) for name in sys.argv[2:]]
 print(json.dumps([where and [where[0].path, where[1]] for where in found]))
 """
@@ -78,7 +79,7 @@ def test_split_libraries_are_regular_files_and_links_to_them(tmp_path: Path) -> 
     (lib64 / "libopapi_link.so").symlink_to(lib64 / "elsewhere")
     (lib64 / "libopapi_broken.so").symlink_to(lib64 / "nowhere")
     (lib64 / "libopapi_folder.so").mkdir()
-    libraries = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError)
+    libraries = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError, lambda: None)
     places = [libraries.find(f"aclnn{number}") for number in range(4)]
     assert [place and Path(place[0].path).name for place in places] == [
         "libopapi_a.so",
@@ -100,7 +101,7 @@ def test_split_libraries_count_in_the_order_of_the_folder(
     with os.scandir(tmp_path / "toolkit") as folder:
         entries = sorted(folder, key=lambda entry: names.index(entry.name))
     monkeypatch.setattr(os, "scandir", lambda _: entries)
-    place = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError).find("aclnnX")
+    place = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError, lambda: None).find("aclnnX")
     assert place is not None
     assert Path(place[0].path).name == names[0]
 
@@ -111,13 +112,14 @@ def test_a_library_with_one_phase_alone_is_passed_over(tmp_path: Path, half: str
     library(lib64 / "libopapi_a.so", half)
     both = library(lib64 / "libopapi_b.so")
     library(lib64 / "libopapi_c.so", half)
-    place = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError).find("aclnnX")
+    place = OpApi(AscendPaths(tmp_path, None, ()), RuntimeError, lambda: None).find("aclnnX")
     assert place is not None
     assert place[0].path == str(both)
 
 
 def test_a_host_without_libraries_has_no_operator(tmp_path: Path) -> None:
-    assert OpApi(AscendPaths(tmp_path / "nowhere", None, ()), RuntimeError).find("aclnn0") is None
+    paths = AscendPaths(tmp_path / "nowhere", None, ())
+    assert OpApi(paths, RuntimeError, lambda: None).find("aclnn0") is None
 
 
 ATTRIBUTES = {
@@ -167,9 +169,9 @@ def test_every_attribute_reaches_c_in_its_own_type(tmp_path: Path) -> None:
     compiled(tmp_path / "lib64/libopapi_x.so", CHECK)
     attributes = (Attribute(kind.name, kind, "") for kind in ATTRIBUTES)
     operator = prototype_only("aclnnX", (Input("self", ""), *attributes, Output("out", "")), "")
-    function = OpApi(
-        AscendPaths(tmp_path, None, ()), lambda *failed: RuntimeError(failed)
-    ).function(operator)
+    paths = AscendPaths(tmp_path, None, ())
+    libraries = OpApi(paths, lambda *failed: RuntimeError(failed), lambda: None)
+    function = libraries.function(operator)
     assert function is not None
     size, executor, address = c_uint64(), c_void_p(), 0x123456789ABCDEF0
     function.get_workspace_size(address, *ATTRIBUTES.values(), None, byref(size), byref(executor))

@@ -28,7 +28,7 @@ TARGET, OF_VENDOR, HEADER_ONLY = (
 
 
 def host(paths: AscendPaths) -> HostCatalogue:
-    return HostCatalogue(OpApi(paths, RuntimeError), paths)
+    return HostCatalogue(OpApi(paths, RuntimeError, lambda: None), paths)
 
 
 @pytest.fixture

@@ -90,6 +90,16 @@ def test_an_operator_without_reference_gets_its_own_each_time(kept: Kept) -> Non
     assert kept.counts == (2, 2)
 
 
+def test_where_none_may_be_kept_each_call_gets_its_own() -> None:
+    kept, one = Kept(limit=0), call()
+    for made in (1, 2):
+        kept.use(one)
+        assert kept.counts == (made, made)
+    with pytest.raises(KeyError), kept.of(one, HERE):
+        raise KeyError
+    assert kept.counts == (3, 3)
+
+
 def test_a_call_that_fails_keeps_them(kept: Kept) -> None:
     one = call()
     with pytest.raises(KeyError), kept.of(one, HERE):

@@ -9,7 +9,6 @@ import pytest
 from npucall.declare.declaration import prototype_only
 from npucall.errors import OperatorUnavailableError
 from npucall_server.devices.cann.lane import Lane, LaneLimits
-from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.planner import Planner
 from npucall_server.npu_settings import AscendPaths
 
@@ -46,11 +45,21 @@ def test_tensors_up_to_the_limit_go_through_pinned_memory(open_device: Open) -> 
     assert (counters["copies_host_to_device"], counters["copies_device_to_host"]) == (1, 1)
 
 
-def test_larger_ones_go_straight_from_and_to_ordinary_memory(open_device: Open) -> None:
+def test_larger_ones_go_through_it_in_pieces(open_device: Open) -> None:
     device = open_device(staging_limit=PIECES - 1)
+    assert device.serves(l1(device.device, 1000))
+    counters = device.simulator.counters()
+    assert (counters["pinned_bytes"], counters["pageable_copies"]) == (64 * KIB, 0)
+    copies = counters["copies_host_to_device"], counters["copies_device_to_host"]
+    assert copies == (3 * 9, 9)  # tensors of 4,000 bytes by 448
+
+
+def test_without_pinned_memory_copies_wait(open_device: Open) -> None:
+    device = open_device(staging_limit=0)
     assert device.serves(l1(device.device))
     counters = device.simulator.counters()
-    assert (counters["pinned_allocations"], counters["pageable_copies"]) == (0, 4)
+    assert (counters["pinned_allocations"], counters["pageable_copies"]) == (0, 0)
+    assert (device.simulator.call_count("aclrtMemcpy"), counters["copies_device_to_host"]) == (4, 1)
 
 
 def test_both_ways_take_turns(open_device: Open) -> None:
@@ -129,7 +138,7 @@ def test_a_lane_waits_for_its_stream_so_long(
 ) -> None:
     seen = recorded(context, monkeypatch, "aclrtSynchronizeStreamWithTimeout")
     lane = lane_of(context, device_timeout=seconds)
-    lane._synchronise(lane._transfer)
+    lane._synchronise()
     lane.close()
     assert [arguments[1] for arguments in seen] == [milliseconds]
 
@@ -151,7 +160,7 @@ def test_an_operator_that_no_library_has_is_unavailable(context: DeviceContext) 
 
 
 def lane_of(context: DeviceContext, **limits: Any) -> Lane:
-    operators = OpApi(NO_PATHS, context.libraries.failure)
+    operators = context.libraries.operators(NO_PATHS)
     return Lane(context, operators, LIMITS._replace(**limits), lambda note: None)
 
 

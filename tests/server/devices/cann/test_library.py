@@ -147,6 +147,23 @@ def test_too_few_or_wrong_arguments_are_refused_before_c_sees_them(some: Some) -
         some.value("text")
 
 
+def test_a_library_may_lack_functions_that_nobody_calls(tmp_path: Path) -> None:
+    lacking = "int nowhere(void); int other(void) { return nowhere(); }"
+    path = compiled(tmp_path / "liblacking.so", SOURCE + lacking, flags=("-Wl,-z,lazy",))
+    assert Some([open_library([path.name], [path.parent])], FailedError).value(1) == 2
+
+
+def test_types_that_one_user_declares_are_not_those_of_another(tmp_path: Path) -> None:
+    class Other(Functions):
+        value = Function(c_int, result=c_int)
+
+    library = open_library(["libsome.so"], [compiled(tmp_path / "libsome.so", SOURCE).parent])
+    some, other = Some([library], FailedError), Other([library], FailedError)
+    assert some.value(2**40) == 2**40 + 1
+    assert other.value(2**40) == 1
+    assert library.find("value").argtypes is None
+
+
 def test_both_libraries_of_cann_are_opened(paths: AscendPaths, loaded: object) -> None:
     libraries = open_libraries(paths)
     assert [path.rpartition("/")[2] for path in libraries.paths] == [

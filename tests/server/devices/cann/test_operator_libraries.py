@@ -36,7 +36,7 @@ def package(folder: Path, *functions: str, answer: int = 0) -> Path:
 
 
 def host(custom: Sequence[Path] = (), opp: Path | None = None, home: Path | None = None) -> OpApi:
-    return OpApi(AscendPaths(home, opp, tuple(custom)), StatusError)
+    return OpApi(AscendPaths(home, opp, tuple(custom)), StatusError, lambda: None)
 
 
 def found(libraries: OpApi, name: str = "aclnnX") -> Path | None:
@@ -106,6 +106,20 @@ def test_the_configuration_counts_to_the_letter(
     tmp_path: Path, text: str, vendors: list[str]
 ) -> None:
     assert load_priority(configure(tmp_path, text) / "vendors") == vendors
+
+
+def test_types_of_an_operator_are_not_those_of_whoever_uses_its_library_too(
+    tmp_path: Path,
+) -> None:
+    libraries = host([package(tmp_path)])
+    where = libraries.find("aclnnX")
+    assert where is not None
+    mine = where[0].find("aclnnX")
+    mine.argtypes = ()
+    function = libraries.function(X)
+    assert function is not None
+    function.execute(None, 0, None, None)
+    assert mine.argtypes == ()
 
 
 @pytest.mark.parametrize("half", PHASES)

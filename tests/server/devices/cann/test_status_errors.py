@@ -23,12 +23,18 @@ from npucall_server.devices.cann.statuses import error_of, status_of
 HEARTBEAT = 507010
 
 
-def failed(status: int, *, text: bytes | None = None, last_error: int = 0) -> NpucallError:
+def failed(
+    status: int,
+    *,
+    text: bytes | None = None,
+    last_error: int = 0,
+    function: str = "aclnnXGetWorkspaceSize",
+) -> NpucallError:
     """The error of a function when the thread has this error text and last error."""
     acl = SimpleNamespace(
         aclGetRecentErrMsg=lambda: text, aclrtGetLastError=lambda level: last_error
     )
-    return _failure(acl, "aclnnXGetWorkspaceSize", status)
+    return _failure(acl, function, status)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +96,11 @@ def test_an_old_last_error_behind_any_other_status_does_not(
 ) -> None:
     error = failed(status, last_error=HEARTBEAT)
     assert (type(error), error.details["device_status"]) == (kind, str(status))
+
+
+def test_only_phases_of_operators_have_an_error_of_the_runtime_behind_theirs() -> None:
+    error = failed(561103, last_error=HEARTBEAT, function="aclSetRawTensorAddr")
+    assert (type(error), error.details["device_status"]) == (DeviceError, "561103")
 
 
 def test_the_sentence_has_function_status_symbol_and_the_first_line_of_the_text() -> None:

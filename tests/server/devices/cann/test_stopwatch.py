@@ -37,7 +37,9 @@ class Timed:
     def __init__(self, context: DeviceContext) -> None:
         self.notes: list[str] = []
         self.acl = context.libraries.acl
-        self.watch = Stopwatch(StreamEvents(self.acl, DEFAULT_STREAM), MARKS, self.notes.append)
+        self.watch = Stopwatch(
+            StreamEvents(self.acl, DEFAULT_STREAM, 1000), MARKS, self.notes.append
+        )
 
     def lap(self) -> int:
         """Marks all, waits, and answers what lies between the first and the last."""
@@ -68,6 +70,24 @@ def test_a_kernel_s_time_is_that_of_the_device(open_device: Open) -> None:
     assert phases is not None
     assert phases.run_ns >= 3_000_000
     assert min(phases) >= 0
+
+
+def test_an_event_is_waited_for_once_each_time_that_it_is_recorded(
+    make: Callable[[], Timed], simulator: Simulator
+) -> None:
+    timed = make()
+    for laps in (1, 2):
+        timed.lap()
+        timed.watch.between(0, 1)
+        assert simulator.call_count("aclrtSynchronizeEventWithTimeout") == laps * MARKS
+    assert timed.notes == []
+
+
+def test_events_are_destroyed_before_their_stream(open_device: Open) -> None:
+    device = open_device()
+    assert device.serves(l1(device.device))
+    device.close()
+    assert device.simulator.violations() == []
 
 
 def test_times_are_those_of_each_call(make: Callable[[], Timed]) -> None:

@@ -285,7 +285,9 @@ SIM_API aclError aclrtSetDeviceSatMode(int mode) {
         ContextPointer context;
         const int status = require_context(context);
         if (status != 0) return status;
-        return mode == 0 || mode == 1 ? 0 : fail(107000, "%d is no overflow mode", mode);
+        if (mode != 0 && mode != 1) return fail(107000, "%d is no overflow mode", mode);
+        state().devices[context->device].overflow = mode;
+        return 0;
     });
 }
 

@@ -20,6 +20,7 @@ struct Record {
     uint64_t number = 0;
     std::map<int, uint64_t> waited;
     bool over = false;
+    bool seen = false;  // by the host, which asked for this event itself
     uint64_t time_us = 0;
 };
 
@@ -115,6 +116,7 @@ int synchronize_event(aclrtEvent handle, int64_t milliseconds) {
     }
     if (stream->aborted) return fail(107023, "stream %d was aborted", stream->id);
     observe(*stream, waited->number);
+    waited->seen = true;
     return standing_error(*context);
 }
 
@@ -130,6 +132,7 @@ int is_complete(aclrtEvent handle, bool only_plain, bool &complete) {
     }
     complete = event->record == nullptr ? event->extended : event->record->over;
     if (event->record != nullptr) observe_record(*event->record);
+    if (event->record != nullptr && complete) event->record->seen = true;
     return 0;
 }
 
@@ -151,6 +154,10 @@ SIM_API aclError aclrtDestroyEvent(aclrtEvent handle) {
     return destroying_call("aclrtDestroyEvent", [&] {
         if (handle == nullptr) return fail(100000, "event is NULL");
         Lock lock(state().mutex);
+        const EventPointer event = find<Event>(handle, ObjectKind::Event);
+        if (event != nullptr && event->record != nullptr && event->record->stream->ending) {
+            violate("its stream was destroyed before it");
+        }
         const bool removed = remove_object(handle, ObjectKind::Event);
         return removed ? 0 : misused(handle, ObjectKind::Event, 107017);
     });
@@ -229,6 +236,8 @@ SIM_API aclError aclrtEventElapsedTime(float *milliseconds, aclrtEvent first, ac
             if ((event->flags & TIME_LINE) == 0) return fail(107006, "an event without TIME_LINE");
             if (event->record == nullptr) return fail(507000, "an event that was never recorded");
             if (!event->record->over) return fail(107006, "an event that is not over");
+            // Its time reaches the host when it is waited for, or asked whether it is over.
+            if (!event->record->seen) return fail(107006, "an event that was not synchronised");
         }
         const auto from = static_cast<int64_t>(start->record->time_us);
         const auto to = static_cast<int64_t>(end->record->time_us);

@@ -17,6 +17,7 @@ constexpr bool IS_NEW = SIM_GENERATION >= 90;
 constexpr const char *CANN_VERSION = IS_NEW                 ? "9.0.0"
                                      : SIM_GENERATION >= 83 ? "8.3.RC1"
                                                             : "8.1.RC1";
+constexpr const char *DRIVER_VERSION = "25.5.0";
 
 struct PackageVersion {
     char version[128], major[64], minor[64], release[64], patch[64], reserved[128];
@@ -104,7 +105,7 @@ SIM_API aclError aclsysGetVersionStr(char *package, char *version) {
     return call("aclsysGetVersionStr", [&] {
         if (package == nullptr || version == nullptr) return fail(100000, "NULL");
         const bool outside = !std::strcmp(package, "driver") || !std::strcmp(package, "firmware");
-        std::snprintf(version, 128, "%s", outside ? "25.5.0" : CANN_VERSION);
+        std::snprintf(version, 128, "%s", outside ? DRIVER_VERSION : CANN_VERSION);
         return 0;
     });
 }
@@ -133,9 +134,13 @@ SIM_API aclError aclsysGetCANNVersion(int name, PackageVersion *version) {
         if (version == nullptr) return fail(100000, "version is NULL");
         if (name < 0 || name > 7) return fail(100000, "%d names no package", name);
         std::memset(version, 0, sizeof *version);
-        std::snprintf(version->version, sizeof version->version, "%s", CANN_VERSION);
+        const bool is_driver = name == 7;
+        std::snprintf(version->version, sizeof version->version, "%s",
+                      is_driver ? DRIVER_VERSION : CANN_VERSION);
+        if (is_driver) return 0;
         std::snprintf(version->major, sizeof version->major, "%d", IS_NEW ? 9 : 8);
-        std::snprintf(version->minor, sizeof version->minor, "%d", IS_NEW ? 0 : 1);
+        std::snprintf(version->minor, sizeof version->minor, "%d",
+                      IS_NEW ? 0 : SIM_GENERATION >= 83 ? 3 : 1);
         std::snprintf(version->release, sizeof version->release, "%s", IS_NEW ? "0" : "RC1");
         return 0;
     });
@@ -148,6 +153,8 @@ SIM_API const char *aclGetRecentErrMsg() {
         for (char &letter : thread.returned) letter = '#';
         thread.returned.swap(thread.text);
         thread.text.clear();
+        // It asks the device too, which this one's driver does not support.
+        thread.last_error = 207000;
         return thread.returned.empty() ? nullptr : thread.returned.c_str();
     });
 }

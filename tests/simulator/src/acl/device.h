@@ -30,6 +30,7 @@ using ContextPointer = std::shared_ptr<Context>;
 struct Device {
     int references = 0;  // aclrtSetDevice less aclrtResetDevice
     int sticky = 0;      // a status that every later call gets
+    int overflow = 0;    // the mode of streams that are made from now on: 0 saturation, 1 INFNAN
     ContextPointer primary;
 };
 

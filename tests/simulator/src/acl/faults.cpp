@@ -38,14 +38,17 @@ Faults &faults() {
     return *one;
 }
 
-// The rule that this call meets, taken out of the table; `nth` counts down at every call.
-bool take_rule(Faults &table, const std::string &function, Rule &met) {
+// The rule that this call meets, taken out of the table; `nth` counts down at every call. What is
+// tolerated inside of a function keeps no other rule from it.
+bool take_rule(Faults &table, const std::string &function, Rule &met, int &tolerated) {
     bool found = false;
     for (auto rule = table.rules.begin(); rule != table.rules.end();) {
         const bool applies = rule->function == function || rule->function == "*";
-        if (applies && --rule->nth <= 0 && !found) {
-            met = *rule;
-            found = true;
+        const bool ends = rule->what != "tolerated";
+        if (applies && --rule->nth <= 0 && !(ends && found)) {
+            if (ends) met = *rule;
+            if (!ends) tolerated = rule->status;
+            found = found || ends;
             rule = table.rules.erase(rule);
         } else {
             ++rule;
@@ -82,18 +85,21 @@ int apply_fault(const char *function, Deferred &deferred) {
     Faults &table = faults();
     if (!table.read.load()) read_faults();
     Rule rule;
+    int tolerated = 0;
+    bool found = false;
     {
         std::lock_guard<std::mutex> guard(table.mutex);
         ++table.counts[function];
-        if (!take_rule(table, function, rule)) return 0;
+        found = take_rule(table, function, rule, tolerated);
         deferred.generation = table.generation;
     }
-    return carry_out(rule, deferred);
+    if (tolerated != 0) this_thread().last_error = tolerated;
+    return found ? carry_out(rule, deferred) : 0;
 }
 
 bool set_fault(const std::string &function, int nth, int status, const std::string &what) {
-    static const std::set<std::string> known = {"return",  "hang",   "crash",
-                                                "at_sync", "sticky", "stall"};
+    static const std::set<std::string> known = {"return", "hang",  "crash",    "at_sync",
+                                                "sticky", "stall", "tolerated"};
     if (known.count(what) == 0 || nth < 1 || function.empty()) return false;
     Faults &table = faults();
     std::lock_guard<std::mutex> guard(table.mutex);

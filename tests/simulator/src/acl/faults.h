@@ -14,7 +14,7 @@ namespace sim {
 int apply_fault(const char *function, Deferred &deferred);
 
 // `function` fails at its `nth` next call; "*" is any function. False for an unknown `what`:
-// return, hang, crash, at_sync, sticky or stall.
+// return, hang, crash, at_sync, sticky, stall or tolerated.
 bool set_fault(const std::string &function, int nth, int status, const std::string &what);
 
 // Also releases what hangs or stalls.

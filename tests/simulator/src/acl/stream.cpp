@@ -115,6 +115,7 @@ StreamPointer new_stream(const ContextPointer &context, bool counted) {
     stream->counted = counted;
     stream->context = context;
     stream->id = state().next_stream++;
+    stream->saturates = state().devices[context->device].overflow == 0;
     add_object(stream);
     every_stream().insert(stream);
     std::thread(serve, stream).detach();

@@ -64,6 +64,7 @@ struct Stream : Object {
     int error = 0;                   // of failed work, in CONTINUE mode; returned once
     std::string error_text;
     bool mode_was_set = false;
+    bool saturates = false;  // what is infinite becomes the largest number
     bool busy = false, aborted = false, discarded = false, ending = false, ended = false;
     int waiters = 0;
     std::condition_variable work;

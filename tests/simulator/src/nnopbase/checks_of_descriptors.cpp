@@ -17,7 +17,7 @@ bool is_public_dtype(int dtype) {
 
 bool has_bfloat16() {
     const std::string &soc = settings().soc;
-    if (is_ascend950() || soc.rfind("Ascend910_9", 0) == 0) return true;
+    if (is_ascend950() || soc.rfind("Ascend910_", 0) == 0) return true;
     return soc.size() > 10 && soc.rfind("Ascend910B", 0) == 0;
 }
 

@@ -151,8 +151,9 @@ int launch(const Executor &executor, void *workspace, void *handle) {
     launch->deterministic = executor.deterministic != 0;
     launch->description = "{\"operator\": " + quoted(executor.entry.name) +
                           ", \"package\": " + quoted(executor.entry.package) +
-                          ", \"soc\": " + quoted(settings().soc) + ", \"arguments\": [" +
-                          arguments + "]}";
+                          ", \"soc\": " + quoted(settings().soc) +
+                          ", \"saturates\": " + (stream->saturates ? "true" : "false") +
+                          ", \"arguments\": [" + arguments + "]}";
     return submit(
         stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); }, true);
 }

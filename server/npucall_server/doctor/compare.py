@@ -1,0 +1,68 @@
+"""What a device gave for a call, compared with the CPU reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.buffers import PATTERN
+from npucall.compute import evaluate
+from npucall.dtypes import BF16, FLOAT16
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall.dtypes import AnyArray, DType
+    from npucall.tensors import Buffer
+
+_TOLERANCES: dict[DType, float] = {FLOAT16: 4e-3, BF16: 3e-2}
+_OTHERS = 1e-5
+"""Relative to the largest number: some roundings. The conformance suite judges; this finds what is
+wrong altogether."""
+_SHOWN = 4
+
+
+def difference(
+    call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer], roundings: int = 1
+) -> str:
+    """What is wrong with outputs, in words; empty if they are those of the reference.
+
+    ``roundings``: how many calls, one on what the other gave, have led to them.
+    """
+    expected = evaluate.run(call, storages)
+    for (name, spec), found, right in zip(call.outputs.items(), given, expected, strict=True):
+        one, other = (np.frombuffer(each, spec.dtype.numpy) for each in (found, right))
+        wrong = np.flatnonzero(~_near(one, other, spec.dtype, roundings))
+        if wrong.size:
+            first = wrong[:_SHOWN]
+            return (
+                f"{name}: {wrong.size} of {one.size} numbers are wrong: expected "
+                f"{_listed(other[first])}, found {_listed(one[first])}"
+            )
+    return ""
+
+
+def is_untouched(call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer]) -> bool:
+    """Whether every output is what it was before the launch: sent, or the pattern of poison."""
+    return all(
+        bytes(found) == bytes(storages.get(name, bytes([PATTERN]) * len(found)))
+        for name, found in zip(call.outputs, given, strict=True)
+    )
+
+
+def _near(found: AnyArray, expected: AnyArray, dtype: DType, roundings: int) -> Any:
+    if dtype.kind not in ("float", "complex"):
+        return found == expected
+    wide = np.complex128 if dtype.kind == "complex" else np.float64
+    one, other = found.astype(wide), expected.astype(wide)
+    finite = other[np.isfinite(other)]
+    size = float(np.abs(finite).max(initial=0.0))
+    tolerance = roundings * _TOLERANCES.get(dtype, _OTHERS)
+    with np.errstate(invalid="ignore"):
+        return np.isclose(one, other, rtol=0, atol=tolerance * size, equal_nan=True)
+
+
+def _listed(numbers: AnyArray) -> str:
+    return ", ".join(str(n) if isinstance(n, int) else f"{n:.6g}" for n in numbers.tolist())

@@ -1,0 +1,119 @@
+"""Which calls the doctor tries: few, with parameters of every kind that this host's operators have.
+
+Chosen from the catalogue, so that a new operator or dtype is tried without being listed anywhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.declare.over import Elementwise
+from npucall.declare.parameters import Attribute
+from npucall.declare.samples import Form, sample
+from npucall.dtypes import FLOAT
+from npucall.errors import NpucallError
+from npucall.operators import CATALOGUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.declare.prepare import Prepared
+    from npucall.products import Product
+    from npucall.tensors import Shape
+    from npucall_server.devices.cann.host import HostCatalogue
+    from npucall_server.devices.cann.operators import OpApi
+
+
+ODD = (Form.VIEWS, Form.SCALARS, Form.EMPTY)
+"""Forms that CANN may take otherwise than dense tensors."""
+
+
+class Trial(NamedTuple):
+    """A call to try."""
+
+    call: Prepared
+    form: Form
+    kinds: frozenset[str]
+    """What its parameters are, in words."""
+
+    @property
+    def title(self) -> str:
+        """Its operator, dtype and form."""
+        dtype = next(iter({**self.call.inputs, **self.call.outputs}.values())).dtype
+        form = "" if self.form is Form.ORDINARY else f", {self.form.value}"
+        return f"{self.call.operator.title} {dtype}{form}"
+
+
+def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list[Trial]:
+    """As few calls as are found that have every kind of parameter, the simple ones first."""
+    left = list(_every(catalogue, operators, product))
+    wanted = frozenset[str]().union(*(trial.kinds for trial in left))
+    chosen: list[Trial] = []
+    while wanted:
+        best = max(left, key=lambda trial: len(trial.kinds & wanted))  # the first of equal ones
+        chosen.append(best)
+        wanted -= best.kinds
+    return sorted(
+        chosen, key=lambda trial: (trial.form in ODD, len(trial.call.operator.parameters))
+    )
+
+
+def of_every_operator(catalogue: HostCatalogue, product: Product) -> list[Prepared]:
+    """A call of each declared operator that this host runs on this product."""
+    found = []
+    for operator in CATALOGUE:
+        if not catalogue.unavailable_because(operator):
+            try:
+                found.append(sample(operator, product, catalogue, operator.dtypes_on(product)[0]))
+            except (NpucallError, IndexError):  # not on this product
+                continue
+    return found
+
+
+def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> Prepared | None:
+    """A call in FLOAT of that shape, of the first operator that works element by element."""
+    for operator in CATALOGUE:
+        is_free = isinstance(operator.over, Elementwise) and not operator.sample.shapes
+        if is_free and not catalogue.unavailable_because(operator):
+            try:
+                return sample(operator, product, catalogue, FLOAT, Form.BARE, shape)
+            except NpucallError:  # not on this product
+                continue
+    return None
+
+
+def _every(catalogue: HostCatalogue, operators: OpApi, product: Product) -> Iterator[Trial]:
+    for form in Form:
+        for operator in CATALOGUE:
+            if catalogue.unavailable_because(operator):
+                continue
+            found = operators.find(operator.name)
+            library = Path(found[0].path).name if found else ""
+            for dtype in operator.dtypes_on(product):
+                try:
+                    call = sample(operator, product, catalogue, dtype, form)
+                except NpucallError:
+                    continue
+                yield Trial(call, form, _kinds(call, form) | {f"of {library}"})
+
+
+def _kinds(call: Prepared, form: Form) -> frozenset[str]:
+    specs = {**call.inputs, **call.outputs}
+    found = {str(spec.dtype) for spec in specs.values()} | ({form.value} if form in ODD else set())
+    found |= {_attribute(p, call) for p in call.operator.attributes}
+    for p in call.operator.inputs:
+        found |= {"a list of tensors"} if p.many else set()
+        found |= {"a tensor that is not read"} if not p.read else set()
+        found |= {"an optional tensor"} if p.optional and p.name in specs else set()
+        found |= {"a null tensor"} if p.optional and p.name not in specs else set()
+    for o in call.operator.outputs:
+        found |= {"a list of outputs"} if o.many else set()
+        found |= {"a tensor in place"} if o.in_place else set()
+    outputs = len(call.operator.outputs)
+    return frozenset(found | ({f"{outputs} outputs"} if outputs > 1 else set()))
+
+
+def _attribute(parameter: Attribute, call: Prepared) -> str:
+    null = "null " if call.values[parameter.name] is None else ""
+    return f"{null}{parameter.kind.value}"

@@ -1,0 +1,132 @@
+"""What CANN is taken to promise beyond single calls: order, infinities, memory that runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.compute import evaluate
+from npucall.declare.call import Call
+from npucall.declare.prepare import prepare
+from npucall.declare.samples import sample_storages
+from npucall.dtypes import FLOAT16
+from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.places import StepOutput
+from npucall.tensors import TensorSpec
+from npucall_server.devices.base import Step
+from npucall_server.devices.cann.memory import device_buffer
+from npucall_server.devices.cann.program import Program
+from npucall_server.doctor.bench import check
+from npucall_server.doctor.compare import difference
+from npucall_server.doctor.failure import WRONG, failed
+from npucall_server.doctor.finding import Finding, Section, fault, ok, warning
+from npucall_server.doctor.kinds import call_of_shape
+
+if TYPE_CHECKING:
+    from npucall.declare.prepare import Prepared
+    from npucall.tensors import Buffer
+    from npucall_server.doctor.bench import Bench
+
+_STEPS = 12
+_SHAPE = (64,)
+_ORDER = ("moved-descriptors", "stream-order")
+_OVERFLOWS = "aclnnKlDivBackward"
+
+
+def programs(bench: Bench) -> Iterator[Section | Finding]:
+    """Steps of one call, each on what the one before gave, queued without waiting."""
+    call = call_of_shape(bench.catalogue, bench.product, _SHAPE)
+    if call is None:
+        return
+    yield Section("trial", f"a program of {_STEPS} steps of {call.operator.title}")
+    steps, expected = _chain(call)
+    program = Program(steps, owner="")
+    while not bench.lane.go_on(program, lambda: None):
+        pass
+    (found,) = program.outputs()[-1]
+    last = {**steps[-1].storages, next(iter(call.stored)): expected}
+    if wrong := difference(call, last, [found], _STEPS):  # type: ignore[arg-type]  # no step output is left
+        yield fault(f"a program of {_STEPS} steps: {wrong}", WRONG, *_ORDER)
+    else:
+        yield ok(f"a program of {_STEPS} steps, each on what the one before gave: right", *_ORDER)
+
+
+def overflow(bench: Bench) -> Iterator[Section | Finding]:
+    """What FLOAT16 cannot hold is infinite, and not its largest number."""
+    call = _overflowing(bench)
+    if call is None:
+        return
+    yield Section("trial", f"an overflow of {_OVERFLOWS} in FLOAT16")
+    numbers = {"grad_output": 2, "self": 0, "target": 60000}
+    storages = {n: np.float16(numbers[n]).tobytes() for n in call.stored}
+    ran = bench.lane.run(call, storages, lambda: None)
+    (found,) = np.frombuffer(ran.outputs[0], np.float16)  # type: ignore[arg-type]  # no handle
+    if found == -np.inf:
+        yield ok("what FLOAT16 cannot hold is infinite", "infnan")
+    else:
+        yield warning(
+            f"-120000 in FLOAT16: expected -infinity, found {found}",
+            "results that overflow differ from the reference's; everything else is right",
+            "infnan",
+        )
+
+
+def too_much(bench: Bench) -> Iterator[Section | Finding]:
+    """More memory than the device has is refused, and calls go on."""
+    total = bench.context.facts().memory_total_bytes
+    if not total:
+        return
+    yield Section("memory", "asking for more memory than the device has")
+    memory = device_buffer(bench.context.libraries.acl)
+    try:
+        memory.reserve(2 * total)
+    except OutOfMemoryError as error:
+        status = error.details["device_status"]
+    except NpucallError as error:
+        yield failed(error, "more memory than the device has", "out-of-memory")
+        return
+    else:
+        memory.release()
+        yield warning(
+            f"the device gave {2 * total} bytes, of {total} that it says to have",
+            "calls that are too large may end the process: set memory_limit",
+            "out-of-memory",
+        )
+        return
+    trial = bench.trials[0]
+    wrong = check(bench.lane, trial.call, 6).wrong
+    if wrong:
+        yield fault(f"{trial.title} behind memory that ran out: {wrong}", WRONG, "out-of-memory")
+    else:
+        yield ok(f"twice its memory is refused with {status}, and calls go on", "out-of-memory")
+
+
+def _chain(call: Prepared) -> tuple[list[Step], Buffer]:
+    """Steps, and what the last one reads."""
+    output, first = next(iter(call.outputs)), next(iter(call.stored))
+    steps: list[Step] = []
+    expected: Buffer = b""
+    for number in range(_STEPS):
+        storages = dict(sample_storages(call, number))
+        if number == 0:
+            steps.append(Step(call, storages))
+        else:
+            before = {**steps[-1].storages, **({first: expected} if number > 1 else {})}
+            (expected,) = evaluate.run(call, before)  # type: ignore[arg-type]
+            steps.append(Step(call, {**storages, first: StepOutput(number - 1, output)}))
+    discarded = frozenset([output])
+    return [*(step._replace(discarded=discarded) for step in steps[:-1]), steps[-1]], expected
+
+
+def _overflowing(bench: Bench) -> Prepared | None:
+    try:
+        operator = bench.catalogue.runnable(_OVERFLOWS)
+        spec = TensorSpec(FLOAT16, (1,))
+        specs = dict.fromkeys((p.name for p in operator.inputs), spec)
+        read = tuple(p.name for p in operator.inputs if p.read)
+        call = Call(operator, {**specs, "reduction": 0}, read)
+        return prepare(call, bench.product, bench.catalogue)
+    except NpucallError:  # not on this host
+        return None
