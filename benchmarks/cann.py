@@ -9,6 +9,9 @@ again; two changes of thread; the looks at the clock. Steps are the same time, c
 begin and end (``cann_steps.py``). "C empty" is the cross-check: C functions return 0 at once, so
 that nothing waits, and nothing leaves the caches by waiting.
 
+Copies: a call of three tensors of 64 MiB, copied as a whole, in pieces and waiting
+(``cann_copies.py``).
+
 Lanes: eight calls come 40 ms apart to one, two and four lanes, with simulated times of copies and
 kernels; a trace says what ran when. A simulated lane copies and computes at full speed whatever the
 others do. So the gain says how little lanes hold each other up on the host, no more.
@@ -26,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cann_copies import copies_in_turn
 from cann_device import use_simulator
 from cann_host import host_time, program_time
 from cann_lanes import lanes_in_turn
@@ -39,13 +43,14 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cann_copies import Copied
     from cann_host import HostTime
     from cann_lanes import Lanes
     from cann_service import Compared
     from cann_steps import Step
 
 KIB, MIB = 1 << 10, 1 << 20
-PARTS = ("host", "lanes", "server")
+PARTS = ("host", "copies", "lanes", "server")
 OURS_MUST = 150
 STEPS_OF_A_PROGRAM, A_STEP_MUST = 100, 25
 
@@ -68,6 +73,8 @@ def main() -> int:
     figures: list[Figure] = []
     if "host" in options.only:
         figures += _host(console, options.rounds, options.calls)
+    if "copies" in options.only:
+        figures += _copies(console, copies_in_turn(simulated, options.rounds))
     if "lanes" in options.only:
         lanes = lanes_in_turn(simulated, options.rounds, options.lanes)
         figures += _lanes(console, lanes)
@@ -97,24 +104,24 @@ def _options() -> argparse.Namespace:
 def _host(console: Console, rounds: int, calls: int) -> list[Figure]:
     small = host_time(KIB, rounds, calls)
     large_calls = max(calls // 60, 1)
-    staged = host_time(16 * MIB, rounds, large_calls)
-    direct = host_time(16 * MIB, rounds, large_calls, staging_limit=0)
+    whole = host_time(16 * MIB, rounds, large_calls)
+    waiting = host_time(16 * MIB, rounds, large_calls, staging_limit=0)
     table = Table("device.run, us", "whole", "ours", "in C", "C empty", box=None)
-    for name, host in ("1 KiB", small), ("16 MiB, staged", staged), ("16 MiB, direct", direct):
+    for name, host in ("1 KiB", small), ("16 MiB, whole", whole), ("16 MiB, waiting", waiting):
         table.add_row(name, *(f"{value:.0f}" for value in host[:4]))
     program = program_time(KIB, STEPS_OF_A_PROGRAM, rounds, max(calls // 20, 1))
     name = f"1 KiB, a step of {STEPS_OF_A_PROGRAM}"
     table.add_row(name, *(f"{value:.1f}" for value in program))
     console.print(table, _functions(small))
     console.print(_steps("1 KiB, us", {"": without_wrappers(small.steps, small.ours)}, 1))
-    console.print(_steps("16 MiB, ms", {"staged": staged.steps, "direct": direct.steps}, 1e-3))
+    console.print(_steps("16 MiB, ms", {"whole": whole.steps, "waiting": waiting.steps}, 1e-3))
     return [
         Figure("1 KiB, host, ours", small.ours, "us", OURS_MUST, "lower"),
         Figure("1 KiB, host, ours, C empty", small.empty, "us", None, "lower"),
         Figure("1 KiB, a step of a program, host, ours", program.ours, "us", A_STEP_MUST, "lower"),
         Figure("1 KiB, a step of a program, C empty", program.empty, "us", None, "lower"),
-        Figure("16 MiB, staged, host, ours", staged.ours, "us", None, "lower"),
-        Figure("16 MiB, direct, host, ours", direct.ours, "us", None, "lower"),
+        Figure("16 MiB, whole, host, ours", whole.ours, "us", None, "lower"),
+        Figure("16 MiB, waiting, host, ours", waiting.ours, "us", None, "lower"),
     ]
 
 
@@ -132,6 +139,25 @@ def _functions(host: HostTime) -> Table:
     for name, function in host.functions.items():
         table.add_row(name, f"{function.calls:.0f}", f"{function.microseconds:.1f}")
     return table
+
+
+def _copies(console: Console, copies: Sequence[Copied]) -> list[Figure]:
+    heads = ("3 x 64 MiB, copies", "GB/s", "call, ms", "ratio to waiting", "in, ms", "out, ms")
+    table = Table(*heads, box=None)
+    for each in copies:
+        times = (each.milliseconds, each.copy_in, each.copy_out)
+        whole, copy_in, copy_out = (f"{value:.1f}" for value in times)
+        bandwidth = f"{each.bytes_per_second / 1e9:g}"
+        table.add_row(each.way, bandwidth, whole, f"{each.ratio:.2f}", copy_in, copy_out)
+    console.print(table)
+    return [
+        Figure(
+            f"64 MiB at {each.bytes_per_second / 1e9:g} GB/s, {each.way}, ratio to waiting",
+            each.ratio, "", None, "lower",
+        )
+        for each in copies
+        if each.way != "waiting"
+    ]  # fmt: skip
 
 
 def _lanes(console: Console, lanes: Sequence[Lanes]) -> list[Figure]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+from npucall.declare.declaration import Operator
 from npucall_server.devices.cann.functions import (
     AscendCL,
     CannPackageVersion,
     NnOpBase,
     UtilizationInfo,
 )
-from npucall_server.devices.cann.library import Function
-from npucall_server.devices.cann.operators import _PHASE_TWO
+from npucall_server.devices.cann.library import Function, Library
+from npucall_server.devices.cann.operators import _PHASE_TWO, OpApi
+
+from .aarch64 import Signature
 
 STRUCTURES: dict[Any, str] = {
     CannPackageVersion: "aclCANNPackageVersion",
@@ -51,10 +55,23 @@ def signatures() -> dict[str, str]:
 
 
 def signature_of(function: Function) -> str:
-    """The C++ type of a function, from what ctypes is told when it is bound."""
+    """The C++ type of a function."""
+    return _signature(*bound(function))
+
+
+def bound(function: Function) -> Signature:
+    """What ctypes is told of a function when it is bound."""
     raw = SimpleNamespace()
     function.bind(raw, AssertionError)
-    return _signature(raw.restype, raw.argtypes)
+    return Signature(raw.restype, tuple(raw.argtypes))
+
+
+def phases(operator: Operator[Any, Any]) -> dict[str, Signature]:
+    """What ctypes is told of the two phases of an operator when they are bound."""
+    handle: defaultdict[str, SimpleNamespace] = defaultdict(SimpleNamespace)
+    library = Library("", cast("ctypes.CDLL", handle))
+    OpApi(cast("Any", None), AssertionError)._bind(operator, library, custom=False)
+    return {name: Signature(raw.restype, tuple(raw.argtypes)) for name, raw in handle.items()}
 
 
 def type_of(kind: Any) -> str:

@@ -24,16 +24,21 @@ if TYPE_CHECKING:
     from npucall_client.testing import ServerProcess
 
 SIZE = 2**22
+LIMITS = {
+    "whole": [],
+    "in pieces": ["--staging-limit=1MiB"],
+    "waiting": ["--staging-limit=0"],
+}
 
 
-@pytest.fixture(scope="module", params=["staged", "straight"])
+@pytest.fixture(scope="module", params=LIMITS)
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """With pinned memory for copies, and without."""
+    """However tensors are copied."""
     folder = tmp_path_factory.mktemp("s")
     flags = [f"--shared-memory={folder / 'side.sock'}"]
-    flags += ["--staging-limit=0"] if request.param == "straight" else []
+    flags += LIMITS[request.param]
     with spotless_npu_server(folder, *flags) as server:
         yield server
         assert mapped(server) == 0

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from .raw import Cann
 
+STALLED = 507015
+"""What work answers that was told to stall."""
+
 
 def test_a_copy_arrives(cann: Cann) -> None:
     assert cann.download(cann.upload(b"abcd"), 4) == b"abcd"
@@ -110,19 +113,60 @@ def test_host_memory_changed_while_a_copy_reads_it_is_a_violation(
     assert line.endswith("host memory was changed while an asynchronous copy could still read it")
 
 
-def test_an_asynchronous_copy_of_pageable_memory_is_over_when_it_returns(cann: Cann) -> None:
-    target = ctypes.create_string_buffer(4)
-    cann.ok(cann.aclrtMemcpyAsync(target, 4, cann.upload(b"abcd"), 4, TO_HOST, cann.stream()))
+@pytest.fixture
+def busy(cann: Cann, simulator: Simulator) -> int:
+    """A stream on which nothing more runs before the faults are cleared."""
+    stream = cann.stream()
+    simulator.fail("aclrtMemsetAsync", status=STALLED, what="stall")
+    cann.ok(cann.aclrtMemsetAsync(cann.device(4), 4, 0, 4, stream))
+    return stream
+
+
+def test_a_late_copy_of_pageable_memory_reads_what_is_there_then(
+    cann: Cann, simulator: Simulator, busy: int
+) -> None:
+    source, target = ctypes.create_string_buffer(b"abcd", 4), cann.device(4)
+    cann.ok(cann.aclrtMemcpyAsync(target, 4, source, 4, TO_DEVICE, busy))
+    source.raw = b"efgh"
+    simulator.clear_faults()
+    assert cann.aclrtSynchronizeStream(busy) == STALLED
+    assert (cann.download(target, 4), simulator.violations()) == (b"efgh", [])
+
+
+def test_a_late_copy_into_pageable_memory_arrives_at_the_synchronise(
+    cann: Cann, simulator: Simulator, busy: int
+) -> None:
+    target = ctypes.create_string_buffer(b"----", 4)
+    cann.ok(cann.aclrtMemcpyAsync(target, 4, cann.upload(b"abcd"), 4, TO_HOST, busy))
+    assert target.raw == b"----"
+    simulator.clear_faults()
+    assert cann.aclrtSynchronizeStream(busy) == STALLED
     assert target.raw == b"abcd"
 
 
-def test_a_copy_of_pageable_memory_answers_for_earlier_work(
-    cann: Cann, simulator: Simulator
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch, simulator: Simulator, bare: Cann) -> Cann:
+    """With a driver that notices pageable memory."""
+    monkeypatch.setenv("NPUCALL_SIM_PAGEABLE", "waits")
+    simulator.reset()
+    bare.ok(bare.aclInit(None))
+    bare.ok(bare.aclrtSetDevice(0))
+    return bare
+
+
+def test_a_copy_of_pageable_memory_that_waits_is_over_when_it_returns(waiting: Cann) -> None:
+    target, source = ctypes.create_string_buffer(4), waiting.upload(b"abcd")
+    waiting.ok(waiting.aclrtMemcpyAsync(target, 4, source, 4, TO_HOST, waiting.stream()))
+    assert target.raw == b"abcd"
+
+
+def test_a_copy_of_pageable_memory_that_waits_answers_for_earlier_work(
+    waiting: Cann, simulator: Simulator
 ) -> None:
-    stream, address = cann.stream(), cann.device(4)
+    stream, address = waiting.stream(), waiting.device(4)
     simulator.fail("aclrtMemsetAsync", status=507053, what="at_sync")
-    cann.ok(cann.aclrtMemsetAsync(address, 4, 0, 4, stream))
-    assert cann.aclrtMemcpyAsync(address, 4, b"abcd", 4, TO_DEVICE, stream) == 507053
+    waiting.ok(waiting.aclrtMemsetAsync(address, 4, 0, 4, stream))
+    assert waiting.aclrtMemcpyAsync(address, 4, b"abcd", 4, TO_DEVICE, stream) == 507053
 
 
 def test_copies_of_pageable_memory_are_counted(cann: Cann, simulator: Simulator) -> None:

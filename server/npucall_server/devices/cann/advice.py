@@ -76,6 +76,8 @@ ADVICE: dict[int, str] = {
     507035: _KERNEL_FAILED,
     507046: "work did not end within device_timeout: raise it for large calls; if small calls do "
     f"it too, {_DRIVER}",
+    507047: "a copy did not end within device_timeout: raise it for large calls; if small calls do "
+    f"it too, {_DRIVER}",
     507053: _HARDWARE,
     507054: _HARDWARE,
     507899: _DRIVER,

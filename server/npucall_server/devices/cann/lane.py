@@ -17,6 +17,7 @@ from npucall.declare.prepare import once_a_call
 from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran, device_lost
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.copies import Copies
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import Launcher
@@ -49,7 +50,7 @@ class LaneLimits(NamedTuple):
     device_timeout: float
     """Seconds that a launched call may take."""
     staging_limit: int
-    """Bytes of pinned memory; a larger call is copied from and to ordinary memory."""
+    """Bytes of pinned memory; a larger call goes through it in pieces. 0: copies wait."""
     kept_memory: int
     """Bytes of device memory kept for the next calls."""
     kept_calls: int
@@ -88,6 +89,8 @@ class Lane:
             self._stream = self._create_stream()
             opening.callback(acl.aclrtDestroyStream, self._stream)
             self._launcher = Launcher(base, self._stream)
+            self._copies = Copies(acl, self._stream, limits.milliseconds)
+            opening.callback(self._copies.close)
             self._transfer = self._new_transfer()
             self._workspace = device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
@@ -146,7 +149,7 @@ class Lane:
             self._begin_for(program.owner)
             if program.transfer is None:
                 program.transfer, self._transfer = self._transfer, self._new_transfer()
-            program.transfer.on(self._stream)
+            program.transfer.on(self._copies)
             first = program.next
             try:
                 self._go_on(program, program.transfer, check)
@@ -168,7 +171,7 @@ class Lane:
 
     def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
         first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
-        with self._settled(transfer):
+        with self._settled():
             mark(_START)
             if not first:
                 program.begin(transfer)
@@ -241,12 +244,12 @@ class Lane:
             return
         if transfer.kept >= self._transfer.kept:
             transfer, self._transfer = self._transfer, transfer
-            self._transfer.on(self._stream)
+            self._transfer.on(self._copies)
         transfer.release()
         self._keep_no_more_than_allowed()
 
     def _new_transfer(self) -> Transfer:
-        return Transfer(self._acl, self._stream, self._limits.staging_limit)
+        return Transfer(self._acl, self._copies, self._limits.staging_limit)
 
     def _begin_for(self, owner: str) -> None:
         """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
@@ -280,7 +283,7 @@ class Lane:
             return workspace
 
         addresses = transfer.reserve(memory_map)
-        with self._descriptors.of(call, addresses) as arguments, self._settled(transfer):
+        with self._descriptors.of(call, addresses) as arguments, self._settled():
             transfer.clear()
             transfer.stage(memory_map, storages)
             mark(_START)
@@ -310,7 +313,7 @@ class Lane:
             raise
 
     @contextmanager
-    def _settled(self, transfer: Transfer) -> Iterator[None]:
+    def _settled(self) -> Iterator[None]:
         """Waits until the stream has passed all that the block queued, however the block ends.
 
         Until then the memory of the call must not be used for anything else. A stream that cannot
@@ -318,19 +321,18 @@ class Lane:
         """
         try:
             yield
-            self._synchronise(transfer)
+            self._synchronise()
         except BrokenDeviceError:
             raise
         except BaseException:
             try:
-                self._synchronise(transfer)  # in CONTINUE mode it answers an error once
+                self._synchronise()  # in CONTINUE mode it answers an error once
             except NpucallError as error:
                 self.broken = error
             raise
 
-    def _synchronise(self, transfer: Transfer) -> None:
-        self._acl.aclrtSynchronizeStreamWithTimeout(self._stream, self._limits.milliseconds)
-        transfer.settle()
+    def _synchronise(self) -> None:
+        self._copies.synchronise()
         self._workspace.settle()
 
     def _create_stream(self) -> c_void_p:

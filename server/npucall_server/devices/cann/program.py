@@ -80,7 +80,6 @@ class Program:
         """The step to be queued."""
         self.careful = len(steps) == 1
         """Wait behind every step, to know which one fails."""
-        self._staged = False
         self._spent = [0, 0, 0, 0]
         self._arrays: dict[tuple[int, str], AnyArray] = {}
 
@@ -101,21 +100,19 @@ class Program:
 
     def begin(self, transfer: Transfer) -> None:
         """Reserves memory, clears what others left in it, and queues what comes from the host."""
-        self._staged = transfer.reserve_for_program(self.map.size, self.map.staged)
+        transfer.reserve_for_program(self.map.size, self.map.staged)
         transfer.clear()
         start, length = self.map.zeros
         if length:
             transfer.fill(transfer.device(start), length)
-        for step, name, place, size in self.map.sent:
+        sent: list[tuple[int, Any]] = []
+        for step, name, place, _ in self.map.sent:
             data: Any = self.steps[step].storages[name]
-            if self._staged and type(place) is int:
-                transfer.stage_bytes(place, data)
+            if type(place) is int:
+                sent.append((place, data))
             else:
-                source = np.frombuffer(data, np.uint8)  # lives as long as the steps
-                address = self._address(transfer, place)
-                transfer.copy_to_device(address, source.ctypes.data, size)
-        if self._staged and self.map.sent_end:
-            transfer.copy_to_device(transfer.device(0), transfer.staging(0), self.map.sent_end)
+                transfer.send_to(self._address(transfer, place), data)
+        transfer.send_parts(sent, self.map.sent_end)
 
     def prepare(self, number: int, transfer: Transfer) -> dict[str, int]:
         """Queues what comes before the launch of a step; answers where its tensors lie."""
@@ -129,26 +126,16 @@ class Program:
         }
 
     def end(self, transfer: Transfer) -> None:
-        """Queues what goes to the host."""
-        first, length = self.map.sent_end, self.map.staged - self.map.sent_end
+        """Queues what goes to the host, or takes it."""
         self._arrays = {(a.step, a.name): self._array(a.step, a.name) for a in self.map.answered}
-        if self._staged:
-            for answered in self.map.answered:
-                if answered.start < first:  # was sent too
-                    length += first - answered.start
-                    first = answered.start
-            if length:
-                transfer.copy_to_host(transfer.staging(first), transfer.device(first), length)
-            return
-        for step, name, start, size in self.map.answered:
-            array = self._arrays[step, name]
-            transfer.copy_to_host(array.ctypes.data, transfer.device(start), size)
+        transfer.fetch_parts(self._answered(), self.map.staged)
 
     def collect(self, transfer: Transfer) -> None:
         """Fills the outputs, once the stream has passed: staging belongs to the next call."""
-        if self._staged:
-            for step, name, start, size in self.map.answered:
-                np.copyto(self._arrays[step, name], transfer.pinned(start, size))
+        transfer.collect_parts(self._answered())
+
+    def _answered(self) -> list[tuple[int, AnyArray]]:
+        return [(a.start, self._arrays[a.step, a.name]) for a in self.map.answered]
 
     def outputs(self) -> list[list[Any]]:
         """For each step what its outputs are, in order; None for what is discarded."""

@@ -1,27 +1,28 @@
 """The tensors of one call at a time: from received bytes to device memory, and back.
 
-Up to ``staging_limit`` bytes they go through pinned memory, which the device copies by itself while
-the lane plans. What is larger goes straight from and to ordinary memory; the driver then copies
-before it returns.
+Up to ``staging_limit`` bytes they go as a whole through pinned memory, which the device copies by
+itself while the lane plans; what is larger in pieces of that memory. With a limit of 0 copies wait.
 """
 
 from __future__ import annotations
 
-from ctypes import c_void_p
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npucall import buffers
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.copies import Part, pinned_bytes, pinned_pieces
 from npucall_server.devices.cann.memory import PinnedBuffer, device_buffer
 from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer
+    from npucall_server.devices.cann.copies import Copies
     from npucall_server.devices.cann.functions import AscendCL
     from npucall_server.devices.memory_map import MemoryMap
 
@@ -33,11 +34,11 @@ _SMALL = 1 << 14
 class Transfer:
     """Staging and device memory of a lane. Copies are queued on its stream."""
 
-    def __init__(self, acl: AscendCL, stream: c_void_p, staging_limit: int) -> None:
-        self._acl, self._stream, self._staging_limit = acl, stream, staging_limit
+    def __init__(self, acl: AscendCL, copies: Copies, staging_limit: int) -> None:
+        self._acl, self._copies, self._staging_limit = acl, copies, staging_limit
         self._staging, self._memory = PinnedBuffer(acl), device_buffer(acl)
         self._staged = False
-        self._sources: list[AnyArray] = []
+        """Whether a call is copied as a whole."""
 
     @property
     def kept(self) -> int:
@@ -47,25 +48,25 @@ class Transfer:
     def reserve(self, memory_map: MemoryMap) -> dict[str, int]:
         """Device addresses of the tensors of a call. Raises OutOfMemoryError."""
         base = self._memory.reserve(memory_map.size) or 0
-        self._staged = memory_map.size <= self._staging_limit
-        if self._staged:
-            self._staging.reserve(memory_map.size)
+        self._choose(memory_map.size)
         return {name: base + start for name, start in memory_map.starts.items()}
 
-    def on(self, stream: c_void_p) -> None:
-        """From now on copies are queued on this stream; what was queued before has passed."""
-        self._stream = stream
+    def on(self, copies: Copies) -> None:
+        """From now on a lane's stream copies; what another one was given has passed."""
+        self._copies = copies
 
-    def reserve_for_program(self, size: int, staged: int) -> bool:
+    def reserve_for_program(self, size: int, copied: int) -> None:
         """Room for so many bytes, of which the first come from the host or go there.
 
-        Whether they go through staging. Raises OutOfMemoryError.
+        Raises OutOfMemoryError.
         """
         self._memory.reserve(size)
-        self._staged = staged <= self._staging_limit
-        if self._staged:
-            self._staging.reserve(staged)
-        return self._staged
+        self._choose(copied)
+
+    def _choose(self, size: int) -> None:
+        """How so many bytes are copied: as a whole, in pieces, or by copies that wait."""
+        self._staged = size <= self._staging_limit
+        self._staging.reserve(size if self._staged else pinned_bytes(self._staging_limit))
 
     def disown(self) -> None:
         """The calls until now were another owner's than the next one."""
@@ -79,7 +80,7 @@ class Transfer:
 
     def fill(self, address: int, length: int, value: int = 0) -> None:
         """Queues that device memory is filled with a byte."""
-        self._acl.aclrtMemsetAsync(address, length, value, length, self._stream)
+        self._acl.aclrtMemsetAsync(address, length, value, length, self._copies.stream)
 
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
@@ -91,8 +92,7 @@ class Transfer:
             source = np.frombuffer(storages[span.name], np.uint8)
             np.copyto(self.pinned(span.start, span.length), source)
 
-    def stage_bytes(self, start: int, data: Buffer) -> None:
-        """Fills a part of staging."""
+    def _stage_bytes(self, start: int, data: Buffer) -> None:
         size = len(data)
         if size < _SMALL:
             self._staging.bytes.data[start : start + size] = data
@@ -100,50 +100,74 @@ class Transfer:
             np.copyto(self.pinned(start, size), np.frombuffer(data, np.uint8))
 
     def copy_in(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
-        """Queues what goes to the device. ``storages`` must live until the stream has passed."""
+        """Queues what goes to the device; ``storages`` may be changed behind it."""
         if not self._staged:
-            for span in memory_map.sent:
-                source = np.frombuffer(storages[span.name], np.uint8)
-                self._sources.append(source)
-                self.copy_to_device(self.device(span.start), source.ctypes.data, span.length)
+            self._send((span.start, storages[span.name]) for span in memory_map.sent)
             return
         first, length = memory_map.copied_in
         if length:
             self.copy_to_device(self.device(first), self.staging(first), length)
 
     def copy_out(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
-        """Queues what comes from the device."""
+        """Queues what comes from the device, or fills the outputs."""
         if not self._staged:
-            for span in memory_map.outputs:
-                self.copy_to_host(
-                    outputs[span.name].ctypes.data, self.device(span.start), span.length
-                )
+            self._fetch((span.start, outputs[span.name]) for span in memory_map.outputs)
             return
         first, length = memory_map.copied_out
         if length:
             self.copy_to_host(self.staging(first), self.device(first), length)
-
-    def settle(self) -> None:
-        """The stream has passed: what was copied need not live for it any more."""
-        self._sources.clear()
 
     def collect(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
         """Fills the outputs, once the stream has passed: staging belongs to the next call."""
         for span in memory_map.outputs if self._staged else ():
             np.copyto(outputs[span.name], self.pinned(span.start, span.length))
 
+    def send_parts(self, parts: Sequence[tuple[int, Buffer]], end: int) -> None:
+        """Queues what goes to the device of a program, all of it before ``end``."""
+        if not self._staged:
+            self._send(parts)
+        elif parts:
+            for start, data in parts:
+                self._stage_bytes(start, data)
+            self.copy_to_device(self.device(0), self.staging(0), end)
+
+    def send_to(self, address: int, data: Buffer) -> None:
+        """Copies to device memory that is not the program's, and waits for that."""
+        self._copies.send([Part(address, np.frombuffer(data, np.uint8))], ())
+
+    def fetch_parts(self, parts: Sequence[tuple[int, AnyArray]], end: int) -> None:
+        """Queues what comes from the device of a program, all of it before ``end``, or takes it."""
+        if not self._staged:
+            self._fetch(parts)
+        elif parts:
+            first = min(start for start, _ in parts)
+            self.copy_to_host(self.staging(first), self.device(first), end - first)
+
+    def collect_parts(self, parts: Sequence[tuple[int, AnyArray]]) -> None:
+        """Fills them, once the stream has passed."""
+        for start, array in parts if self._staged else ():
+            np.copyto(array, self.pinned(start, len(array)))
+
     def release(self) -> None:
         """Gives the memory back."""
-        self._sources.clear()
         with Cleanup() as every:
             every.callback(self._memory.release)
             every.callback(self._staging.release)
 
+    def _send(self, parts: Iterable[tuple[int, Buffer]]) -> None:
+        sources = [Part(self.device(start), np.frombuffer(data, np.uint8)) for start, data in parts]
+        self._copies.send(sources, pinned_pieces(self._staging, self._staging_limit))
+
+    def _fetch(self, parts: Iterable[tuple[int, AnyArray]]) -> None:
+        in_order = sorted(parts, key=itemgetter(0))
+        targets = [Part(self.device(start), array) for start, array in in_order]
+        self._copies.fetch(targets, pinned_pieces(self._staging, self._staging_limit))
+
     def _spoil(self, size: int) -> None:
         if size:
-            self._acl.aclrtMemsetAsync(self.device(0), size, buffers.PATTERN, size, self._stream)
-        if self._staged:
-            self.pinned(0, size).fill(buffers.PATTERN)
+            self.fill(self.device(0), size, buffers.PATTERN)
+        pinned = size if self._staged else pinned_bytes(self._staging_limit)
+        self.pinned(0, pinned).fill(buffers.PATTERN)
 
     def device(self, start: int) -> int:
         """Address of a byte of device memory."""
@@ -170,4 +194,4 @@ class Transfer:
         self._copy(target, source, length, c.ACL_MEMCPY_DEVICE_TO_DEVICE)
 
     def _copy(self, target: int, source: int, length: int, kind: int) -> None:
-        self._acl.aclrtMemcpyAsync(target, length, source, length, kind, self._stream)
+        self._acl.aclrtMemcpyAsync(target, length, source, length, kind, self._copies.stream)

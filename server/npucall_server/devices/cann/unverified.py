@@ -119,7 +119,7 @@ UNVERIFIED = (
         "events-again",
         "Events made by aclrtCreateEventExWithFlag can be recorded again and again",
         "Events of a lane are recorded anew by each call, without reset: with TIME_LINE for times, "
-        "with SYNC for pieces of pinned memory.",
+        "with CAPTURE_STREAM_PROGRESS for pieces of pinned memory.",
         "Documented, and torch_npu prefers these events. If not, times are 0 with a note in the "
         "log, and large calls fail.",
         Stake.FAST, 0.96,

@@ -38,6 +38,11 @@ def l1(device: CannDevice, count: int = 6) -> Asked:
     return declared(device, "aclnnL1LossBackward", reduction=2, **tensors)
 
 
+def longer(device: CannDevice) -> Asked:
+    """Ten pieces of 64 bytes for each tensor."""
+    return l1(device, 150)
+
+
 def large(device: CannDevice) -> Asked:
     """More memory than the others need, on the device and for staging."""
     return l1(device, 150_000)
@@ -115,6 +120,10 @@ def without_elements(device: CannDevice) -> Asked:
     return declared(device, "aclnnL1LossBackward", **{n: numbers(0, 3) for n in tensors})
 
 
+FOUR_PIECES = 256
+"""A ``staging_limit`` by which calls are copied in pieces of 64 bytes."""
+
+
 class Situation(NamedTuple):
     """What comes before a call, and the call."""
 
@@ -127,9 +136,9 @@ SITUATIONS = {
     "the first call": Situation(l1),
     "a call like the last": Situation(l1, (l1,)),
     "a larger call": Situation(large, (l1,)),
-    "an input that nobody reads": Situation(unread, (l1,)),
-    "no staging": Situation(l1, (), {"staging_limit": 0}),
-    "no staging, an input that nobody reads": Situation(unread, (), {"staging_limit": 0}),
+    "copies in pieces": Situation(longer, (l1,), {"staging_limit": FOUR_PIECES}),
+    "copies that wait": Situation(l1, (), {"staging_limit": 0}),
+    "copies that wait, an input that nobody reads": Situation(unread, (), {"staging_limit": 0}),
     "no memory is kept": Situation(l1, (), {"kept_device_memory": 0}),
     "descriptors of one call are kept": Situation(unread, (l1,), {"kept_calls": 1}),
     "no descriptors are kept": Situation(unread, (unread,), {"kept_calls": 0}),
@@ -141,4 +150,5 @@ SITUATIONS = {
     "an array of bools": Situation(layer_norm),
     "in place, no workspace": Situation(in_place),
     "no elements": Situation(without_elements),
+    "an input that nobody reads": Situation(unread, (l1,)),
 }

@@ -32,8 +32,8 @@ NOT_OF_CALLS = {
     "aclrtGetSocName", "aclrtGetRunMode", "aclrtQueryDeviceStatus",
     "aclrtGetDeviceUtilizationRate", "aclrtGetCurrentContext", "aclrtSetCurrentContext",
     "aclrtSetDeviceSatMode", "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt",
-    "aclrtCreateStreamWithConfig", "aclrtDestroyStream", "aclrtCreateEventExWithFlag",
-    "aclrtDestroyEvent", "aclrtGetMemInfo", "aclrtMemcpy", "aclSetRawTensorAddr",
+    "aclrtCreateStreamWithConfig", "aclrtDestroyStream", "aclrtDestroyEvent",
+    "aclrtGetMemInfo", "aclSetRawTensorAddr",
 }  # fmt: skip
 OF_FAILURES = {"aclGetRecentErrMsg", "aclDestroyAclOpExecutor"}
 

@@ -11,7 +11,7 @@ from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.status_table import STATUSES, Fate
 
 from .faults import KINDS, NULL_POINTER, failure
-from .situations import l1, unread
+from .situations import FOUR_PIECES, l1, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
     Open = Callable[..., Opened]
 
+DEFAULT = 1 << 20
 HEARTBEAT, KERNEL_FAILED, OVERFLOW = 507010, 507015, 207016
 SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
 
 
+@pytest.mark.parametrize("limit", [DEFAULT, FOUR_PIECES])
 @pytest.mark.parametrize("function", ["aclnnKlDivBackward", "aclrtMemcpyAsync", "aclrtMemsetAsync"])
-def test_a_failure_of_submitted_work_names_the_synchronise(device: Opened, function: str) -> None:
-    assert_told_by(SYNCHRONISE, device, function)
+def test_a_failure_of_submitted_work_names_the_synchronise(
+    open_device: Open, function: str, limit: int
+) -> None:
+    assert_told_by(SYNCHRONISE, open_device(staging_limit=limit), function)
 
 
 @pytest.mark.parametrize("function", ["aclnnKlDivBackward", "aclrtMemsetAsync"])
-def test_without_staging_the_copy_that_waits_is_named(open_device: Open, function: str) -> None:
-    assert_told_by("aclrtMemcpyAsync", open_device(staging_limit=0), function)
+def test_so_it_does_where_copies_wait(open_device: Open, function: str) -> None:
+    assert_told_by(SYNCHRONISE, open_device(staging_limit=0), function)
 
 
 def assert_told_by(teller: str, device: Opened, function: str) -> None:

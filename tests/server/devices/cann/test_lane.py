@@ -45,11 +45,21 @@ def test_tensors_up_to_the_limit_go_through_pinned_memory(open_device: Open) -> 
     assert (counters["copies_host_to_device"], counters["copies_device_to_host"]) == (1, 1)
 
 
-def test_larger_ones_go_straight_from_and_to_ordinary_memory(open_device: Open) -> None:
+def test_larger_ones_go_through_it_in_pieces(open_device: Open) -> None:
     device = open_device(staging_limit=PIECES - 1)
+    assert device.serves(l1(device.device, 1000))
+    counters = device.simulator.counters()
+    assert (counters["pinned_bytes"], counters["pageable_copies"]) == (64 * KIB, 0)
+    copies = counters["copies_host_to_device"], counters["copies_device_to_host"]
+    assert copies == (3 * 9, 9)  # tensors of 4,000 bytes by 448
+
+
+def test_without_pinned_memory_copies_wait(open_device: Open) -> None:
+    device = open_device(staging_limit=0)
     assert device.serves(l1(device.device))
     counters = device.simulator.counters()
-    assert (counters["pinned_allocations"], counters["pageable_copies"]) == (0, 4)
+    assert (counters["pinned_allocations"], counters["pageable_copies"]) == (0, 0)
+    assert (device.simulator.call_count("aclrtMemcpy"), counters["copies_device_to_host"]) == (4, 1)
 
 
 def test_both_ways_take_turns(open_device: Open) -> None:
@@ -128,7 +138,7 @@ def test_a_lane_waits_for_its_stream_so_long(
 ) -> None:
     seen = recorded(context, monkeypatch, "aclrtSynchronizeStreamWithTimeout")
     lane = lane_of(context, device_timeout=seconds)
-    lane._synchronise(lane._transfer)
+    lane._synchronise()
     lane.close()
     assert [arguments[1] for arguments in seen] == [milliseconds]
 

@@ -18,7 +18,7 @@ from npucall_server.devices.cann.program import pace_of
 
 from .asked import declared
 from .opened import FreeTurn
-from .situations import SITUATIONS, l1, numbers
+from .situations import FOUR_PIECES, SITUATIONS, l1, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ OUT = "out"
 """The output of MseLossBackward."""
 SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
 ASKS = list(dict.fromkeys(situation.then for situation in SITUATIONS.values()))
-STAGED = {"staged": {}, "straight": {"staging_limit": 0}}
+WAYS = {"whole": {}, "in pieces": {"staging_limit": FOUR_PIECES}, "waiting": {"staging_limit": 0}}
 
 
 def filled(device: Opened, data: bytes, before: int = 0) -> DeviceResident:
@@ -105,10 +105,10 @@ def test_a_call_reads_handles_as_if_they_had_been_sent(
     release(storages)
 
 
-@pytest.mark.parametrize("way", STAGED)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.__name__)
 def test_kept_outputs_are_written_into_handles(open_device: Open, ask: Any, way: str) -> None:
-    device = open_device(**STAGED[way])
+    device = open_device(**WAYS[way])
     asked = ask(device.device)
     targets = {
         name: device.device.allocate(spec.storage_bytes)
@@ -121,20 +121,20 @@ def test_kept_outputs_are_written_into_handles(open_device: Open, ask: Any, way:
         target.free()
 
 
-@pytest.mark.parametrize("way", STAGED)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.__name__)
 def test_a_program_of_one_call_twice_gives_its_answers(
     open_device: Open, ask: Any, way: str
 ) -> None:
-    device = open_device(**STAGED[way])
+    device = open_device(**WAYS[way])
     asked = ask(device.device)
     ran = device.device.run_program([Step(asked.call, asked.storages)] * 2, FreeTurn())
     assert [[bytes(output) for output in step] for step in ran.outputs] == [asked.answers] * 2  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("way", STAGED)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_chain_gives_what_single_calls_give(open_device: Open, way: str) -> None:
-    device = open_device(**STAGED[way])
+    device = open_device(**WAYS[way])
     asked = mse(device)
     outputs = device.device.run_program(chain(asked, 7), FreeTurn()).outputs
     assert outputs[:-1] == [[None]] * 6

@@ -10,7 +10,7 @@ import pytest
 
 from .faults import failure
 from .opened import FreeTurn
-from .situations import SITUATIONS, l1
+from .situations import FOUR_PIECES, SITUATIONS, l1
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 OVERFLOW = 207016
 ASKS = list(dict.fromkeys(situation.then for situation in SITUATIONS.values()))
-STAGED = {"staged": {}, "straight": {"staging_limit": 0}}
+WAYS = {"whole": {}, "in pieces": {"staging_limit": FOUR_PIECES}, "waiting": {"staging_limit": 0}}
 
 
 def run_into(device: Opened, asked: Asked, targets: dict[str, bytearray]) -> Ran:
     return device.device.run(asked.call, asked.storages, FreeTurn(), targets)
 
 
-@pytest.mark.parametrize("way", STAGED)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.__name__)
 def test_outputs_are_written_into_the_memory_that_is_given_for_them(
     open_device: Open, ask: Ask, way: str
 ) -> None:
-    device = open_device(**STAGED[way])
+    device = open_device(**WAYS[way])
     asked = ask(device.device)
     targets = {n: bytearray(b"\xa5" * s.storage_bytes) for n, s in asked.call.outputs.items()}
     outputs = run_into(device, asked, targets).outputs
@@ -47,9 +47,9 @@ def test_outputs_are_written_into_the_memory_that_is_given_for_them(
         assert bytes(output) == target  # the same memory
 
 
-@pytest.mark.parametrize("way", STAGED)
+@pytest.mark.parametrize("way", WAYS)
 def test_an_output_without_memory_of_its_own_gets_some(open_device: Open, way: str) -> None:
-    device = open_device(**STAGED[way])
+    device = open_device(**WAYS[way])
     asked = l1(device.device)
     assert [bytes(output) for output in run_into(device, asked, {}).outputs] == asked.answers
 

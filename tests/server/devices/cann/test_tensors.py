@@ -15,7 +15,7 @@ from npucall.dtypes import DOUBLE, FLOAT
 from npucall.tensors import TensorSpec, view
 
 from .asked import Given, Strided, declared, installed, like
-from .situations import numbers
+from .situations import FOUR_PIECES, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,9 +69,9 @@ def test_any_layout_of_inputs_and_outputs(device: Opened, left: Any, right: Any,
     assert device.serves(asked)
 
 
-@pytest.fixture(params=[0, 2**20])
+@pytest.fixture(params=[0, FOUR_PIECES, 2**20], ids=["waiting", "in pieces", "whole"])
 def staging(request: pytest.FixtureRequest, open_device: Open) -> Opened:
-    """With staging and without."""
+    """However tensors are copied."""
     return open_device(staging_limit=request.param)
 
 

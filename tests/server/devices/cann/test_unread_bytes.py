@@ -14,7 +14,7 @@ from npucall import buffers
 from npucall.errors import CancelledError
 
 from .asked import Asked, declared, installed, like
-from .situations import add, add_scalars, l1, numbers, unread
+from .situations import FOUR_PIECES, add, add_scalars, l1, numbers, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,9 +47,9 @@ def keep_secrets(device: Opened) -> None:
     device.simulator.set_kernels("python")
 
 
-@pytest.fixture(params=[0, 2**20])
+@pytest.fixture(params=[0, FOUR_PIECES, 2**20], ids=["waiting", "in pieces", "whole"])
 def device(request: pytest.FixtureRequest, open_device: Open) -> Opened:
-    """With staging and without, after a call with secrets."""
+    """However tensors are copied, after a call with secrets."""
     opened = open_device(staging_limit=request.param)
     keep_secrets(opened)
     return opened

@@ -11,7 +11,7 @@ namespace sim {
 struct Counters {
     uint64_t bytes[4] = {0, 0, 0, 0};  // copied, by direction: host/device to host/device
     uint64_t copies[4] = {0, 0, 0, 0};
-    uint64_t pageable_copies = 0;  // asynchronous in name only
+    uint64_t pageable_copies = 0;  // by aclrtMemcpyAsync
     uint64_t launches = 0;         // kernels that ran
     uint64_t deterministic_launches = 0;
     uint64_t cache_hits = 0;  // phase ones answered from the thread's cache

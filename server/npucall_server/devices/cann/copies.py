@@ -1,0 +1,199 @@
+"""Copies between ordinary memory and the device, for what does not fit into staging as a whole.
+
+No asynchronous copy is given ordinary memory: a driver that does not notice such memory queues a
+copy of whatever is there when it runs. So the bytes go through pinned memory in pieces: while the
+device copies some, the host fills or empties others. Or, where no pinned memory may be used, by
+copies that wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from npucall.errors import NpucallError
+from npucall_server.devices.base import BrokenDeviceError
+from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cleanup import Cleanup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from npucall.dtypes import AnyArray
+    from npucall_server.devices.cann.functions import AscendCL
+    from npucall_server.devices.cann.memory import PinnedBuffer
+
+COUNT = 4
+"""Pieces of pinned memory."""
+LARGEST = 4 << 20
+"""Bytes of each, where the limit has room for them."""
+_ALIGNED = 64
+
+
+class Part(NamedTuple):
+    """Bytes of the host that go to the device, or come from it."""
+
+    address: int
+    """On the device."""
+    data: AnyArray
+
+
+class Piece(NamedTuple):
+    """What one copy takes: parts that lie behind each other on the device."""
+
+    address: int
+    length: int
+    parts: Sequence[tuple[int, AnyArray]]
+    """Each with its first byte in the piece."""
+
+
+class Pinned(NamedTuple):
+    """Pinned memory of one piece."""
+
+    address: int
+    bytes: AnyArray
+
+
+def pinned_bytes(limit: int) -> int:
+    """Pinned memory for copies in pieces, where so many bytes are allowed; 0: they wait."""
+    return COUNT * _piece_bytes(limit)
+
+
+def pinned_pieces(memory: PinnedBuffer, limit: int) -> list[Pinned]:
+    """The beginning of a buffer, cut; nothing where copies wait."""
+    size, address = _piece_bytes(limit), memory.address or 0
+    starts = range(0, COUNT * size, size) if size else ()
+    return [Pinned(address + start, memory.bytes[start : start + size]) for start in starts]
+
+
+def _piece_bytes(limit: int) -> int:
+    if not limit:
+        return 0
+    return max(min(limit // COUNT, LARGEST) // _ALIGNED * _ALIGNED, _ALIGNED)
+
+
+def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Piece]:
+    """Cuts parts, which come in the order of their addresses, and joins small ones.
+
+    What lies between the parts of a piece is copied too: room that belongs to no tensor.
+    """
+    begin = end = 0
+    inside: list[tuple[int, AnyArray]] = []
+    for address, data in parts:
+        done = 0
+        while done < len(data):
+            if inside and address + done >= begin + size:
+                yield Piece(begin, end - begin, inside)
+                inside = []
+            if not inside:
+                begin = address + done
+            offset = address + done - begin
+            taken = data[done : done + size - offset]
+            inside.append((offset, taken))
+            done += len(taken)
+            end = begin + offset + len(taken)
+    if inside:
+        yield Piece(begin, end - begin, inside)
+
+
+class Copies:
+    """Copies for one stream, in the thread of its lane; and the wait for the stream.
+
+    The stream has passed all that was queued before when a call or program begins to copy.
+    ``timeout``: milliseconds for each wait.
+    """
+
+    def __init__(self, acl: AscendCL, stream: c_void_p, timeout: int) -> None:
+        """``timeout``: milliseconds that each wait may take."""
+        self.stream = stream
+        self._acl, self._timeout = acl, timeout
+        self._events: list[c_void_p] = []
+
+    def synchronise(self) -> None:
+        """Waits until the stream has passed all that is queued; raises what failed of it."""
+        self._acl.aclrtSynchronizeStreamWithTimeout(self.stream, self._timeout)
+
+    def send(self, parts: Sequence[Part], pinned: Sequence[Pinned]) -> None:
+        """Copies to the device: queued, through pinned memory, or at once if there is none."""
+        if not pinned:
+            self._copy_at_once(parts, c.ACL_MEMCPY_HOST_TO_DEVICE)
+            return
+        count, events = len(pinned), list[c_void_p | None]()
+        for number, piece in enumerate(pieces_of(parts, len(pinned[0].bytes))):
+            if number >= count:
+                self._wait(events[number - count])
+            memory = pinned[number % count]
+            for offset, data in piece.parts:
+                np.copyto(memory.bytes[offset : offset + len(data)], data)
+            self._queue(piece.address, memory.address, piece.length, c.ACL_MEMCPY_HOST_TO_DEVICE)
+            events.append(self._event(number % count))
+
+    def fetch(self, parts: Sequence[Part], pinned: Sequence[Pinned]) -> None:
+        """Copies from the device; what failed before is raised, and nothing copied then."""
+        if not pinned:
+            self._copy_at_once(parts, c.ACL_MEMCPY_DEVICE_TO_HOST)
+            return
+        self.synchronise()
+        count, queued = len(pinned), deque[tuple[Piece, Pinned, c_void_p | None]]()
+        for number, piece in enumerate(pieces_of(parts, len(pinned[0].bytes))):
+            if number >= count:
+                self._take(*queued.popleft())
+            memory = pinned[number % count]
+            self._queue(memory.address, piece.address, piece.length, c.ACL_MEMCPY_DEVICE_TO_HOST)
+            queued.append((piece, memory, self._event(number % count)))
+        while queued:
+            self._take(*queued.popleft())
+
+    def close(self) -> None:
+        """Destroys the events."""
+        with Cleanup() as every:
+            while self._events:
+                every.callback(self._acl.aclrtDestroyEvent, self._events.pop())
+
+    def _take(self, piece: Piece, memory: Pinned, event: c_void_p | None) -> None:
+        self._wait(event)
+        for offset, data in piece.parts:
+            np.copyto(data, memory.bytes[offset : offset + len(data)])
+
+    def _copy_at_once(self, parts: Sequence[Part], kind: int) -> None:
+        """Such copies wait for no stream, so the stream is waited for."""
+        self.synchronise()
+        for address, data in parts:
+            host, size = data.ctypes.data, len(data)
+            to_device = kind == c.ACL_MEMCPY_HOST_TO_DEVICE
+            target, source = (address, host) if to_device else (host, address)
+            self._acl.aclrtMemcpy(target, size, source, size, kind)
+
+    def _queue(self, target: int, source: int, length: int, kind: int) -> None:
+        self._acl.aclrtMemcpyAsync(target, length, source, length, kind, self.stream)
+
+    def _event(self, number: int) -> c_void_p | None:
+        """An event behind what is queued so far; None where the device has none to give."""
+        return self._events[number] if self._tolerating(self._record, number) else None
+
+    def _record(self, number: int) -> None:
+        while len(self._events) <= number:
+            event = c_void_p()
+            flags = c.ACL_EVENT_CAPTURE_STREAM_PROGRESS
+            self._acl.aclrtCreateEventExWithFlag(byref(event), flags)
+            self._events.append(event)
+        self._acl.aclrtRecordEvent(self._events[number], self.stream)
+
+    def _wait(self, event: c_void_p | None) -> None:
+        """Until the stream has passed an event; without one, all that is queued."""
+        wait = self._acl.aclrtSynchronizeEventWithTimeout
+        if event is None or not self._tolerating(wait, event, self._timeout):
+            self.synchronise()
+
+    def _tolerating(self, function: Callable[..., None], *arguments: object) -> bool:
+        """Whether it worked: events save time, no more. A broken device ends everything."""
+        try:
+            function(*arguments)
+        except BrokenDeviceError:
+            raise
+        except NpucallError:
+            return False
+        return True
