@@ -1,12 +1,17 @@
-"""Python for aarch64, run by an emulator, and a library of recorders that it calls.
+"""Python for aarch64, run by an emulator, with a library of recorders or with the server.
 
-Python is Debian's, unpacked below build/ once; nothing of it is installed.
+Python is Debian's, unpacked below build/ once, beside the packages that the server needs; nothing
+of it is installed.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
+import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +22,21 @@ from .wheel import FOLDER
 
 EMULATOR = "qemu-aarch64-static"
 PACKAGES = {
+    "g++": "g++",
+    COMPILER: "g++-aarch64-linux-gnu",
     "mmdebstrap": "mmdebstrap",
     EMULATOR: "qemu-user-static",
 }
 """Programs, and Debian's packages that have them."""
 
+_ROOT = HERE.parents[1]
+_OWN = ("proto", "server")
 _SUITE, _PYTHON = "bookworm", "python3.11"
+_DEBIAN = f"{_PYTHON}-minimal,lib{_PYTHON}-stdlib,libstdc++6"
+_WHEELS = (
+    "--only-binary=:all:", "--implementation=cp", "--python-version=3.11",
+    *(f"--platform=manylinux{version}_aarch64" for version in ("_2_28", "_2_17", "2014")),
+)  # fmt: skip
 _SCRIPT = HERE / "call_recorders.py"
 
 
@@ -32,12 +46,48 @@ def python(folder: Path = FOLDER) -> list[str]:
     if not root.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder) as scratch:
-            included = f"--include={_PYTHON}-minimal,lib{_PYTHON}-stdlib"
             unpacked = Path(scratch, "root")
-            command = ["mmdebstrap", "--arch=arm64", "--variant=extract", included, _SUITE]
-            subprocess.run([*command, unpacked], check=True, capture_output=True)
+            command = ["mmdebstrap", "--arch=arm64", "--variant=extract", f"--include={_DEBIAN}"]
+            subprocess.run([*command, _SUITE, unpacked], check=True, capture_output=True)
             unpacked.rename(root)
     return [EMULATOR, "-L", str(root), str(root / "usr/bin" / _PYTHON)]
+
+
+def server_packages(folder: Path) -> str:
+    """The path of Python's packages with the server as it is here; ``folder`` takes the latter."""
+    needed = FOLDER / "arm64-packages"
+    if not needed.is_dir():
+        with TemporaryDirectory(dir=FOLDER) as scratch:
+            constraints = f"--constraint={_ROOT / 'constraints.txt'}"
+            _pip("--target", scratch, *_WHEELS, constraints, *_dependencies())
+            shutil.copytree(scratch, needed)
+    own = [str(_ROOT / member) for member in _OWN]
+    _pip("--target", str(folder), "--no-deps", "--no-build-isolation", *own)
+    return f"{folder}:{needed}"
+
+
+def simulator(folder: Path) -> None:
+    """Builds the simulator for aarch64, its compiler being called as the usual one is."""
+    tools = folder / "tools"
+    tools.mkdir(parents=True)
+    (tools / "g++").symlink_to(shutil.which(COMPILER) or COMPILER)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "tests.simulator.build", str(folder)]
+    subprocess.run(command, cwd=_ROOT, env=environment, check=True, capture_output=True)
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _dependencies() -> list[str]:
+    """What contract and server need, apart from each other."""
+    projects = [
+        tomllib.loads((_ROOT / m / "pyproject.toml").read_text()) for m in ("proto", "server")
+    ]
+    needed = [text for project in projects for text in project["project"]["dependencies"]]
+    return [text for text in needed if not text.startswith("npucall")]
 
 
 def recorders(types: Iterable[str], before: str, library: Path) -> None:
@@ -46,10 +96,8 @@ def recorders(types: Iterable[str], before: str, library: Path) -> None:
     ``before``: C++ that the types need.
     """
     listed = "\n".join(f"    (void *)&Recorder<{kind}>::function," for kind in types)
-    program = "\n".join(
-        [before, '#include "recorders.h"', "Record npucall_record;"]
-        + ['extern "C" void *const npucall_table[] = {', listed, "};", ""]
-    )
+    head = f'{before}\n#include "recorders.h"\nRecord npucall_record;'
+    program = f'{head}\nextern "C" void *const npucall_table[] = {{\n{listed}\n}};\n'
     options = ["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-static-libstdc++", *INCLUDES]
     command = [COMPILER, *options, "-x", "c++", "-", "-o", str(library)]
     subprocess.run(command, input=program, text=True, check=True)

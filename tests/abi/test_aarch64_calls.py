@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from .aarch64 import Signature
-from .assembly import COMPILER
 from .emulated import PACKAGES, python, recorded_otherwise, recorders
 from .need import need
 from .subjects import all_of_them, cpp_types, declarations
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def interpreter() -> list[str]:
-    need({"g++": "g++", COMPILER: "g++-aarch64-linux-gnu", **PACKAGES})
+    need(PACKAGES)
     return python()
 
 

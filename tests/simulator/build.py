@@ -10,6 +10,7 @@ import argparse
 import fcntl
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -116,7 +117,9 @@ class _Builder:
     def _generated(self, name: str, text: str) -> Path:
         path = self.root / "generated" / f"{name}.cpp"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+        part = path.with_suffix(f".{threading.get_ident()}")  # generations are built side by side
+        part.write_text(text)
+        part.replace(path)
         return path
 
     def _compiler(self, name: str) -> Compiler:

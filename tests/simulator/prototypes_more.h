@@ -82,3 +82,8 @@ SIM_OPERATOR(aclnnRopeWithSinCosCache, const aclTensor *positions, const aclTens
 // aclnn_scaled_masked_softmax.h; opapi; 8.1; level2
 SIM_OPERATOR(aclnnScaledMaskedSoftmax, const aclTensor *x, const aclTensor *mask, double scale,
              bool fixTriuMask, SIM_OUT aclTensor *y);
+
+// ---- What the device itself uses ----
+
+// aclnn_zero.h; math; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnInplaceZero, SIM_OUT aclTensor *selfRef);

@@ -1,8 +1,8 @@
 """Where the tensors of a call lie in a lane's memory.
 
 Staging and device memory have the same map, so that one copy takes all that goes in, and one all
-that comes out: first inputs whose values nobody reads, then what is sent (inputs, then outputs that
-are read too), then the other outputs.
+that comes out: first what is sent (inputs, then outputs that are read too), then the other outputs.
+Inputs whose values nobody reads lie elsewhere, all in one place, which holds zeros.
 """
 
 from __future__ import annotations
@@ -39,27 +39,35 @@ class MemoryMap:
     """Start and length of all that comes from it."""
     starts: Mapping[str, int]
     size: int
-    """Bytes in all."""
+    """Bytes in all, without zeros."""
+    unread: tuple[str, ...]
+    """Inputs whose values nobody reads: they lie in zeros."""
+    zeros: int
+    """Bytes of the longest of them."""
 
 
 def memory_map_of(call: Prepared, bytes_taken: Callable[[int], int]) -> MemoryMap:
     """The map of a call; ``bytes_taken``: what a tensor of a length takes on that device."""
-    unread = [name for name in call.inputs if name not in call.stored]
+    unread = [
+        name for name, spec in call.inputs.items() if spec.storage_bytes and name not in call.stored
+    ]
     sent = [name for name in call.inputs if name in call.stored]
     both = [name for name in call.outputs if name in call.stored]
     written = [name for name in call.outputs if name not in call.stored]
-    order = (*unread, *sent, *both, *written)
+    order = (*sent, *both, *written)
     spans, size = _spans({**call.inputs, **call.outputs}, order, bytes_taken)
     unproven = call.done or not call.operator.reference
     outputs, goes_in = _found(spans, call.outputs), _found(spans, [*sent, *both])
     return MemoryMap(
         sent=goes_in,
         outputs=outputs,
-        cleared=_found(spans, [*unread, *(written if unproven else ())]),
+        cleared=_found(spans, written) if unproven else (),
         copied_in=_reach(goes_in),
         copied_out=_reach(sorted(outputs, key=lambda span: span.start)),
         starts={name: span.start for name, span in spans.items()},
         size=size,
+        unread=tuple(unread),
+        zeros=max((call.inputs[name].storage_bytes for name in unread), default=0),
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 _START_TIME = 19
 """Of /proc's ``stat``, behind the name."""
-_LONGEST_PAUSE = 0.02
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.02
 
 
 class NativeThread:
@@ -44,7 +44,7 @@ class EndingThreads:
 
     def wait(self, seconds: float) -> int:
         """Waits until all have ended, and no longer than that; answers how many have not."""
-        end, pause = time.monotonic() + seconds, 0.0005
+        end, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
         left = self._threads
         while left := [thread for thread in left if not thread.has_ended]:
             if time.monotonic() >= end:

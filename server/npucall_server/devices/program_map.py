@@ -52,7 +52,7 @@ class Move(NamedTuple):
 
 
 class StepMap(NamedTuple):
-    """The tensors of a step; those without elements have no place."""
+    """The tensors of a step; those without elements have no place, nor those that lie in zeros."""
 
     places: Mapping[str, Place]
     moves: Sequence[Move]
@@ -60,6 +60,8 @@ class StepMap(NamedTuple):
     """What is filled with zeros before it, since the call does not provably write all of it."""
     written: Sequence[tuple[Place, int]]
     """What the call writes all of."""
+    unread: Sequence[str]
+    """Inputs whose values nobody reads: they lie in zeros."""
 
 
 class ProgramMap(NamedTuple):
@@ -72,11 +74,11 @@ class ProgramMap(NamedTuple):
     """Up to here all comes in one copy from the host."""
     staged: int
     """Bytes from the start on that come from the host, or go to it."""
-    zeros: tuple[int, int]
-    """Start and length of what is filled with zeros before the first step: inputs whose values
-    nobody reads, all of them in one place."""
     size: int
-    """Bytes in all."""
+    """Bytes in all, without zeros."""
+    zeros: int
+    """Bytes of the longest input whose values nobody reads. All of them lie in one place, which
+    holds zeros."""
 
 
 def program_map_of(
@@ -150,12 +152,10 @@ class _Maker:
         sent_end = self._end
         answered = self._answered()
         staged = self._end
-        longest = max((t.unread for t in self._tensors), default=0)
-        zeros = self._bump(longest) if longest else 0
-        steps = [self._step(number, sent_inputs, zeros) for number in range(len(self._steps))]
+        steps = [self._step(number, sent_inputs) for number in range(len(self._steps))]
         sent = [*sent_inputs.values(), *sent_outputs]
-        size = self._end
-        return ProgramMap(steps, sent, answered, sent_end, staged, (zeros, longest), size)
+        zeros = max((t.unread for t in self._tensors), default=0)
+        return ProgramMap(steps, sent, answered, sent_end, staged, self._end, zeros)
 
     def _sent_inputs(self) -> dict[tuple[int, str], Sent]:
         sent = {}
@@ -190,17 +190,18 @@ class _Maker:
                 answered.append(Answered(number, name, start, length))
         return answered
 
-    def _step(self, number: int, sent: Mapping[tuple[int, str], Sent], zeros: int) -> StepMap:
+    def _step(self, number: int, sent: Mapping[tuple[int, str], Sent]) -> StepMap:
         step, tensors = self._steps[number], self._tensors[number]
         places: dict[str, Place] = {}
         moves: list[Move] = []
         cleared: list[tuple[Place, int]] = []
         written: list[tuple[Place, int]] = []
+        unread: list[str] = []
         scratch: list[int] = []
         for name, length, stored in tensors.inputs:
             source = step.storages.get(name)
             if not stored:
-                places[name] = zeros
+                unread.append(name)
             elif type(source) is StepOutput:
                 places[name] = self._places[source]
             elif type(source) is not ResidentPart:
@@ -221,7 +222,7 @@ class _Maker:
             elif type(source) is ResidentPart:
                 moves.append(Move(source, place, length))
         self._give_back(number, scratch)
-        return StepMap(places, moves, cleared, written)
+        return StepMap(places, moves, cleared, written, unread)
 
     def _output(self, number: int, name: str, length: int) -> Place:
         output = StepOutput(number, name)

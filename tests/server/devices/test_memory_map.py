@@ -73,7 +73,8 @@ def inside(spans: list[Span], reach: tuple[int, int]) -> set[str]:
 def test_every_tensor_with_bytes_has_a_place_of_its_own(call: Call) -> None:
     memory_map = memory_map_of(call, taken)
     spans = spans_of(call, memory_map)
-    assert set(memory_map.starts) == with_bytes(call, specs_of(call))
+    unread = with_bytes(call, call.inputs) - set(call.stored)
+    assert set(memory_map.starts) == with_bytes(call, specs_of(call)) - unread
     end = 0
     for span in spans:
         assert span.start == end
@@ -109,10 +110,18 @@ def test_spans_say_where_their_tensors_are(call: Call) -> None:
 
 
 @given(calls())
-def test_what_is_neither_sent_nor_certainly_written_is_cleared(call: Call) -> None:
+def test_inputs_that_nobody_reads_lie_in_as_many_zeros_as_the_longest_has(call: Call) -> None:
+    memory_map = memory_map_of(call, taken)
+    assert set(memory_map.unread) == with_bytes(call, call.inputs) - set(call.stored)
+    lengths = [call.inputs[name].storage_bytes for name in memory_map.unread]
+    assert memory_map.zeros == max(lengths, default=0)
+
+
+@given(calls())
+def test_outputs_that_are_neither_sent_nor_certainly_written_are_cleared(call: Call) -> None:
     memory_map = memory_map_of(call, taken)
     proven = call.operator.reference and not call.done
-    unsent = with_bytes(call, call.inputs if proven else specs_of(call)) - set(call.stored)
+    unsent = set() if proven else with_bytes(call, call.outputs) - set(call.stored)
     assert {span.name for span in memory_map.cleared} == unsent
 
 

@@ -104,6 +104,7 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
     "aclnnMul": (c_void_p,) * 3,
     "aclnnRelu": (c_void_p,) * 2,
     "aclnnExp": (c_void_p,) * 2,
+    "aclnnInplaceZero": (c_void_p,),
     "aclnnCat": (c_void_p, c_int64, c_void_p),
     "aclnnForeachAddScalarList": (c_void_p,) * 3,
     "aclnnGeluBackwardV2": (c_void_p, c_void_p, c_char_p, c_void_p),

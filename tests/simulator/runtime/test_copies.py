@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from .raw import ON_DEVICE, TO_DEVICE, TO_HOST, host
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.simulator.control import Simulator
 
     from .raw import Cann
@@ -219,6 +222,34 @@ def test_host_memory_cannot_be_filled(cann: Cann, simulator: Simulator) -> None:
     target = cann.pinned(b"abcd")
     assert cann.aclrtMemset(target, 4, 0, 4) == 107000
     assert simulator.violations() == [f"aclrtMemset: {target:#x} is no device memory"]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.monotonic()
+    work()
+    return time.monotonic() - start
+
+
+def test_a_fill_takes_as_long_as_a_copy(cann: Cann, simulator: Simulator) -> None:
+    address, stream = cann.device(1000), cann.stream()
+    simulator.set_delays(bytes_per_second=10_000)
+
+    def fill_later() -> None:
+        cann.ok(cann.aclrtMemsetAsync(address, 1000, 1, 1000, stream))
+        cann.ok(cann.aclrtSynchronizeStream(stream))
+
+    assert seconds(fill_later) >= 0.1
+    assert seconds(lambda: cann.ok(cann.aclrtMemset(address, 1000, 1, 1000))) >= 0.1
+    assert simulator.counters()["bytes_filled_by_copies"] == 2000
+
+
+def test_ascend_950_has_a_task_that_fills(cann: Cann, simulator: Simulator) -> None:
+    simulator.set_soc("Ascend950PR_9589")
+    address = cann.device(4)
+    cann.ok(cann.aclrtMemsetAsync(address, 4, 1, 4, None))
+    cann.ok(cann.aclrtSynchronizeStream(None))
+    assert cann.download(address, 4) == b"\1\1\1\1"
+    assert simulator.counters()["bytes_filled_by_copies"] == 0
 
 
 def test_copied_bytes_are_counted_by_direction(cann: Cann, simulator: Simulator) -> None:

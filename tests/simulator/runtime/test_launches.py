@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .helpers import planned_mul, planned_relu
-from .raw import TO_DEVICE
+from .raw import INT8, TO_DEVICE
 
 if TYPE_CHECKING:
     from tests.simulator.control import Simulator
@@ -52,6 +52,35 @@ def test_ascend_950_needs_nothing_behind_a_tensor(cann: Cann, simulator: Simulat
     executor, _ = planned_relu(cann)
     cann.ok(cann.aclnnRelu(None, 0, executor, None))
     assert simulator.violations() == []
+
+
+def zeroed(cann: Cann, tensor: int) -> None:
+    plan = cann.planned("aclnnInplaceZero", tensor)
+    assert plan.workspace == 0
+    cann.ok(cann.aclnnInplaceZero(None, 0, plan.executor, None))
+    cann.ok(cann.aclrtSynchronizeStream(None))
+
+
+def test_the_kernel_of_zeros_computes_though_kernels_do_not(
+    cann: Cann, simulator: Simulator
+) -> None:
+    address = cann.upload(b"x" * 48)
+    zeroed(cann, cann.tensor(address, [8]))
+    assert cann.download(address, 48) == bytes(32) + b"x" * 16
+    counters = simulator.counters()
+    assert (counters["launches"], counters["bytes_filled_by_copies"]) == (1, 0)
+
+
+def test_the_kernel_of_zeros_fills_a_view_and_nothing_else(cann: Cann) -> None:
+    address = cann.upload(b"x" * 12)
+    zeroed(cann, cann.tensor(address, [2, 2], INT8, strides=[6, 2], offset=1, storage=[12]))
+    assert cann.download(address, 12) == b"x\0x\0xxx\0x\0xx"
+    address = cann.upload(b"x" * 12)
+    zeroed(cann, cann.tensor(address, [2, 2], INT8, strides=[6, 1], offset=2, storage=[12]))
+    assert cann.download(address, 12) == b"xx\0\0xxxx\0\0xx"
+    address = cann.upload(b"x" * 4)
+    zeroed(cann, cann.tensor(address, [], INT8, storage=[1]))
+    assert cann.download(address, 4) == b"\0xxx"
 
 
 def test_a_workspace_freed_before_the_synchronise_is_a_violation(

@@ -8,6 +8,8 @@ import signal
 from ctypes import byref, c_size_t, c_void_p
 from typing import TYPE_CHECKING
 
+import pytest
+
 from .raw import TO_DEVICE, host
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from tests.simulator.control import Simulator
 
     from .raw import Cann
+
+
+MIB = 2**20
 
 
 def free_bytes(cann: Cann) -> int:
@@ -51,6 +56,34 @@ def test_ascend_950_takes_no_32_more(cann: Cann, simulator: Simulator) -> None:
     before = free_bytes(cann)
     cann.device(100)
     assert before - free_bytes(cann) == 128
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"),
+    [
+        (MIB - 32, MIB),
+        (MIB - 31, 2 * MIB),
+        (2 * MIB - 32, 2 * MIB),
+        (2 * MIB - 31, 4 * MIB),
+        (2 * MIB, 4 * MIB),
+        (16 * MIB, 18 * MIB),
+    ],
+)
+def test_more_than_half_a_huge_page_takes_whole_ones(cann: Cann, size: int, taken: int) -> None:
+    before = free_bytes(cann)
+    address = cann.device(size)
+    assert before - free_bytes(cann) == taken
+    cann.ok(cann.aclrtFree(address))
+    assert before == free_bytes(cann)
+
+
+def test_huge_pages_count_against_the_memory_of_a_device(cann: Cann, simulator: Simulator) -> None:
+    simulator.set_memory(5 * MIB)
+    cann.device(2 * MIB - 32)
+    assert cann.aclrtMalloc(byref(c_void_p()), 2 * MIB, 0) == 207001
+    assert "4194304 bytes wanted, 2097152 of 5242880 in use" in cann.text()
+    cann.device(2 * MIB - 32)
+    assert simulator.counters()["device_bytes"] == 4 * MIB
 
 
 def test_more_than_the_device_has_answers_207001(cann: Cann, simulator: Simulator) -> None:

@@ -24,7 +24,13 @@ from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.planner import Planner, Plans
 from npucall_server.devices.cann.program import Program
-from npucall_server.devices.cann.resident import HandleMemory, in_use, is_aligned, residents
+from npucall_server.devices.cann.resident import (
+    HandleMemory,
+    handle_bytes,
+    in_use,
+    is_aligned,
+    residents,
+)
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lanes import Lanes
@@ -161,7 +167,8 @@ class CannDevice:
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """What its tensors take, and the handles that it fills; without workspace."""
         kept = [target.nbytes for step in steps for target in residents((), step.targets.values())]
-        return program_map_of(steps, piece_bytes, is_aligned).size + sum(map(piece_bytes, kept))
+        placed = program_map_of(steps, piece_bytes, is_aligned)
+        return placed.size + placed.zeros + sum(map(handle_bytes, kept))
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
         """Device memory of its own. Raises OutOfMemoryError."""

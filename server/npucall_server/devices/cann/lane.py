@@ -14,9 +14,10 @@ import numpy as np
 from npucall.buffers import fresh_array
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
-from npucall.errors import NpucallError
+from npucall.errors import NpucallError, OutOfMemoryError
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran, device_lost
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.clearing import Clearing
 from npucall_server.devices.cann.copies import Copies
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.events import StreamEvents
@@ -91,13 +92,12 @@ class Lane:
             self._launcher = Launcher(base, self._stream)
             self._copies = Copies(acl, self._stream, limits.milliseconds)
             opening.callback(self._copies.close)
+            self._clearing = Clearing(acl, self._stream, self._launch, note)
             self._transfer = self._new_transfer()
-            self._workspace = device_buffer(acl)
+            self._workspace, self._zeros = device_buffer(acl), device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
-            self._stopwatch = Stopwatch(
-                StreamEvents(acl, self._stream, limits.milliseconds), _MARKS, note
-            )
+            self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
             opening.callback(self._stopwatch.close)
             self._open = opening.pop_all()
 
@@ -115,6 +115,8 @@ class Lane:
         with self._unbroken(), Cleanup() as every:
             every.callback(self._transfer.release)
             every.callback(self._workspace.release)
+            every.callback(self._zeros.release)
+            every.callback(self._clearing.release)
             every.callback(self._descriptors.close)
 
     def run(
@@ -134,7 +136,12 @@ class Lane:
         """
         with self._unbroken():
             self._begin_for(owner)
-            ran = self._run(call, storages, check, targets)
+            try:
+                ran = self._run(call, storages, check, targets)
+            except BaseException as error:
+                self._unless_broken(error, self._keep_no_more_than_allowed)
+                raise
+            self._keep_no_more_than_allowed()
             self._owner = owner
             return ran
 
@@ -149,7 +156,7 @@ class Lane:
             self._begin_for(program.owner)
             if program.transfer is None:
                 program.transfer, self._transfer = self._transfer, self._new_transfer()
-            program.transfer.on(self._copies)
+            program.transfer.on(self._copies, self._clearing)
             first = program.next
             try:
                 self._go_on(program, program.transfer, check)
@@ -171,12 +178,14 @@ class Lane:
 
     def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
         first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
+        zeros = self._zeros.reserve(program.map.zeros) or 0
         with self._settled():
+            self._clear()
             mark(_START)
             if not first:
                 program.begin(transfer)
             mark(_COPIED_IN)
-            planned = self._queue(program, transfer, check)
+            planned = self._queue(program, transfer, zeros, check)
             mark(_RUN)
             if program.has_ended:
                 program.end(transfer)
@@ -188,15 +197,15 @@ class Lane:
         if program.has_ended:
             program.collect(transfer)
 
-    def _queue(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> int:
+    def _queue(
+        self, program: Program, transfer: Transfer, zeros: int, check: Callable[[], None]
+    ) -> int:
         """Launches steps until they are enough for now; nanoseconds of their first phases."""
         steps, is_first, planned, expected = program.steps, True, 0, 0.0
 
         def ready(workspace_size: int) -> int | None:
             nonlocal is_first
-            workspace = self._workspace.reserve_beside(workspace_size)
-            if workspace is not None:
-                self._workspace.clear(transfer.fill)
+            workspace = self._reserve_workspace(workspace_size)
             if is_first:
                 mark(_PLANNED)
                 is_first = False
@@ -209,7 +218,8 @@ class Lane:
             call = steps[number].call
             try:
                 check()
-                planned += self._launch(call, program.prepare(number, transfer), ready)
+                addresses = program.prepare(number, transfer, zeros)
+                planned += self._launch(call, addresses, ready)
             except NpucallError as error:
                 program.name_step(number, error)
                 raise
@@ -221,7 +231,7 @@ class Lane:
         return planned
 
     def _launch(
-        self, call: Prepared, addresses: dict[str, int], ready: Callable[[int], int | None]
+        self, call: Prepared, addresses: Mapping[str, int], ready: Callable[[int], int | None]
     ) -> int:
         """Nanoseconds of phase one. Behind phase two nothing needs the descriptors any more."""
         function, launch = self._operators.needed(call.operator), self._launcher.launch
@@ -233,9 +243,13 @@ class Lane:
     def _begin_again(self, program: Program, error: BaseException) -> None:
         """Nothing of a program is under way any more, unless the device is broken."""
         program.begin_again()
+        self._unless_broken(error, lambda: self._take_back(program))
+
+    def _unless_broken(self, error: BaseException, give_back: Callable[[], None]) -> None:
+        """Behind an error nobody wants to hear what else fails."""
         if self.broken is None and not isinstance(error, BrokenDeviceError):
             with suppress(NpucallError):
-                self._take_back(program)
+                give_back()
 
     def _take_back(self, program: Program) -> None:
         """Keeps a program's memory, or what this lane has by now, whichever is larger."""
@@ -244,12 +258,12 @@ class Lane:
             return
         if transfer.kept >= self._transfer.kept:
             transfer, self._transfer = self._transfer, transfer
-            self._transfer.on(self._copies)
+            self._transfer.on(self._copies, self._clearing)
         transfer.release()
         self._keep_no_more_than_allowed()
 
     def _new_transfer(self) -> Transfer:
-        return Transfer(self._acl, self._copies, self._limits.staging_limit)
+        return Transfer(self._acl, self._copies, self._clearing, self._limits.staging_limit)
 
     def _begin_for(self, owner: str) -> None:
         """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
@@ -257,6 +271,19 @@ class Lane:
         if owner != before:
             self._transfer.disown()
             self._workspace.disown()
+
+    def _clear(self) -> None:
+        """Queues what is cleared of the memory that this lane keeps for all."""
+        self._workspace.clear(self._clearing.clear)
+        self._zeros.clear(self._clearing.clear)
+
+    def _reserve_workspace(self, size: int) -> int | None:
+        """Between the phases, where no other operator is launched, and new memory is rare."""
+        workspace = self._workspace.reserve_beside(size)
+        self._workspace.clear(
+            lambda address, length, _: self._clearing.copy_zeros(address, length), size
+        )
+        return workspace
 
     def _run(
         self,
@@ -276,14 +303,16 @@ class Lane:
         }
 
         def ready(workspace_size: int) -> int | None:
-            workspace = self._workspace.reserve(workspace_size)
-            if workspace is not None:
-                self._workspace.clear(transfer.fill)
+            workspace = self._reserve_workspace(workspace_size)
             mark(_PLANNED)
             return workspace
 
         addresses = transfer.reserve(memory_map)
+        if memory_map.zeros:
+            zeros = self._zeros.reserve(memory_map.zeros) or 0
+            addresses.update(dict.fromkeys(memory_map.unread, zeros))
         with self._descriptors.of(call, addresses) as arguments, self._settled():
+            self._clear()
             transfer.clear()
             transfer.stage(memory_map, storages)
             mark(_START)
@@ -297,7 +326,6 @@ class Lane:
         transfer.collect(memory_map, outputs)
         copied_in, ran = between(_START, _COPIED_IN), between(_PLANNED, _RUN)
         copied_out = between(_RUN, _COPIED_OUT)
-        self._keep_no_more_than_allowed()
         phases = Phases(copied_in, planned, ran, copied_out)
         return Ran([output.data for output in outputs.values()], phases)
 
@@ -324,16 +352,19 @@ class Lane:
             self._synchronise()
         except BrokenDeviceError:
             raise
-        except BaseException:
+        except BaseException as first:
             try:
                 self._synchronise()  # in CONTINUE mode it answers an error once
             except NpucallError as error:
                 self.broken = error
+                if isinstance(first, OutOfMemoryError):
+                    raise  # nobody is to try again
             raise
 
     def _synchronise(self) -> None:
         self._copies.synchronise()
         self._workspace.settle()
+        self._clearing.settle()
 
     def _create_stream(self) -> c_void_p:
         stream = c_void_p()
@@ -342,7 +373,8 @@ class Lane:
         return stream
 
     def _keep_no_more_than_allowed(self) -> None:
-        if self._transfer.kept + self._workspace.size > self._limits.kept_memory:
+        lane_keeps = self._workspace.size + self._zeros.size + self._clearing.kept
+        if self._transfer.kept + lane_keeps > self._limits.kept_memory:
             self.empty()
 
 

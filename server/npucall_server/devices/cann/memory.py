@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 PIECE = 512
 """Pieces of a buffer start and end at multiples of this many bytes."""
-_OVERREACH = 32
-"""Kernels may touch as many bytes behind a tensor, once its length is rounded up to as many."""
+ALIGNED = 32
+"""Kernels read and write as many bytes at a time, at multiples of as many; behind the last they may
+touch as many again."""
 
 
 @lru_cache(1024)
 def piece_bytes(length: int) -> int:
     """Bytes that a tensor of this length takes in a buffer."""
-    return _round_up(_round_up(length, _OVERREACH) + _OVERREACH, PIECE)
+    return round_up(round_up(length, ALIGNED) + ALIGNED, PIECE)
+
+
+_NO_BYTES = range(0)
 
 
 class GrowingBuffer:
@@ -41,27 +45,35 @@ class GrowingBuffer:
         allocate: Callable[[c_void_p, int], None],
         free: Callable[[int], None],
         granularity: int,
+        added: int = 0,
     ) -> None:
+        """``granularity``: of what an allocation takes with the bytes that the runtime adds."""
         self._allocate, self._free = allocate, free
-        self._granularity = granularity
+        self._granularity, self._added = granularity, added
         self.address: int | None = None
         self.size = 0
-        self._touched = self._foreign = 0
+        self._touched = 0
+        self._foreign = _NO_BYTES
+        """What may hold what belongs to others."""
         self._replaced: list[int] = []
 
     def disown(self) -> None:
         """What has been written until now belongs to others than what comes next."""
-        self._foreign = max(self._foreign, self._touched)
+        self._foreign = range(max(self._foreign.stop, self._touched))
         self._touched = 0
 
-    def clear(self, fill: Callable[[int, int], None]) -> None:
-        """Has an address and as many bytes filled that may hold what belongs to others, if any.
+    def clear(self, fill: Callable[[int, int, int], None], size: int | None = None) -> None:
+        """Has filled what may hold what belongs to others, if any; of the first bytes, or of all.
 
-        New memory does: whoever had it before in this process has freed it as it was.
+        New memory does: whoever had it before in this process has freed it as it was. ``fill`` gets
+        an address, and how many bytes are to be filled and how many may be.
         """
-        if self._foreign and self.address is not None:
-            fill(self.address, self._foreign)
-            self._foreign = 0
+        foreign = self._foreign
+        end = foreign.stop if size is None else min(round_up(size, ALIGNED), foreign.stop)
+        if foreign.start < end and self.address is not None:
+            room = self.size - foreign.start
+            fill(self.address + foreign.start, end - foreign.start, room)
+            self._foreign = range(end, foreign.stop) or _NO_BYTES
 
     def reserve(self, size: int) -> int | None:
         """Address of at least that many bytes; None for none. Raises OutOfMemoryError."""
@@ -75,10 +87,10 @@ class GrowingBuffer:
             if self.address is not None:
                 self._replaced.append(self.address)
                 self.address, self.size = None, 0
-            rounded = _round_up(size, self._granularity)
+            rounded = round_up(size + self._added, self._granularity) - self._added
             pointer = c_void_p()
             self._allocate(pointer, rounded)
-            self.address, self.size, self._foreign = pointer.value, rounded, rounded
+            self.address, self.size, self._foreign = pointer.value, rounded, range(rounded)
         self._touched = max(self._touched, size)
         return self.address if size else None
 
@@ -92,21 +104,23 @@ class GrowingBuffer:
         self.settle()
         if self.address is not None:
             address, self.address, self.size = self.address, None, 0
-            self._touched = self._foreign = 0
+            self._touched, self._foreign = 0, _NO_BYTES
             self._free(address)
 
 
 _HUGE_PAGE = 2 * 1024 * 1024
+_ADDED = ALIGNED
+"""Bytes that aclrtMalloc adds, so that kernels may touch them."""
 _PINNED_STEP = 64 * 1024
 
 
 def device_buffer(acl: AscendCL) -> GrowingBuffer:
-    """A buffer in device memory, which the host cannot read, in steps of a huge page."""
+    """A buffer in device memory, which the host cannot read: it takes whole huge pages."""
 
     def allocate(pointer: c_void_p, size: int) -> None:
         acl.aclrtMalloc(ctypes.byref(pointer), size, ACL_MEM_MALLOC_HUGE_FIRST)
 
-    return GrowingBuffer(allocate, acl.aclrtFree, _HUGE_PAGE)
+    return GrowingBuffer(allocate, acl.aclrtFree, _HUGE_PAGE, _ADDED)
 
 
 class PinnedBuffer(GrowingBuffer):
@@ -131,5 +145,6 @@ class PinnedBuffer(GrowingBuffer):
 _NOTHING: AnyArray = np.empty(0, np.uint8)
 
 
-def _round_up(size: int, step: int) -> int:
+def round_up(size: int, step: int) -> int:
+    """The next multiple of a step."""
     return -(-size // step) * step

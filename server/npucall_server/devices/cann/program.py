@@ -102,9 +102,6 @@ class Program:
         """Reserves memory, clears what others left in it, and queues what comes from the host."""
         transfer.reserve_for_program(self.map.size, self.map.staged)
         transfer.clear()
-        start, length = self.map.zeros
-        if length:
-            transfer.fill(transfer.device(start), length)
         sent: list[tuple[int, Any]] = []
         for step, name, place, _ in self.map.sent:
             data: Any = self.steps[step].storages[name]
@@ -114,16 +111,22 @@ class Program:
                 transfer.send_to(self._address(transfer, place), data)
         transfer.send_parts(sent, self.map.sent_end)
 
-    def prepare(self, number: int, transfer: Transfer) -> dict[str, int]:
-        """Queues what comes before the launch of a step; answers where its tensors lie."""
+    def prepare(self, number: int, transfer: Transfer, zeros: int) -> dict[str, int]:
+        """Queues what comes before the launch of a step; answers where its tensors lie.
+
+        ``zeros``: the address of as many as the program's map says.
+        """
         step: StepMap = self.map.steps[number]
         base = transfer.device(0)
         if step.moves or step.cleared or buffers.is_poisoned():
             self._fill(step, transfer)
-        return {
+        addresses = {
             name: base + place if type(place) is int else address_of(place)  # type: ignore[arg-type]
             for name, place in step.places.items()
         }
+        for name in step.unread:
+            addresses[name] = zeros
+        return addresses
 
     def end(self, transfer: Transfer) -> None:
         """Queues what goes to the host, or takes it."""

@@ -23,7 +23,7 @@ from npucall import buffers
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
 from npucall_server.devices.cann import functions as c
-from npucall_server.devices.cann.memory import piece_bytes
+from npucall_server.devices.cann.memory import ALIGNED, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Source, Target
     from npucall_server.devices.cann.runtime import DeviceContext
     from npucall_server.devices.watchdog import Visitors
-
-_ALIGNED = 32
-"""Kernels read tensors at multiples of this many bytes."""
 
 
 class HandleMemory:
@@ -62,7 +59,7 @@ class HandleMemory:
         """Memory of anything. Raises OutOfMemoryError."""
         pointer = c_void_p()
         if nbytes:
-            size = piece_bytes(nbytes)
+            size = handle_bytes(nbytes)
             self._do(self._acl.aclrtMalloc, byref(pointer), size, c.ACL_MEM_MALLOC_HUGE_FIRST)
         return DeviceResident(self, pointer.value or 0, nbytes, Range(dtype, nbytes))
 
@@ -234,6 +231,11 @@ _KNOWN = 64
 """Parts of a handle whose range is kept."""
 
 
+def handle_bytes(nbytes: int) -> int:
+    """What is allocated for a handle. The runtime adds what kernels may touch behind it."""
+    return round_up(nbytes, ALIGNED)
+
+
 def address_of(part: ResidentPart) -> int:
     """Where a part of a handle lies on the device."""
     memory: Any = part.memory
@@ -246,7 +248,7 @@ def is_aligned(part: ResidentPart) -> bool:
 
     What kernels touch behind it lies in the same allocation, which is larger than what it holds.
     """
-    return address_of(part) % _ALIGNED == 0
+    return address_of(part) % ALIGNED == 0
 
 
 def residents(storages: Iterable[Source | object], targets: Iterable[Target]) -> list[Any]:

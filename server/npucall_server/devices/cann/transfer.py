@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer
+    from npucall_server.devices.cann.clearing import Clearing
     from npucall_server.devices.cann.copies import Copies
     from npucall_server.devices.cann.functions import AscendCL
     from npucall_server.devices.memory_map import MemoryMap
@@ -34,8 +35,11 @@ _SMALL = 1 << 14
 class Transfer:
     """Staging and device memory of a lane. Copies are queued on its stream."""
 
-    def __init__(self, acl: AscendCL, copies: Copies, staging_limit: int) -> None:
+    def __init__(
+        self, acl: AscendCL, copies: Copies, clearing: Clearing, staging_limit: int
+    ) -> None:
         self._acl, self._copies, self._staging_limit = acl, copies, staging_limit
+        self._clearing = clearing
         self._staging, self._memory = PinnedBuffer(acl), device_buffer(acl)
         self._staged = False
         """Whether a call is copied as a whole."""
@@ -51,9 +55,9 @@ class Transfer:
         self._choose(memory_map.size)
         return {name: base + start for name, start in memory_map.starts.items()}
 
-    def on(self, copies: Copies) -> None:
+    def on(self, copies: Copies, clearing: Clearing) -> None:
         """From now on a lane's stream copies; what another one was given has passed."""
-        self._copies = copies
+        self._copies, self._clearing = copies, clearing
 
     def reserve_for_program(self, size: int, copied: int) -> None:
         """Room for so many bytes, of which the first come from the host or go there.
@@ -75,12 +79,15 @@ class Transfer:
 
     def clear(self) -> None:
         """Clears what others may have left, where there is any: on the stream, and in staging."""
-        self._memory.clear(self.fill)
-        self._staging.clear(lambda _, length: self._staging.bytes[:length].fill(0))
+        self._memory.clear(self._clearing.clear)
+        self._staging.clear(lambda _, length, __: self._staging.bytes[:length].fill(0))
 
     def fill(self, address: int, length: int, value: int = 0) -> None:
-        """Queues that device memory is filled with a byte."""
-        self._acl.aclrtMemsetAsync(address, length, value, length, self._copies.stream)
+        """Queues that device memory is filled with a byte; with zeros up to a multiple of 32."""
+        if value:
+            self._acl.aclrtMemsetAsync(address, length, value, length, self._copies.stream)
+        else:
+            self._clearing.clear(address, length)
 
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """What comes before the copy: queues what is cleared, and fills staging meanwhile."""

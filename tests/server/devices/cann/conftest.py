@@ -55,6 +55,7 @@ def simulator(
     A test that leaves a device broken calls ``reset``, as the process would end.
     """
     monkeypatch.setenv("ASCEND_OPP_PATH", str(paths.opp))
+    monkeypatch.setenv("NPUCALL_SIM_THREAD_END_MS", "0")  # a device is closed often
     loaded.reset()
     yield loaded
     left = loaded.violations(), loaded.live_objects()

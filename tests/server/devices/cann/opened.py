@@ -74,6 +74,7 @@ class Opened:
         self.simulator.clear_faults()
         with suppress(NpucallError):
             self.close()
+        self.device._ending.wait(10)
         self.simulator.reset()
 
     def run(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MIB, KIB = 2**20, 2**10
 PIECES = 4 * 512
 """Bytes of a small call: three inputs and an output."""
-OF_A_CALL = 4 * MIB
+OF_A_CALL = 2 * (2 * MIB - 32)
 """A small call keeps a huge page for its tensors and one for its workspace."""
 FAST_LAUNCH, FAST_SYNC = 1, 2
 NO_PATHS = AscendPaths(None, None, ())

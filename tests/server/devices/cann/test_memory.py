@@ -105,8 +105,19 @@ def test_a_buffer_that_cannot_grow_is_empty() -> None:
 def cleared(buffer: GrowingBuffer) -> list[tuple[int, int]]:
     """What is to be cleared: addresses and lengths."""
     found: list[tuple[int, int]] = []
-    buffer.clear(lambda address, length: found.append((address, length)))
+    buffer.clear(lambda address, length, _: found.append((address, length)))
     return found
+
+
+def test_who_clears_hears_how_much_may_be_cleared() -> None:
+    buffer, found = Heap().buffer(64), []
+    buffer.reserve(128)
+    cleared(buffer)
+    buffer.disown()
+    buffer.reserve(10)
+    buffer.disown()
+    buffer.clear(lambda *told: found.append(told))
+    assert found == [(1000, 128, 128)]
 
 
 def test_new_memory_is_to_be_cleared_as_a_whole_and_once() -> None:
@@ -127,6 +138,16 @@ def test_for_another_owner_as_much_is_cleared_as_was_touched_since_the_last_one(
     buffer.disown()
     buffer.reserve(7)
     assert cleared(buffer) == [(1000, 40)]
+
+
+def test_so_many_bytes_can_be_cleared_first_and_the_others_later() -> None:
+    buffer, found = Heap().buffer(4096), []
+    buffer.reserve(100)
+    for size in (100, 128, 200, None, None):
+        buffer.clear(lambda address, length, _: found.append((address, length)), size)
+    assert found == [(1000, 128), (1128, 96), (1224, 4096 - 224)]
+    buffer.disown()
+    assert cleared(buffer) == [(1000, 100)]
 
 
 def test_what_was_not_cleared_for_one_owner_is_cleared_for_the_next() -> None:
@@ -176,9 +197,20 @@ def test_device_memory_comes_in_huge_pages(simulator: Simulator, context: Device
     address = buffer.reserve(1)
     assert address is not None
     assert address % 64 == 0
-    assert (buffer.size, simulator.live_objects()["aclrtMalloc"]) == (2 * MIB, 1)
+    assert (buffer.size, simulator.live_objects()["aclrtMalloc"]) == (2 * MIB - 32, 1)
     buffer.release()
     assert "aclrtMalloc" not in simulator.live_objects()
+
+
+@pytest.mark.parametrize("size", [1, 2 * MIB - 32, 2 * MIB - 31, 2 * MIB, 16 * MIB - 32, 16 * MIB])
+def test_a_buffer_takes_no_huge_page_that_it_does_not_need(
+    simulator: Simulator, context: DeviceContext, size: int
+) -> None:
+    buffer = device_buffer(context.libraries.acl)
+    buffer.reserve(size)
+    taken = simulator.counters()["device_bytes"]
+    buffer.release()
+    assert taken == -(-(size + 32) // (2 * MIB)) * 2 * MIB
 
 
 def test_pinned_memory_is_an_array_until_it_is_released(

@@ -210,6 +210,19 @@ int fill_arguments(void *pointer, size_t maximum, size_t count, ContextPointer &
     return fail(107000, "%p is no device memory", pointer);
 }
 
+// All but the newest products have no task that fills: the runtime fills memory of the host, and
+// copies that.
+bool is_filled_by_copies(size_t count) {
+    if (is_ascend950()) return false;
+    count_fill_by_copies(count);
+    return true;
+}
+
+void fill(const End &end, int32_t value, size_t count, bool by_copies) {
+    if (by_copies) std::this_thread::sleep_for(time_of(count));
+    std::memset(end.data(), value, count);
+}
+
 }  // namespace
 
 SIM_API aclError aclrtMemcpy(void *destination, size_t maximum, const void *source, size_t count,
@@ -262,7 +275,9 @@ SIM_API aclError aclrtMemset(void *pointer, size_t maximum, int32_t value, size_
         const int status = fill_arguments(pointer, maximum, count, context, end);
         if (status != 0) return status;
         check_end_unordered(end, count, true);
-        std::memset(end.data(), value, count);
+        const bool by_copies = is_filled_by_copies(count);
+        lock.unlock();
+        fill(end, value, count, by_copies);
         return 0;
     });
 }
@@ -280,8 +295,8 @@ SIM_API aclError aclrtMemsetAsync(void *pointer, size_t maximum, int32_t value, 
         if (status != 0) return status;
         return submit(stream, "aclrtMemsetAsync",
                       {{end.allocation, end.address, end.address + count, true}},
-                      [end, value, count] {
-                          std::memset(end.data(), value, count);
+                      [end, value, count, by_copies = is_filled_by_copies(count)] {
+                          fill(end, value, count, by_copies);
                           return Outcome{};
                       });
     });

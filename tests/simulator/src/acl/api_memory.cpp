@@ -21,9 +21,10 @@ int allocate(void **made, size_t size, size_t extra) {
     const int status = require_context(context);
     if (status != 0) return status;
     const size_t real = rounded(size) + extra;
+    const size_t taken = device_bytes_taken(real);
     const uint64_t used = bytes_used(context->device);
-    if (size > settings().memory || used + real > settings().memory) {
-        return fail(207001, "%zu bytes wanted, %llu of %llu in use", real,
+    if (size > settings().memory || used + taken > settings().memory) {
+        return fail(207001, "%zu bytes wanted, %llu of %llu in use", taken,
                     static_cast<unsigned long long>(used),
                     static_cast<unsigned long long>(settings().memory));
     }

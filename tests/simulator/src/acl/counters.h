@@ -12,6 +12,7 @@ struct Counters {
     uint64_t bytes[4] = {0, 0, 0, 0};  // copied, by direction: host/device to host/device
     uint64_t copies[4] = {0, 0, 0, 0};
     uint64_t pageable_copies = 0;  // by aclrtMemcpyAsync
+    uint64_t filled_by_copies = 0; // bytes of fills that the runtime does by copying
     uint64_t launches = 0;         // kernels that ran
     uint64_t deterministic_launches = 0;
     uint64_t cache_hits = 0;  // phase ones answered from the thread's cache
@@ -24,6 +25,8 @@ inline void count_copy(int direction, size_t bytes) {
     counters().bytes[direction] += bytes;
     ++counters().copies[direction];
 }
+
+inline void count_fill_by_copies(size_t bytes) { counters().filled_by_copies += bytes; }
 
 inline void count_pageable_copy() { ++counters().pageable_copies; }
 

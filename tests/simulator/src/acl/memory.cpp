@@ -16,6 +16,7 @@ namespace {
 constexpr uint8_t GARBAGE = 0xA5;
 constexpr uint8_t CANARY = 0xC7;
 constexpr size_t PAGE = 4096;
+constexpr size_t HUGE_PAGE = size_t{2} << 20;
 
 size_t rounded(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -58,9 +59,9 @@ void add(const AllocationPointer &allocation) {
     all.live[allocation->address] = allocation;
     MemoryCount &count = all.count;
     if (allocation->is_device()) {
-        all.used[allocation->device] += allocation->real;
+        all.used[allocation->device] += allocation->taken;
         ++count.device_live, ++count.device_made;
-        count.device_bytes += allocation->real;
+        count.device_bytes += allocation->taken;
         count.device_peak = std::max(count.device_peak, count.device_bytes);
     } else if (!allocation->registered) {
         ++count.pinned_live, ++count.pinned_made;
@@ -79,6 +80,10 @@ Allocation::~Allocation() {
     mprotect(mapping, mapped, PROT_NONE);
 }
 
+size_t device_bytes_taken(size_t real) {
+    return real > HUGE_PAGE / 2 ? rounded(real, HUGE_PAGE) : real;
+}
+
 AllocationPointer allocate_device(int device, size_t size, size_t real) {
     auto made = std::make_shared<Allocation>();
     made->address = new_address(real);
@@ -86,6 +91,7 @@ AllocationPointer allocate_device(int device, size_t size, size_t real) {
     if (made->address == 0 || posix_memalign(&data, 64, real) != 0) return nullptr;
     made->size = size;
     made->real = real;
+    made->taken = device_bytes_taken(real);
     made->device = device;
     made->data = static_cast<uint8_t *>(data);
     std::memset(data, GARBAGE, size);
@@ -149,9 +155,9 @@ void forget_allocation(const AllocationPointer &allocation) {
     all.freed[allocation->address] = allocation->address + allocation->real;
     MemoryCount &count = all.count;
     if (allocation->is_device()) {
-        all.used[allocation->device] -= allocation->real;
+        all.used[allocation->device] -= allocation->taken;
         --count.device_live;
-        count.device_bytes -= allocation->real;
+        count.device_bytes -= allocation->taken;
     } else {
         --count.pinned_live;
         count.pinned_bytes -= allocation->size;

@@ -23,6 +23,7 @@ struct Allocation {
     uintptr_t address = 0;    // what the caller holds
     size_t size = 0;          // what the caller asked for
     size_t real = 0;          // what is reserved, padding included
+    size_t taken = 0;         // what the device has less: whole pages
     int device = -1;          // -1 is pinned host memory
     bool registered = false;  // the caller's own memory, pinned by aclrtHostRegister
     bool reported = false;    // its padding was found overwritten already
@@ -38,6 +39,10 @@ struct Allocation {
 };
 
 using AllocationPointer = std::shared_ptr<Allocation>;
+
+// What an allocation takes of its device: huge pages if it is larger than half of one, as the
+// driver decides where huge pages come first.
+size_t device_bytes_taken(size_t real);
 
 AllocationPointer allocate_device(int device, size_t size, size_t real);
 AllocationPointer allocate_pinned(size_t size);
@@ -58,7 +63,7 @@ void check_padding_of_device(int device);
 struct MemoryCount {
     uint64_t device_live = 0, pinned_live = 0;   // allocations
     uint64_t device_made = 0, pinned_made = 0;   // so far
-    uint64_t device_bytes = 0, device_peak = 0;  // with padding, all devices
+    uint64_t device_bytes = 0, device_peak = 0;  // whole pages, all devices
     uint64_t pinned_bytes = 0, pinned_peak = 0;
 };
 

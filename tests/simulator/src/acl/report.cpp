@@ -34,6 +34,7 @@ std::map<std::string, uint64_t> figures() {
         {"copies_device_to_host", count.copies[2]},
         {"copies_device_to_device", count.copies[3]},
         {"pageable_copies", count.pageable_copies},
+        {"bytes_filled_by_copies", count.filled_by_copies},
         {"launches", count.launches},
         {"deterministic_launches", count.deterministic_launches},
         {"cache_hits", count.cache_hits},

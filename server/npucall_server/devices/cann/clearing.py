@@ -1,0 +1,110 @@
+"""Fills device memory with zeros, by a kernel on a lane's stream.
+
+aclrtMemsetAsync would do it too, but on all but the newest products it fills memory of the host and
+copies that, which takes as long as a call of that size.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import prototype_only
+from npucall.declare.parameters import Output, parameter_of
+from npucall.declare.prepare import prepare
+from npucall.dtypes import FLOAT
+from npucall.errors import OperatorUnavailableError
+from npucall.products import A2
+from npucall.tensors import TensorSpec
+from npucall_server.devices.cann.memory import ALIGNED, device_buffer, round_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from ctypes import c_void_p
+
+    from npucall.declare.prepare import Prepared
+    from npucall_server.devices.cann.functions import AscendCL
+
+    Launch = Callable[[Prepared, Mapping[str, int], Callable[[int], int | None]], int]
+    """Queues a call whose tensors lie at addresses; the last answers where its workspace is."""
+
+_SELF = "selfRef"
+_ZERO = prototype_only(
+    "aclnnInplaceZero", (parameter_of(_SELF, "aclTensor*", Output),), "aclnn_zero.h"
+)
+_LARGEST = 1 << 30
+"""Bytes that one kernel fills at most."""
+
+
+class Clearing:
+    """What a lane fills with zeros. Used in its thread.
+
+    ``note`` hears once that the kernel is not to be had, and that copies do its work.
+    """
+
+    def __init__(
+        self, acl: AscendCL, stream: c_void_p, launch: Launch, note: Callable[[str], None]
+    ) -> None:
+        self._acl, self._stream, self._launch, self._note = acl, stream, launch, note
+        self._workspace = device_buffer(acl)
+        self._has_kernel = True
+
+    @property
+    def kept(self) -> int:
+        """Bytes of device memory that are kept."""
+        return self._workspace.size
+
+    def clear(self, address: int, length: int, room: int = 0) -> None:
+        """Queues that memory is filled with zeros.
+
+        Memory up to the next multiple of 32 bytes is filled too, and may be up to ``room``. The
+        address is a multiple of 32.
+        """
+        try:
+            if self._has_kernel:
+                starts, size = pieces(round_up(length, ALIGNED), room)
+                for start in starts:
+                    self._launch(_call(size), {_SELF: address + start}, self._workspace_of)
+                return
+        except OperatorUnavailableError as error:
+            self._has_kernel = False
+            self._note(f"device memory is cleared by aclrtMemsetAsync, which is slower: {error}")
+        self.copy_zeros(address, length)
+
+    def copy_zeros(self, address: int, length: int) -> None:
+        """Likewise without a kernel, so that it can be done between the phases of another one."""
+        self._acl.aclrtMemsetAsync(address, length, 0, length, self._stream)
+
+    def settle(self) -> None:
+        """The stream has passed what was queued."""
+        self._workspace.settle()
+
+    def release(self) -> None:
+        """Gives the memory back."""
+        self._workspace.release()
+
+    def _workspace_of(self, size: int) -> int | None:
+        """Nothing of a caller is ever in it."""
+        return self._workspace.reserve_beside(size)
+
+
+def pieces(length: int, room: int) -> tuple[list[int], int]:
+    """Where to begin, and one size that is a power of two, to fill a length with zeros.
+
+    Few sizes, since the first kernel of each takes long to plan. The last piece may overlap the one
+    before it, or end behind the length, but not behind ``room``.
+    """
+    size = 1 << (length - 1).bit_length()
+    if size > max(length, room):
+        size //= 2
+    size = min(size, _LARGEST)
+    return [*range(0, length - size, size), max(length - size, 0)], size
+
+
+@lru_cache
+def _call(size: int) -> Prepared:
+    """The call that fills so many bytes. It is the same on every product."""
+    spec = TensorSpec(FLOAT, (size // FLOAT.itemsize,))
+    return prepare(Call(_ZERO, {_SELF: spec}, ()), A2, Catalogue([_ZERO]))
