@@ -1,8 +1,8 @@
 """The three ways of copying a large call, on the simulator's clock: whole, in pieces, waiting.
 
-A simulated copy takes its bytes' time at the bandwidth, and the time in which the host moves them:
-what a driver does with ordinary memory, which it moves into a buffer of its own first. Copies of
-pinned memory do so in the thread of their stream, in place of the device.
+A copy of pinned memory takes the time of its bytes at the bandwidth. One of ordinary memory takes
+that, and the time in which the host moves its bytes: CANN's documents say that they are moved into
+a buffer first. How well a driver does both at once is not known.
 """
 
 from __future__ import annotations

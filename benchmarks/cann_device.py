@@ -46,10 +46,13 @@ class Simulated(NamedTuple):
 
 
 def use_simulator() -> Simulated:
-    """Builds the simulator, and has this process and those that it starts use it: no kernels."""
+    """Builds the simulator, and has this process and those that it starts use it: no kernels.
+
+    And nobody looks at what the host does with memory that is copied, which takes time.
+    """
     generation = build().generation("9.x")
-    kernels = {"NPUCALL_SIM_KERNELS": "none", "NPUCALL_SIM_DEVICES": str(_DEVICES)}
-    os.environ.update({**generation.environment(), **kernels})
+    kernels = {"NPUCALL_SIM_KERNELS": "none", "NPUCALL_SIM_WATCH": "0"}
+    os.environ.update({**generation.environment(), **kernels, "NPUCALL_SIM_DEVICES": str(_DEVICES)})
     runtime = ctypes.CDLL(str(generation.lib64 / "libascendcl.so"))
     return Simulated(Simulator(runtime), runtime)
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.lane import Lane
     from npucall_server.doctor.bench import Bench, Outcome
 
-_ELEMENTS = 1 << 20
+ELEMENTS = 1 << 20
+"""Of each tensor of the call that is copied; more than a staging limit below."""
 _WAYS = {
     "all at once through pinned memory": 1 << 26,
     "in pieces through pinned memory": 1 << 20,
@@ -34,7 +35,7 @@ _CALLS = 20
 
 def ways(bench: Bench) -> Iterator[Section | Finding]:
     """One large call on a lane of each staging limit, twice."""
-    call = call_of_shape(bench.catalogue, bench.product, (_ELEMENTS,))
+    call = call_of_shape(bench.catalogue, bench.product, (ELEMENTS,))
     if call is None:
         return
     for way, limit in _WAYS.items():

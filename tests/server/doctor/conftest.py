@@ -12,6 +12,7 @@ from tests.simulator.build import build
 from tests.simulator.control import Simulator
 
 from npucall_server import doctor
+from npucall_server.doctor import copies
 from npucall_server.npu_settings import AscendPaths
 
 from .hosts import Host, make_host
@@ -51,6 +52,7 @@ def simulator(
     """A fresh simulator; what a test leaves open ends with it, as with a process."""
     monkeypatch.setenv("ASCEND_OPP_PATH", str(paths.opp))
     monkeypatch.setenv("NPUCALL_SIM_UNRUN", "guarded")
+    monkeypatch.setattr(copies, "ELEMENTS", 1 << 18)  # still more than its staging limit
     simulator = Simulator.open(toolkit.lib64)
     simulator.reset()
     yield simulator

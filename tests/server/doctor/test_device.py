@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from npucall_server.devices.base import DeviceFacts
-from npucall_server.doctor import compare, planning
+from npucall_server.devices.cann.statuses import error_of
+from npucall_server.doctor import compare, planning, report
 from npucall_server.doctor.bench import Outcome
 from npucall_server.doctor.device import check_health, check_memory, check_product, examine
+from npucall_server.doctor.failure import failed
 from npucall_server.doctor.finding import Finding, Section, Verdict
 
 from .hosts import faults, todo, warnings
@@ -78,6 +80,7 @@ def test_a_cache_without_the_guard_is_a_warning_that_settles_the_claim(
     assert "needs npucall's planner thread" in found.todo
     assert found.settles == ("unrun-executor",)
     assert findings[-1].found == "the device was given back"
+    assert "look      A first phase alone harms nothing" in report.as_file({}, findings)
     assert simulator.violations() == []
 
 
@@ -92,6 +95,7 @@ def test_an_executor_that_is_not_destroyed_is_a_warning_that_settles_the_claim(
     assert "aclDestroyAclOpExecutor: expected status 0, found 561000" in found.found
     assert found.settles == ("unrun-executor",)
     assert findings[-1].found == "the device was given back"
+    assert "look      A first phase alone harms nothing" in report.as_file({}, findings)
 
 
 def test_what_runs_wrong_behind_a_plan_is_a_fault(
@@ -125,8 +129,6 @@ def test_a_device_beyond_those_that_are_there_is_a_fault(
         ("aclrtCreateStreamWithConfig", 207008, "end other processes on it"),
         ("aclrtMalloc", 207001, "`npu-smi info` lists processes"),
         ("aclnnKlDivBackwardGetWorkspaceSize", 561003, "install the operator package of this SoC"),
-        ("aclnnKlDivBackwardGetWorkspaceSize", 561107, "ASCEND_OPP_PATH is not set"),
-        ("aclnnKlDivBackwardGetWorkspaceSize", 561112, "kernel package is not installed"),
         ("aclnnKlDivBackward", 207000, "the driver may be older than the toolkit"),
         ("aclrtResetDevice", 507899, "`npu-smi info`"),
     ],
@@ -139,6 +141,20 @@ def test_a_function_that_fails_is_a_fault_with_what_to_do(
     (found,) = faults(findings)
     assert f"{function}: expected status 0, found {status} " in found
     assert advice in todo(findings)
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (561107, "ASCEND_OPP_PATH is not set"),
+        (561112, "kernel package is not installed"),
+        (207000, "the driver may be older than the toolkit"),
+    ],
+)
+def test_an_error_with_a_status_has_the_advice_of_the_status(status: int, advice: str) -> None:
+    finding = failed(error_of("aclnnXxxGetWorkspaceSize", status, "text"), "trying Xxx")
+    assert finding.found.startswith("trying Xxx: aclnnXxxGetWorkspaceSize: expected status 0")
+    assert advice in finding.todo
 
 
 def test_a_kernel_that_fails_is_a_fault_and_ends_the_examination(

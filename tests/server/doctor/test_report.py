@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +17,6 @@ from npucall_server.doctor import report
 from npucall_server.doctor.finding import Facts, Message, Section, fault, ok, warning
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .conftest import Run
 
 from .conftest import SECRET
@@ -64,6 +63,19 @@ def test_a_custom_package_settles_the_order_of_libraries(healthy: Run) -> None:
     settled = {c["key"] for c in object_in(healthy.report)["claims"] if c["settled"]}
     assert ("library-order" in settled) == healthy.custom
     assert {"unrun-executor", "pinned-memory", "stream-order", "views", "infnan"} <= settled
+
+
+def test_the_documentation_says_which_claims_each_section_settles(healthy: Run) -> None:
+    page = (Path(__file__).parents[3] / "docs/ascend.md").read_text()
+    _, _, table = page.partition("| section | looks at | settles |\n|---|---|---|\n")
+    rows = [row.split(" | ") for row in table.partition("\n\n")[0].splitlines()]
+    documented = {row[0].strip("| "): {*re.findall(r"`([\w-]+)`", row[-1])} for row in rows}
+    found: dict[str, set[str]] = {}
+    for finding in object_in(healthy.report)["findings"]:
+        found.setdefault(finding["section"], set()).update(finding["settles"])
+    if not healthy.custom:
+        documented["operators"].discard("library-order")
+    assert found == documented
 
 
 def test_each_trial_has_the_times_of_its_steps(healthy: Run) -> None:

@@ -123,7 +123,7 @@ UNVERIFIED = (
         "Documented, and torch_npu prefers these events. If not, times are 0 with a note in the "
         "log, and large calls fail.",
         Stake.FAST, 0.96,
-        ("devices/cann/events.py: StreamEvents",),
+        ("devices/cann/events.py: StreamEvents", "devices/cann/copies.py: Copies"),
         "`run_ns` of 1,000 equal calls against msprof; the log has no note that nothing is timed.",
     ),
     # --- Memory -----------------------------------------------------------------------------------

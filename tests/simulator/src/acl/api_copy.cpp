@@ -36,10 +36,13 @@ struct Copy {
     Direction direction = HOST_TO_HOST;
 };
 
-void wait_for_bandwidth(size_t count) {
-    if (settings().bandwidth == 0) return;
+using Clock = std::chrono::steady_clock;
+
+// How long so many bytes are under way.
+Clock::duration time_of(size_t count) {
+    if (settings().bandwidth == 0) return {};
     const double seconds = static_cast<double>(count) / static_cast<double>(settings().bandwidth);
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 // Four sums side by side, so that looking at memory takes about as long as reading it.
@@ -105,7 +108,7 @@ int copy_at_once(Lock &lock, const Copy &copy) {
     check_end_unordered(copy.destination, copy.count, true);
     check_end_unordered(copy.source, copy.count, false);
     lock.unlock();
-    wait_for_bandwidth(copy.count);
+    std::this_thread::sleep_for(time_of(copy.count));  // and the move is that into a buffer
     std::memmove(copy.destination.data(), copy.source.data(), copy.count);
     lock.lock();
     count_copy(copy.direction, copy.count);
@@ -132,11 +135,27 @@ bool is_being_written(const End &end, size_t count) {
     return false;
 }
 
+// Moves bytes as the device does, which needs no time of the host beside that of the copy. Pageable
+// memory is touched as late as it may be.
+void move(const Copy &copy, uint8_t *destination) {
+    const auto end = Clock::now() + time_of(copy.count);
+    if (copy.source.is_pageable() || copy.destination.is_pageable()) {
+        std::this_thread::sleep_until(end);
+    }
+    std::memmove(destination, copy.source.data(), copy.count);
+    std::this_thread::sleep_until(end);
+}
+
 // Into the host: the bytes arrive when the host learns of it, and are garbage until then.
 Outcome copy_to_host(Stream &stream, uint64_t number, const Copy &copy) {
-    wait_for_bandwidth(copy.count);
-    auto arriving =
-        std::make_shared<std::vector<uint8_t>>(copy.source.data(), copy.source.data() + copy.count);
+    if (!settings().watch) {
+        move(copy, copy.destination.data());
+        Lock lock(state().mutex);
+        count_copy(copy.direction, copy.count);
+        return {};
+    }
+    auto arriving = std::make_shared<std::vector<uint8_t>>(copy.count);
+    move(copy, arriving->data());
     Lock lock(state().mutex);
     land(stream, number - 1);
     std::memset(copy.destination.data(), 0xA5, copy.count);
@@ -149,14 +168,12 @@ Outcome copy_to_host(Stream &stream, uint64_t number, const Copy &copy) {
 
 // What the host, or the device, has when the copy runs. Pinned memory (`watch`) must stay as it is
 // until the host learns that the copy is over; of pageable memory nobody knows.
-Outcome copy_now(Stream &stream, uint64_t number, const Copy &copy, bool watch,
-                         uint64_t before) {
+Outcome copy_now(Stream &stream, uint64_t number, const Copy &copy, bool watch, uint64_t before) {
     {
         Lock lock(state().mutex);
         if (!watch) land(stream, number - 1);
     }
-    wait_for_bandwidth(copy.count);
-    std::memmove(copy.destination.data(), copy.source.data(), copy.count);
+    move(copy, copy.destination.data());
     Lock lock(state().mutex);
     count_copy(copy.direction, copy.count);
     if (!watch) return {};
@@ -174,7 +191,8 @@ int copy_later(const StreamPointer &stream, const Copy &copy) {
         return submit(stream, "aclrtMemcpyAsync", accesses_of(copy),
                       [on, number, copy] { return copy_to_host(*on, number, copy); });
     }
-    const bool watch = copy.source.is_pinned() && !is_being_written(copy.source, copy.count);
+    const bool watch =
+        settings().watch && copy.source.is_pinned() && !is_being_written(copy.source, copy.count);
     const uint64_t before = watch ? checksum(copy.source.data(), copy.count) : 0;
     return submit(stream, "aclrtMemcpyAsync", accesses_of(copy), [on, number, copy, watch, before] {
         return copy_now(*on, number, copy, watch, before);
@@ -201,7 +219,7 @@ bool is_filled_by_copies(size_t count) {
 }
 
 void fill(const End &end, int32_t value, size_t count, bool by_copies) {
-    if (by_copies) wait_for_bandwidth(count);
+    if (by_copies) std::this_thread::sleep_for(time_of(count));
     std::memset(end.data(), value, count);
 }
 

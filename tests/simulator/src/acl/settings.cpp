@@ -29,6 +29,7 @@ Settings settings_of_environment() {
     read.memory = number_of("NPUCALL_SIM_MEMORY", uint64_t{1} << 30);
     read.kernel_us = number_of("NPUCALL_SIM_KERNEL_US", 0);
     read.bandwidth = number_of("NPUCALL_SIM_BANDWIDTH", 0);
+    read.watch = text_of("NPUCALL_SIM_WATCH", "1") != "0";
     read.pageable_waits = text_of("NPUCALL_SIM_PAGEABLE", "late") == "waits";
     read.python = text_of("NPUCALL_SIM_KERNELS", "python") != "none";
     read.abort = text_of("NPUCALL_SIM_ABORT", "0") == "1";

@@ -21,6 +21,7 @@ struct Settings {
     uint64_t memory;     // bytes of HBM, a device
     uint64_t kernel_us;  // how long each kernel takes at least
     uint64_t bandwidth;  // bytes per second of copies and fills; 0 is no limit
+    bool watch;           // host memory of copies that are under way is watched
     bool pageable_waits; // asynchronous copies of pageable memory are over when they return
     bool python;         // kernels compute
     bool abort;          // the first violation ends the process
