@@ -121,7 +121,7 @@ UNVERIFIED = (
         "Events of a lane are recorded anew by each call, without reset: with TIME_LINE for times, "
         "with CAPTURE_STREAM_PROGRESS for pieces of pinned memory.",
         "Documented, and torch_npu prefers these events. If not, times are 0 with a note in the "
-        "log, and large calls fail.",
+        "log, and large calls wait for their stream.",
         Stake.FAST, 0.96,
         ("devices/cann/events.py: StreamEvents", "devices/cann/copies.py: Copies"),
         "`run_ns` of 1,000 equal calls against msprof; the log has no note that nothing is timed.",
