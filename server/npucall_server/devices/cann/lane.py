@@ -21,7 +21,7 @@ from npucall_server.devices.cann.clearing import Clearing
 from npucall_server.devices.cann.copies import Copies
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.events import StreamEvents
-from npucall_server.devices.cann.launch import Launcher
+from npucall_server.devices.cann.launch import Launcher, known_workspace, tell_workspace
 from npucall_server.devices.cann.memory import device_buffer, piece_bytes
 from npucall_server.devices.cann.program import SLICE_NS, learn, pace_of
 from npucall_server.devices.cann.transfer import Transfer
@@ -207,7 +207,7 @@ class Lane:
 
         def ready(workspace_size: int) -> int | None:
             nonlocal is_first
-            workspace = self._reserve_workspace(workspace_size)
+            workspace = self._reserve_workspace(steps[program.next].call, workspace_size)
             if is_first:
                 mark(_PLANNED)
                 is_first = False
@@ -220,6 +220,7 @@ class Lane:
             call = steps[number].call
             try:
                 check()
+                self._workspace.reserve_beside(known_workspace(call) or 0)
                 addresses = program.prepare(number, transfer, zeros)
                 planned += self._launch(call, addresses, ready)
             except NpucallError as error:
@@ -279,12 +280,19 @@ class Lane:
         self._workspace.clear(self._clearing.clear)
         self._zeros.clear(self._clearing.clear)
 
-    def _reserve_workspace(self, size: int) -> int | None:
-        """Between the phases, where no other operator is launched, and new memory is rare."""
-        workspace = self._workspace.reserve_beside(size)
-        self._workspace.clear(
-            lambda address, length, _: self._clearing.copy_zeros(address, length), size
-        )
+    def _reserve_workspace(self, call: Prepared, size: int) -> int | None:
+        """Between the phases, where no other operator is launched, and new memory is rare.
+
+        Where there is none the next try asks for it before the first phase, and spends no lane.
+        """
+        try:
+            workspace = self._workspace.reserve_beside(size)
+            self._workspace.clear(
+                lambda address, length, _: self._clearing.copy_zeros(address, length), size
+            )
+        except NpucallError:
+            tell_workspace(call, size)
+            raise
         return workspace
 
     def _run(
@@ -305,11 +313,12 @@ class Lane:
         }
 
         def ready(workspace_size: int) -> int | None:
-            workspace = self._reserve_workspace(workspace_size)
+            workspace = self._reserve_workspace(call, workspace_size)
             mark(_PLANNED)
             return workspace
 
         addresses = transfer.reserve(memory_map)
+        self._workspace.reserve(known_workspace(call) or 0)
         if memory_map.zeros:
             zeros = self._zeros.reserve(memory_map.zeros) or 0
             addresses.update(dict.fromkeys(memory_map.unread, zeros))
