@@ -209,7 +209,8 @@ class Lane:
 
         def ready(workspace_size: int) -> int | None:
             nonlocal is_first
-            workspace = self._scratch.reserve_workspace(workspace_size)
+            call = steps[program.next].call
+            workspace = self._scratch.reserve_workspace(call, workspace_size)
             if is_first:
                 mark(_PLANNED)
                 is_first = False
@@ -222,6 +223,7 @@ class Lane:
             call = steps[number].call
             try:
                 check()
+                self._scratch.expect(call)
                 addresses = program.prepare(number, transfer, zeros)
                 planned += self._launch(call, addresses, ready)
             except NpucallError as error:
@@ -294,11 +296,12 @@ class Lane:
         }
 
         def ready(workspace_size: int) -> int | None:
-            workspace = self._scratch.reserve_workspace(workspace_size)
+            workspace = self._scratch.reserve_workspace(call, workspace_size)
             mark(_PLANNED)
             return workspace
 
         addresses = transfer.reserve(memory_map)
+        self._scratch.expect(call)
         if memory_map.zeros:
             zeros = self._scratch.reserve_zeros(memory_map.zeros)
             addresses.update(dict.fromkeys(memory_map.unread, zeros))
