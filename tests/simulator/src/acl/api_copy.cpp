@@ -219,7 +219,7 @@ bool is_filled_by_copies(size_t count) {
 }
 
 void fill(const End &end, int32_t value, size_t count, bool by_copies) {
-    if (by_copies) wait_for_bandwidth(count);
+    if (by_copies) std::this_thread::sleep_for(time_of(count));
     std::memset(end.data(), value, count);
 }
 
