@@ -70,7 +70,8 @@ def phases(operator: Operator[Any, Any]) -> dict[str, Signature]:
     """What ctypes is told of the two phases of an operator when they are bound."""
     handle: defaultdict[str, SimpleNamespace] = defaultdict(SimpleNamespace)
     library = Library("", cast("ctypes.CDLL", handle))
-    OpApi(cast("Any", None), AssertionError)._bind(operator, library, custom=False)
+    binding = OpApi(cast("Any", None), failure=AssertionError, forget=lambda: None)
+    binding._bind(operator, library, custom=False)
     return {name: Signature(raw.restype, tuple(raw.argtypes)) for name, raw in handle.items()}
 
 

@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 
 
 class StreamEvents:
-    """What a ``Stopwatch`` needs of a stream.
+    """What a ``Stopwatch`` needs of a stream."""
 
-    ``timeout``: milliseconds within which an event that its stream has passed must say so.
-    """
-
-    def __init__(self, acl: AscendCL, stream: c_void_p, timeout: int) -> None:
-        self._acl, self._stream, self._timeout = acl, stream, timeout
+    def __init__(self, acl: AscendCL, stream: c_void_p) -> None:
+        self._acl, self._stream = acl, stream
         self._found = c_float()
         self._waited: set[int] = set()
         """Events whose time has reached the host since they were recorded."""
@@ -47,7 +44,7 @@ class StreamEvents:
         return self._found.value
 
     def _wait_for(self, event: int) -> None:
-        self._acl.aclrtSynchronizeEventWithTimeout(event, self._timeout)
+        self._acl.aclrtSynchronizeEvent(event)
         self._waited.add(event)
 
     def destroy(self, event: int) -> None:

@@ -108,6 +108,7 @@ class AscendCL(Functions):
     aclrtCreateEventExWithFlag = StatusFunction(POINTER(c_void_p), c_uint32)
     aclrtDestroyEvent = StatusFunction(c_void_p)
     aclrtRecordEvent = StatusFunction(c_void_p, c_void_p)
+    aclrtSynchronizeEvent = StatusFunction(c_void_p)
     aclrtSynchronizeEventWithTimeout = StatusFunction(c_void_p, c_int32)  # as of a stream
     aclrtEventElapsedTime = StatusFunction(POINTER(c_float), c_void_p, c_void_p)  # milliseconds
 

@@ -97,9 +97,7 @@ class Lane:
             self._workspace, self._zeros = device_buffer(acl), device_buffer(acl)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
-            self._stopwatch = Stopwatch(
-                StreamEvents(acl, self._stream, limits.milliseconds), _MARKS, note
-            )
+            self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
             opening.callback(self._stopwatch.close)
             self._open = opening.pop_all()
 

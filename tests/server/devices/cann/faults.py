@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 TIMING = {
     "aclrtCreateEventExWithFlag", "aclrtRecordEvent", "aclrtEventElapsedTime",
-    "aclrtSynchronizeEventWithTimeout",
+    "aclrtSynchronizeEvent",
 }  # fmt: skip
 """Without these nothing is timed, and all the same everything runs."""
+OF_PIECES = {"aclrtSynchronizeEventWithTimeout"}
+"""Without it copies in pieces wait for the stream."""
 CANNOT_FAIL = {"aclrtGetLastError"}
 """What it answers is no status of its own."""
 EXECUTOR = "aclDestroyAclOpExecutor"
@@ -57,9 +59,9 @@ class Fault(NamedTuple):
 
     @property
     def tolerated(self) -> bool:
-        """Whether it only ends the timing of calls, or leaves an executor behind."""
-        timing = self.function in TIMING and self.fate is not Fate.BROKEN
-        return timing or self.function == EXECUTOR
+        """Whether no call fails by it: events that only help, an executor that is left behind."""
+        helps = self.function in TIMING | OF_PIECES and self.fate is not Fate.BROKEN
+        return helps or self.function == EXECUTOR
 
     @property
     def kind(self) -> type[NpucallError]:

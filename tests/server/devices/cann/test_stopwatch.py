@@ -37,9 +37,7 @@ class Timed:
     def __init__(self, context: DeviceContext) -> None:
         self.notes: list[str] = []
         self.acl = context.libraries.acl
-        self.watch = Stopwatch(
-            StreamEvents(self.acl, DEFAULT_STREAM, 1000), MARKS, self.notes.append
-        )
+        self.watch = Stopwatch(StreamEvents(self.acl, DEFAULT_STREAM), MARKS, self.notes.append)
 
     def lap(self) -> int:
         """Marks all, waits, and answers what lies between the first and the last."""
@@ -79,7 +77,7 @@ def test_an_event_is_waited_for_once_each_time_that_it_is_recorded(
     for laps in (1, 2):
         timed.lap()
         timed.watch.between(0, 1)
-        assert simulator.call_count("aclrtSynchronizeEventWithTimeout") == laps * MARKS
+        assert simulator.call_count("aclrtSynchronizeEvent") == laps * MARKS
     assert timed.notes == []
 
 
