@@ -301,7 +301,8 @@ UNVERIFIED = (
         "used again behind its last reader.",
         "Documented, and all of PyTorch on NPUs builds on it. If not, numbers are wrong.",
         Stake.START, 0.99,
-        ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane"),
+        ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane",
+         "devices/cann/clearing.py: Clearing"),
         "A program of 256 steps, each on what the one before gave, has the bits of 256 calls; a "
         "hundred times.",
     ),
