@@ -153,9 +153,22 @@ UNVERIFIED = (
         "One growing buffer a lane; its size is told as phase one wanted it.",
         "torch_npu does so. If not, numbers are wrong where calls follow each other closely.",
         Stake.FAST, 0.98,
-        ("devices/cann/lane.py: _workspace",),
+        ("devices/cann/scratch.py: _workspace",),
         "Alternate calls with a large and a small workspace, such as CtcLossBackward and "
         "KlDivBackward, and compare the numbers.",
+    ),
+    Claim(
+        "zero-kernel",
+        "aclnnInplaceZero fills memory with zeros, whatever was there",
+        "What passes from one caller to another, and what is new, is filled by that kernel, as "
+        "FLOAT, in lengths that are powers of two. Where no library has it, or it has no kernel, "
+        "aclrtMemsetAsync does it.",
+        "Documented from 8.0 on, for all products but Atlas 200I/500 A2; PyTorch's zero_ is this "
+        "operator. If not, a kernel that does not write all of its output shows what another "
+        "caller left.",
+        Stake.LATER, 0.98,
+        ("devices/cann/clearing.py: Clearing",),
+        "The doctor fills memory with a pattern, then a part of it with zeros, and reads it back.",
     ),
     Claim(
         "out-of-memory",
@@ -288,7 +301,8 @@ UNVERIFIED = (
         "used again behind its last reader.",
         "Documented, and all of PyTorch on NPUs builds on it. If not, numbers are wrong.",
         Stake.START, 0.99,
-        ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane"),
+        ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane",
+         "devices/cann/clearing.py: Clearing"),
         "A program of 256 steps, each on what the one before gave, has the bits of 256 calls; a "
         "hundred times.",
     ),
