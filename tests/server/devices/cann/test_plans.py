@@ -61,6 +61,8 @@ def test_whatever_becomes_of_its_executor_a_plan_is_answered(device: Opened) -> 
 
 
 def test_calls_are_planned_in_a_thread_that_runs_none(device: Opened) -> None:
+    assert [device.serves(l1(device.device, 100)) for _ in range(2)] == [True] * 2  # has its memory
+    before = device.simulator.counters()["cache_hits"]
     for count in range(1, 20):
         asked = l1(device.device, count)
         device.plan(asked)
