@@ -16,8 +16,11 @@ from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.places import StepOutput
 from npucall.tensors import TensorSpec
 from npucall_server.devices.base import Step
+from npucall_server.devices.cann.clearing import SLOWER
 from npucall_server.devices.cann.memory import device_buffer
 from npucall_server.devices.cann.program import Program
+from npucall_server.devices.cann.resident import HandleMemory
+from npucall_server.devices.watchdog import Visitors
 from npucall_server.doctor.bench import check
 from npucall_server.doctor.compare import difference
 from npucall_server.doctor.failure import WRONG, failed
@@ -33,6 +36,10 @@ _STEPS = 12
 _SHAPE = (64,)
 _ORDER = ("moved-descriptors", "stream-order")
 _OVERFLOWS = "aclnnKlDivBackward"
+_ZEROS = "zero-kernel"
+_HANDLE, _BEFORE, _CLEARED = 4 << 20, 64, (3 << 20) + 96
+"""Bytes of device memory, and which of them are filled: no power of two."""
+_LEAKS = "do not let callers share this device who do not trust each other; send the report"
 
 
 def programs(bench: Bench) -> Iterator[Section | Finding]:
@@ -70,6 +77,28 @@ def overflow(bench: Bench) -> Iterator[Section | Finding]:
             f"-120000 in FLOAT16: expected -infinity, found {found}",
             "results that overflow differ from the reference's; everything else is right",
             "infnan",
+        )
+
+
+def clearing(bench: Bench) -> Iterator[Section | Finding]:
+    """What is filled with zeros when memory passes to another caller, and nothing beside it."""
+    yield Section("memory", "filling device memory with zeros")
+    memory = HandleMemory(bench.context, Visitors(), bench.broken.append, lambda: None)
+    handle = memory.allocate(_HANDLE)
+    handle.write(0, b"\xa5" * _HANDLE)
+    bench.lane.clear(handle.address + _BEFORE, _CLEARED)
+    found = bytes(handle.read(0, _HANDLE))
+    handle.free()
+    cleared, rest = found[_BEFORE:][:_CLEARED], found[:_BEFORE] + found[_BEFORE + _CLEARED :]
+    if any(cleared):
+        yield fault("memory is not zeros though it was filled so", _LEAKS, _ZEROS)
+    elif rest.strip(b"\xa5"):
+        yield fault("memory beside what is filled with zeros has changed", WRONG, _ZEROS)
+    elif any(SLOWER in note for note in bench.notes):
+        yield warning(f"{_CLEARED} bytes are zeros, by copies", "calls wait as long", _ZEROS)
+    else:
+        yield ok(
+            f"{_CLEARED} bytes are zeros, by a kernel; those beside them are as before", _ZEROS
         )
 
 

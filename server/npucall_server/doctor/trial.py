@@ -145,6 +145,7 @@ _STEPS: tuple[Step, ...] = (
     copies.ways,
     copies.handles,
     planning.plans,
+    promises.clearing,
     promises.too_much,
 )
 

@@ -110,9 +110,39 @@ def test_a_handle_that_holds_something_else_is_a_fault(
     simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HandleMemory, "to_host", lambda _self, _address, size: bytes(size))
-    (found,) = not_ok(paths)
+    found, *_ = not_ok(paths)  # what is filled with zeros is read through a handle too
     assert found.found == "a handle does not hold what was written into it"
     assert found.settles == ("handle-copies",)
+
+
+@pytest.mark.parametrize(
+    ("filled", "said"),
+    [
+        ((64, 64), "memory is not zeros though it was filled so"),
+        ((0, 4 << 20), "memory beside what is filled with zeros has changed"),
+    ],
+)
+def test_a_kernel_that_fills_less_or_more_than_it_should_is_a_fault(
+    simulator: Simulator,
+    paths: AscendPaths,
+    monkeypatch: pytest.MonkeyPatch,
+    filled: tuple[int, int],
+    said: str,
+) -> None:
+    right, (start, size) = Lane.clear, filled
+    monkeypatch.setattr(Lane, "clear", lambda self, at, _: right(self, at - 64 + start, size))
+    (found,) = not_ok(paths)
+    assert (found.verdict, found.found) == (Verdict.FAULT, said)
+    assert found.settles == ("zero-kernel",)
+
+
+def test_where_there_is_no_kernel_for_zeros_the_doctor_says_so(
+    simulator: Simulator, paths: AscendPaths
+) -> None:
+    for nth in range(1, 40):
+        simulator.fail("aclnnInplaceZeroGetWorkspaceSize", nth, status=561003)
+    found = next(each for each in not_ok(paths) if "zero-kernel" in each.settles)
+    assert (found.verdict, found.found) == (Verdict.WARNING, "3145824 bytes are zeros, by copies")
 
 
 def test_memory_that_the_device_does_not_have_and_gives_is_a_warning(

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     Launch = Callable[[Prepared, Mapping[str, int], Callable[[int], int | None]], int]
     """Queues a call whose tensors lie at addresses; the last answers where its workspace is."""
 
+SLOWER = "device memory is cleared by aclrtMemsetAsync, which is slower"
+"""How the note begins that the kernel is not to be had."""
 _SELF = "selfRef"
 _ZERO = prototype_only(
     "aclnnInplaceZero", (parameter_of(_SELF, "aclTensor*", Output),), "aclnn_zero.h"
@@ -70,7 +72,7 @@ class Clearing:
                 return
         except OperatorUnavailableError as error:
             self._has_kernel = False
-            self._note(f"device memory is cleared by aclrtMemsetAsync, which is slower: {error}")
+            self._note(f"{SLOWER}: {error}")
         self.copy_zeros(address, length)
 
     def copy_zeros(self, address: int, length: int) -> None:

@@ -22,8 +22,9 @@ from npucall_server.devices.cann.copies import Copies
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import Launcher
-from npucall_server.devices.cann.memory import device_buffer, piece_bytes
+from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.program import SLICE_NS, learn, pace_of
+from npucall_server.devices.cann.scratch import Scratch
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.memory_map import memory_map_of
@@ -94,7 +95,7 @@ class Lane:
             opening.callback(self._copies.close)
             self._clearing = Clearing(acl, self._stream, self._launch, note)
             self._transfer = self._new_transfer()
-            self._workspace, self._zeros = device_buffer(acl), device_buffer(acl)
+            self._scratch = Scratch(acl, self._clearing)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
             self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
@@ -114,9 +115,7 @@ class Lane:
         """Gives back all that is kept for the next calls."""
         with self._unbroken(), Cleanup() as every:
             every.callback(self._transfer.release)
-            every.callback(self._workspace.release)
-            every.callback(self._zeros.release)
-            every.callback(self._clearing.release)
+            every.callback(self._scratch.release)
             every.callback(self._descriptors.close)
 
     def run(
@@ -170,6 +169,11 @@ class Lane:
             self._owner = program.owner
             return program.has_ended
 
+    def clear(self, address: int, length: int) -> None:
+        """Fills device memory with zeros as it does with its own, and waits for that."""
+        with self._unbroken(), self._settled():
+            self._clearing.clear(address, length)
+
     def let_go(self, program: Program) -> None:
         """Takes back the memory of a program that goes no further."""
         with self._unbroken():
@@ -178,9 +182,9 @@ class Lane:
 
     def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
         first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
-        zeros = self._zeros.reserve(program.map.zeros) or 0
+        zeros = self._scratch.reserve_zeros(program.map.zeros)
         with self._settled():
-            self._clear()
+            self._scratch.clear()
             mark(_START)
             if not first:
                 program.begin(transfer)
@@ -205,7 +209,8 @@ class Lane:
 
         def ready(workspace_size: int) -> int | None:
             nonlocal is_first
-            workspace = self._reserve_workspace(workspace_size)
+            call = steps[program.next].call
+            workspace = self._scratch.reserve_workspace(call, workspace_size)
             if is_first:
                 mark(_PLANNED)
                 is_first = False
@@ -218,6 +223,7 @@ class Lane:
             call = steps[number].call
             try:
                 check()
+                self._scratch.expect(call)
                 addresses = program.prepare(number, transfer, zeros)
                 planned += self._launch(call, addresses, ready)
             except NpucallError as error:
@@ -270,20 +276,7 @@ class Lane:
         before, self._owner = self._owner, None
         if owner != before:
             self._transfer.disown()
-            self._workspace.disown()
-
-    def _clear(self) -> None:
-        """Queues what is cleared of the memory that this lane keeps for all."""
-        self._workspace.clear(self._clearing.clear)
-        self._zeros.clear(self._clearing.clear)
-
-    def _reserve_workspace(self, size: int) -> int | None:
-        """Between the phases, where no other operator is launched, and new memory is rare."""
-        workspace = self._workspace.reserve_beside(size)
-        self._workspace.clear(
-            lambda address, length, _: self._clearing.copy_zeros(address, length), size
-        )
-        return workspace
+            self._scratch.disown()
 
     def _run(
         self,
@@ -303,16 +296,17 @@ class Lane:
         }
 
         def ready(workspace_size: int) -> int | None:
-            workspace = self._reserve_workspace(workspace_size)
+            workspace = self._scratch.reserve_workspace(call, workspace_size)
             mark(_PLANNED)
             return workspace
 
         addresses = transfer.reserve(memory_map)
+        self._scratch.expect(call)
         if memory_map.zeros:
-            zeros = self._zeros.reserve(memory_map.zeros) or 0
+            zeros = self._scratch.reserve_zeros(memory_map.zeros)
             addresses.update(dict.fromkeys(memory_map.unread, zeros))
         with self._descriptors.of(call, addresses) as arguments, self._settled():
-            self._clear()
+            self._scratch.clear()
             transfer.clear()
             transfer.stage(memory_map, storages)
             mark(_START)
@@ -363,8 +357,7 @@ class Lane:
 
     def _synchronise(self) -> None:
         self._copies.synchronise()
-        self._workspace.settle()
-        self._clearing.settle()
+        self._scratch.settle()
 
     def _create_stream(self) -> c_void_p:
         stream = c_void_p()
@@ -373,8 +366,7 @@ class Lane:
         return stream
 
     def _keep_no_more_than_allowed(self) -> None:
-        lane_keeps = self._workspace.size + self._zeros.size + self._clearing.kept
-        if self._transfer.kept + lane_keeps > self._limits.kept_memory:
+        if self._transfer.kept + self._scratch.kept > self._limits.kept_memory:
             self.empty()
 
 

@@ -121,7 +121,7 @@ UNVERIFIED = (
         "Events of a lane are recorded anew by each call, without reset: with TIME_LINE for times, "
         "with CAPTURE_STREAM_PROGRESS for pieces of pinned memory.",
         "Documented, and torch_npu prefers these events. If not, times are 0 with a note in the "
-        "log, and large calls fail.",
+        "log, and large calls wait for their stream.",
         Stake.FAST, 0.96,
         ("devices/cann/events.py: StreamEvents", "devices/cann/copies.py: Copies"),
         "`run_ns` of 1,000 equal calls against msprof; the log has no note that nothing is timed.",
@@ -153,9 +153,22 @@ UNVERIFIED = (
         "One growing buffer a lane; its size is told as phase one wanted it.",
         "torch_npu does so. If not, numbers are wrong where calls follow each other closely.",
         Stake.FAST, 0.98,
-        ("devices/cann/lane.py: _workspace",),
+        ("devices/cann/scratch.py: _workspace",),
         "Alternate calls with a large and a small workspace, such as CtcLossBackward and "
         "KlDivBackward, and compare the numbers.",
+    ),
+    Claim(
+        "zero-kernel",
+        "aclnnInplaceZero fills memory with zeros, whatever was there",
+        "What passes from one caller to another, and what is new, is filled by that kernel, as "
+        "FLOAT, in lengths that are powers of two. Where no library has it, or it has no kernel, "
+        "aclrtMemsetAsync does it.",
+        "Documented from 8.0 on, for all products but Atlas 200I/500 A2; PyTorch's zero_ is this "
+        "operator. If not, a kernel that does not write all of its output shows what another "
+        "caller left.",
+        Stake.LATER, 0.98,
+        ("devices/cann/clearing.py: Clearing",),
+        "The doctor fills memory with a pattern, then a part of it with zeros, and reads it back.",
     ),
     Claim(
         "out-of-memory",
