@@ -14,7 +14,7 @@ from npucall_server.doctor import copies, planning, promises
 from npucall_server.doctor.bench import Bench, check, poisoned
 from npucall_server.doctor.failure import WRONG, failed
 from npucall_server.doctor.finding import Finding, Section, fault, ok, warning
-from npucall_server.doctor.kinds import ODD, trials
+from npucall_server.doctor.kinds import ODD, summary, trials
 
 if TYPE_CHECKING:
     from npucall.products import Product
@@ -45,8 +45,8 @@ def try_device(
             "run what is here: `npucall operators`, `npucall run`, `npucall conform`",
         )
         return True
-    kinds = sorted(frozenset[str]().union(*(trial.kinds for trial in chosen)))
-    yield ok(f"{len(chosen)} calls have all that operators of this host have: {', '.join(kinds)}")
+    said = f"{len(chosen)} calls have all that operators of this host have"
+    yield ok(f"{said}\n{summary(chosen)}")
     bench = Bench(context, operators, catalogue, product, chosen)
     with poisoned():
         for step in _STEPS:
