@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 SIZE = 64 * MIB
 """Of each tensor: two go to the device, one comes back."""
-WAYS = {"whole": 5 * SIZE, "in pieces": SIZE, "waiting": 0}
+WAYS = {"whole": 5 * SIZE, "in pieces": 8 * MIB, "waiting": 0}
 """The ``staging_limit`` by which such a call is copied so."""
 BANDWIDTHS = 2 * 10**9, 10 * 10**9
 

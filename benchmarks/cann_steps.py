@@ -14,10 +14,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from npucall_server.devices.cann import lane as lane_module
 from npucall_server.devices.cann import launch as launch_module
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.lane import Lane
+from npucall_server.devices.cann.launch import Launcher
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.stopwatch import Stopwatch
 
@@ -75,7 +75,7 @@ class Steps:
 
             for step, owner, name in _METHODS:
                 wrap(owner, name, self._step(step, getattr(owner, name)))
-            wrap(lane_module, "launch", self._launch(lane_module.launch))
+            wrap(Launcher, "launch", self._launch(Launcher.launch))
             wrap(KeptDescriptors, "of", self._both_ends(DESCRIPTORS, KeptDescriptors.of))
             yield
 

@@ -44,10 +44,10 @@ class NpuSettings(BaseModel):
         "and the server exits with code 70 to be started again.",
     )
     staging_limit: ByteSize = Field(
-        ByteSize(256 * 2**20),
+        ByteSize(8 * 2**20),
         ge=0,
         description="Bytes of pinned host memory that each lane may keep for copies, for example "
-        "256MiB; a larger call goes through it in pieces. 0: copies wait, and use none.",
+        "8MiB; a larger call goes through it in four pieces. 0: copies wait, and use none.",
     )
     kept_device_memory: ByteSize = Field(
         ByteSize(2**30),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SIZE = 2**22
 LIMITS = {
-    "whole": [],
+    "whole": ["--staging-limit=64MiB"],
     "in pieces": ["--staging-limit=1MiB"],
     "waiting": ["--staging-limit=0"],
 }

@@ -78,10 +78,17 @@ def _runs(bench: Bench) -> Iterator[Section | Finding]:
             yield failed(error, trial.title)
             if bench.is_broken:
                 return
-    if bench.notes:
-        yield warning(bench.notes[0], "calls run, but take an unknown time", "events-again")
-    else:
-        yield ok("all of these runs were timed by the device's clock", "events-again")
+    yield from _noted(bench)
+
+
+def _noted(bench: Bench) -> Iterator[Finding]:
+    """What the lane said of these runs, which may have been timed."""
+    yield from (warning(note, "calls run all the same") for note in bench.notes)
+    if bench.timed:
+        said = f"the device's clock timed {bench.timed} of {bench.ran} runs, with the same events"
+        yield ok(said, "events-again")
+    elif bench.some_are_right:
+        yield warning("no run was timed", "times in log and answers are 0", "events-again")
 
 
 def _twice(bench: Bench, trial: Trial) -> Finding:
@@ -95,6 +102,8 @@ def _twice(bench: Bench, trial: Trial) -> Finding:
             f"{trial.title}: the first run is right, the second is not: {second.wrong}",
             WRONG, *settles, *_USED_AGAIN,
         )  # fmt: skip
+    bench.ran += 2
+    bench.timed += sum(o.phases is not None and o.phases.run_ns > 0 for o in (first, second))
     bench.some_are_right |= trial.form is not Form.EMPTY  # which nobody computes
     told = _told(first.phases, second.phases)
     times = _times({"first": first.phases, "second": second.phases})

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 COUNT = 4
 """Pieces of pinned memory."""
-LARGEST = 4 << 20
-"""Bytes of each, where the limit has room for them."""
 _ALIGNED = 64
 
 
@@ -72,7 +70,7 @@ def pinned_pieces(memory: PinnedBuffer, limit: int) -> list[Pinned]:
 def _piece_bytes(limit: int) -> int:
     if not limit:
         return 0
-    return max(min(limit // COUNT, LARGEST) // _ALIGNED * _ALIGNED, _ALIGNED)
+    return max(limit // COUNT // _ALIGNED * _ALIGNED, _ALIGNED)
 
 
 def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Piece]:

@@ -209,7 +209,8 @@ class Lane:
 
         def ready(workspace_size: int) -> int | None:
             nonlocal is_first
-            workspace = self._scratch.reserve_workspace(workspace_size)
+            call = steps[program.next].call
+            workspace = self._scratch.reserve_workspace(call, workspace_size)
             if is_first:
                 mark(_PLANNED)
                 is_first = False
@@ -222,6 +223,7 @@ class Lane:
             call = steps[number].call
             try:
                 check()
+                self._scratch.expect(call)
                 addresses = program.prepare(number, transfer, zeros)
                 planned += self._launch(call, addresses, ready)
             except NpucallError as error:
@@ -272,9 +274,11 @@ class Lane:
     def _begin_for(self, owner: str) -> None:
         """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
         before, self._owner = self._owner, None
-        if owner != before:
-            self._transfer.disown()
-            self._scratch.disown()
+        for memory in (self._transfer, self._scratch):
+            if before is None:
+                memory.distrust()
+            elif owner != before:
+                memory.disown()
 
     def _run(
         self,
@@ -294,11 +298,12 @@ class Lane:
         }
 
         def ready(workspace_size: int) -> int | None:
-            workspace = self._scratch.reserve_workspace(workspace_size)
+            workspace = self._scratch.reserve_workspace(call, workspace_size)
             mark(_PLANNED)
             return workspace
 
         addresses = transfer.reserve(memory_map)
+        self._scratch.expect(call)
         if memory_map.zeros:
             zeros = self._scratch.reserve_zeros(memory_map.zeros)
             addresses.update(dict.fromkeys(memory_map.unread, zeros))

@@ -12,6 +12,7 @@ from npucall.errors import NpucallError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from npucall.declare.prepare import Prepared
     from npucall_server.devices.cann.functions import NnOpBase
     from npucall_server.devices.cann.operators import OpApiFunction
 
@@ -56,6 +57,17 @@ def workspace_of(function: OpApiFunction, arguments: Sequence[Any], base: NnOpBa
     size, executor = _phase_one(function, arguments)
     _destroy(base, executor)
     return size
+
+
+def known_workspace(call: Prepared) -> int | None:
+    """Bytes of workspace that a call is known to need; None where nobody has told."""
+    found = call.followed.get(workspace_of)
+    return found if isinstance(found, int) else None
+
+
+def tell_workspace(call: Prepared, size: int) -> None:
+    """Keeps with a call what its first phase said."""
+    call.followed[workspace_of] = size
 
 
 def _phase_one(function: OpApiFunction, arguments: Sequence[Any]) -> tuple[int, c_void_p]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from npucall_server.devices.base import BrokenDeviceError, device_lost
 from npucall_server.devices.cann.descriptors import Descriptors
-from npucall_server.devices.cann.launch import workspace_of
+from npucall_server.devices.cann.launch import known_workspace, tell_workspace, workspace_of
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cleanup import Cleanup
 
@@ -105,8 +105,8 @@ class Plans:
 
     def plan(self, call: Prepared) -> int:
         """Bytes of workspace; the calling thread waits. Raises what the first phase does."""
-        known = call.followed.get(self.plan)
-        if isinstance(known, int):
+        known = known_workspace(call)
+        if self._keeps and known is not None:
             return known
         planner = self._free.get()
         try:
@@ -114,7 +114,7 @@ class Plans:
         finally:
             self._free.put(planner)
         if self._keeps:
-            call.followed[self.plan] = workspace
+            tell_workspace(call, workspace)
         return workspace
 
     def close(self) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npucall.errors import NpucallError
+from npucall_server.devices.cann.launch import known_workspace, tell_workspace
 from npucall_server.devices.cann.memory import device_buffer
 from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:
+    from npucall.declare.prepare import Prepared
     from npucall_server.devices.cann.clearing import Clearing
     from npucall_server.devices.cann.functions import AscendCL
 
@@ -31,6 +34,11 @@ class Scratch:
         """The calls until now were another owner's than the next one. Nobody writes zeros."""
         self._workspace.disown()
 
+    def distrust(self) -> None:
+        """Likewise, and what was queued may have failed."""
+        self._workspace.distrust()
+        self._zeros.distrust()
+
     def reserve_zeros(self, size: int) -> int:
         """Address of so many bytes that are zeros behind ``clear``; nothing is under way.
 
@@ -43,16 +51,25 @@ class Scratch:
         self._workspace.clear(self._clearing.clear)
         self._zeros.clear(self._clearing.clear)
 
-    def reserve_workspace(self, size: int) -> int | None:
+    def expect(self, call: Prepared) -> None:
+        """Reserves the workspace that a call is known to need, before its first phase."""
+        self._workspace.reserve_beside(known_workspace(call) or 0)
+
+    def reserve_workspace(self, call: Prepared, size: int) -> int | None:
         """Address of so many bytes; None for none. Raises OutOfMemoryError.
 
         Between the phases of an operator, where no other one is launched: what is new, which is
-        rare, is filled without a kernel.
+        rare, is filled without a kernel. Where there is none, the next try ``expect``s it, and ends
+        before a first phase.
         """
-        workspace = self._workspace.reserve_beside(size)
-        self._workspace.clear(
-            lambda address, length, _: self._clearing.copy_zeros(address, length), size
-        )
+        try:
+            workspace = self._workspace.reserve_beside(size)
+            self._workspace.clear(
+                lambda address, length, _: self._clearing.copy_zeros(address, length), size
+            )
+        except NpucallError:
+            tell_workspace(call, size)
+            raise
         return workspace
 
     def settle(self) -> None:

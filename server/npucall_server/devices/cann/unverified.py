@@ -121,7 +121,7 @@ UNVERIFIED = (
         "Events of a lane are recorded anew by each call, without reset: with TIME_LINE for times, "
         "with CAPTURE_STREAM_PROGRESS for pieces of pinned memory.",
         "Documented, and torch_npu prefers these events. If not, times are 0 with a note in the "
-        "log, and large calls fail.",
+        "log, and large calls wait for their stream.",
         Stake.FAST, 0.96,
         ("devices/cann/events.py: StreamEvents", "devices/cann/copies.py: Copies"),
         "`run_ns` of 1,000 equal calls against msprof; the log has no note that nothing is timed.",
@@ -301,7 +301,8 @@ UNVERIFIED = (
         "used again behind its last reader.",
         "Documented, and all of PyTorch on NPUs builds on it. If not, numbers are wrong.",
         Stake.START, 0.99,
-        ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane"),
+        ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane",
+         "devices/cann/clearing.py: Clearing"),
         "A program of 256 steps, each on what the one before gave, has the bits of 256 calls; a "
         "hundred times.",
     ),

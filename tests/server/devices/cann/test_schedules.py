@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Open = Callable[..., Opened]
 
 LANES, CALLERS = 2, 4
+SETTINGS = {"kept_calls": 2, "staging_limit": 1 << 16}
+"""Large calls are copied in pieces, the others as a whole."""
 ASKS: dict[str, Ask] = {
     **{f"l1 of {count}": partial(situations.l1, count=count) for count in (1, 33, 5_000, 150_000)},
     "unread": situations.unread,
@@ -50,7 +52,7 @@ class Planned(NamedTuple):
 @pytest.fixture
 def functions(open_device: Open) -> list[str]:
     """The C functions that these calls use."""
-    device = open_device(lanes=LANES, kept_calls=2)
+    device = open_device(lanes=LANES, **SETTINGS)
     names = device.functions(lambda: [device.run(ask(device.device)) for ask in ASKS.values()])
     device.close()
     return names
@@ -80,7 +82,7 @@ def test_whatever_fails_every_answer_is_right_and_nothing_stays(
 ) -> None:  # fmt: skip
     schedule = data.draw(schedules(functions))
     unrun(kind)
-    device = open_device(lanes=LANES, kept_calls=2)
+    device = open_device(lanes=LANES, **SETTINGS)
     assert answered_wrong(device, calls, schedule) == []
     assert device.simulator.violations() == []
     event("lost" if device.lost else "served on")

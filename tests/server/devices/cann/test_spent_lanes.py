@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 STREAM = "aclrtCreateStreamWithConfig"
 NO_MEMORY, REFUSED, HEARTBEAT = 207001, 207012, 507010
 OFTEN = 9
+LARGE, FOR_TENSORS = 600_000, 14 << 20
+"""Elements of 4 bytes, and device memory in which they fit without their workspace."""
 
 
 @pytest.fixture(params=["unguarded", "refused"])
@@ -77,13 +79,14 @@ def test_the_second_try_is_made_on_another_lane(device: Opened) -> None:
     end(device)
 
 
-def test_lack_of_memory_that_lasts_is_told_and_the_next_call_is_right(device: Opened) -> None:
-    asked = l1(device.device)
-    with pytest.raises(OutOfMemoryError, match="aclrtMalloc"):
-        answers(device, asked, without_workspace(device, OFTEN))
-    device.simulator.clear_faults()
-    assert device.serves(asked)
-    assert device.lost == []
+def test_lack_of_memory_that_lasts_is_told_and_spends_one_lane(device: Opened) -> None:
+    asked = l1(device.device, LARGE)
+    device.simulator.set_memory(FOR_TENSORS)
+    for _ in range(3):
+        with pytest.raises(OutOfMemoryError, match="aclrtMalloc"):
+            device.run(asked)
+    assert device.serves(l1(device.device))
+    assert (streams(device), device.lost) == (2, [])
     end(device)
 
 
