@@ -274,9 +274,11 @@ class Lane:
     def _begin_for(self, owner: str) -> None:
         """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
         before, self._owner = self._owner, None
-        if owner != before:
-            self._transfer.disown()
-            self._scratch.disown()
+        for memory in (self._transfer, self._scratch):
+            if before is None:
+                memory.distrust()
+            elif owner != before:
+                memory.disown()
 
     def _run(
         self,

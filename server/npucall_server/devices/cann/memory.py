@@ -62,6 +62,10 @@ class GrowingBuffer:
         self._foreign = range(max(self._foreign.stop, self._touched))
         self._touched = 0
 
+    def distrust(self) -> None:
+        """Likewise, and nobody knows whether what was to be filled has been."""
+        self._foreign, self._touched = range(self.size), 0
+
     def clear(self, fill: Callable[[int, int, int], None], size: int | None = None) -> None:
         """Has filled what may hold what belongs to others, if any; of the first bytes, or of all.
 

@@ -34,6 +34,11 @@ class Scratch:
         """The calls until now were another owner's than the next one. Nobody writes zeros."""
         self._workspace.disown()
 
+    def distrust(self) -> None:
+        """Likewise, and what was queued may have failed."""
+        self._workspace.distrust()
+        self._zeros.distrust()
+
     def reserve_zeros(self, size: int) -> int:
         """Address of so many bytes that are zeros behind ``clear``; nothing is under way.
 

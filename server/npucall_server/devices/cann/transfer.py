@@ -77,6 +77,11 @@ class Transfer:
         self._memory.disown()
         self._staging.disown()
 
+    def distrust(self) -> None:
+        """Likewise, and what was queued may have failed."""
+        self._memory.distrust()
+        self._staging.distrust()
+
     def clear(self) -> None:
         """Clears what others may have left, where there is any: on the stream, and in staging."""
         self._memory.clear(self._clearing.clear)

@@ -26,14 +26,16 @@ SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
 
 
 @pytest.mark.parametrize("limit", [DEFAULT, FOUR_PIECES])
-@pytest.mark.parametrize("function", ["aclnnKlDivBackward", "aclrtMemcpyAsync", "aclrtMemsetAsync"])
+@pytest.mark.parametrize(
+    "function", ["aclnnKlDivBackward", "aclnnInplaceZero", "aclrtMemcpyAsync", "aclrtMemsetAsync"]
+)
 def test_a_failure_of_submitted_work_names_the_synchronise(
     open_device: Open, function: str, limit: int
 ) -> None:
     assert_told_by(SYNCHRONISE, open_device(staging_limit=limit), function)
 
 
-@pytest.mark.parametrize("function", ["aclnnKlDivBackward", "aclrtMemsetAsync"])
+@pytest.mark.parametrize("function", ["aclnnKlDivBackward", "aclnnInplaceZero", "aclrtMemsetAsync"])
 def test_so_it_does_where_copies_wait(open_device: Open, function: str) -> None:
     assert_told_by(SYNCHRONISE, open_device(staging_limit=0), function)
 

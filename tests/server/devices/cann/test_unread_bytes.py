@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from npucall import buffers
-from npucall.errors import CancelledError
+from npucall.errors import CancelledError, DeviceError
 
 from .asked import Asked, declared, installed, like
 from .situations import FOUR_PIECES, add, add_scalars, l1, numbers, unread
@@ -170,6 +170,31 @@ def test_behind_a_call_that_failed_memory_is_cleared_for_anybody(device: Opened)
     with pytest.raises(CancelledError):
         device.run(asked, refuse)
     assert clears(device, lambda: device.run(asked))
+
+
+def test_what_was_to_be_cleared_when_a_call_failed_is_cleared_then(open_device: Open) -> None:
+    """Its kernels are told to fail, and the synchronise says so of one."""
+    opened = open_device()
+    opened.simulator.set_kernels("none")
+    for nth in range(1, 9):
+        opened.simulator.fail("aclnnInplaceZero", nth, status=207016, what="at_sync")
+    with pytest.raises(DeviceError):
+        opened.run(l1(opened.device))
+    opened.simulator.clear_faults()
+    for count in (6, 100_000):  # both have room in what was allocated
+        (answer,) = opened.answers(l1(opened.device, count))
+        assert answer == bytes(len(answer))
+
+
+def test_zeros_whose_kernel_failed_are_filled_by_the_next_call(
+    device: Opened, seen: dict[str, bytes]
+) -> None:
+    asked = unread(device.device)
+    device.simulator.fail("aclnnInplaceZero", status=207016, what="at_sync")
+    with pytest.raises(DeviceError):
+        device.run(asked)
+    assert device.serves(asked)
+    assert seen["self"] == bytes(len(seen["self"]))
 
 
 def clears(device: Opened, work: Callable[[], object]) -> bool:
