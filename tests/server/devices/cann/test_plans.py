@@ -68,10 +68,7 @@ def test_calls_are_planned_in_a_thread_that_runs_none(device: Opened) -> None:
         device.plan(asked)
         assert device.serves(asked)
         assert device.serves(asked)
-<<<<<<< HEAD
     assert device.simulator.counters()["cache_hits"] == before + 19
-=======
->>>>>>> memory
     leave_executors(device)
 
 
