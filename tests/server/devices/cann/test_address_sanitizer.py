@@ -12,6 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[3]
 SLICE = [
+    "test_copies.py",
     "test_deadlines.py",
     "test_descriptors_destroyed.py",
     "test_faults_of_opening.py",

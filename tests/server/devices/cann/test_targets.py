@@ -54,9 +54,12 @@ def test_an_output_without_memory_of_its_own_gets_some(open_device: Open, way: s
     assert [bytes(output) for output in run_into(device, asked, {}).outputs] == asked.answers
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fails", [False, True], ids=["a call that ends", "a call that fails"])
-def test_nothing_of_a_call_is_held_when_it_is_over(open_device: Open, fails: bool) -> None:
-    device = open_device(staging_limit=0)
+def test_nothing_of_a_call_is_held_when_it_is_over(
+    open_device: Open, fails: bool, way: str
+) -> None:
+    device = open_device(**WAYS[way])
     asked = l1(device.device)
     inputs = {name: np.frombuffer(data, np.uint8).copy() for name, data in asked.storages.items()}
     held = [weakref.ref(array) for array in inputs.values()]
