@@ -68,6 +68,7 @@ def test_calls_are_planned_in_a_thread_that_runs_none(device: Opened) -> None:
         device.plan(asked)
         assert device.serves(asked)
         assert device.serves(asked)
+    assert device.simulator.counters()["cache_hits"] == before + 19
     leave_executors(device)
 
 
