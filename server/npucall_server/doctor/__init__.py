@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -115,7 +116,12 @@ def _device(text: str) -> int:
 
 
 def _kept(messages: Messages, kept: list[Message]) -> Messages:
-    """The messages, which are kept too."""
+    """The messages, which are kept too; findings with the time since the message before."""
+    before = time.perf_counter()
     for message in messages:
+        now = time.perf_counter()
+        if isinstance(message, Finding):
+            message = message._replace(times=(("elapsed", (now - before) * 1000), *message.times))  # noqa: PLW2901
         kept.append(message)
         yield message
+        before = time.perf_counter()

@@ -60,9 +60,8 @@ class Bench:
     """Why the device will not work again, by other lanes than that one."""
     some_are_right: bool = False
     """Whether a call has given the numbers of the reference."""
-    ran: int = 0
-    timed: int = 0
-    """How many runs there were, and how many of them the device's clock timed."""
+    phases: list[tuple[Phases, Phases]] = field(default_factory=list)
+    """Of the first and second run of each call that was right."""
     ending: EndingThreads = field(default_factory=EndingThreads)
     """Threads that have been told to end: the device must not be given back before they have."""
 

@@ -16,7 +16,7 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from npucall.declare.prepare import Prepared
     from npucall.products import Product
@@ -59,6 +59,16 @@ def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list
     )
 
 
+def summary(trials: Iterable[Trial]) -> str:
+    """What calls have together, in words."""
+    kinds = sorted(frozenset[str]().union(*(trial.kinds for trial in trials)))
+    groups: dict[str, list[str]] = {}
+    for kind in kinds:
+        group, _, rest = kind.partition(": ")
+        groups.setdefault(group, []).append(rest)
+    return "\n".join(f"{group}: {', '.join(found)}" for group, found in groups.items())
+
+
 def of_every_operator(catalogue: HostCatalogue, product: Product) -> list[Prepared]:
     """A call of each declared operator that this host runs on this product."""
     found = []
@@ -95,13 +105,13 @@ def _every(catalogue: HostCatalogue, operators: OpApi, product: Product) -> Iter
                     call = sample(operator, product, catalogue, dtype, form)
                 except NpucallError:
                     continue
-                yield Trial(call, form, _kinds(call, form) | {f"of {library}"})
+                yield Trial(call, form, _kinds(call, form) | {f"libraries: {library}"})
 
 
 def _kinds(call: Prepared, form: Form) -> frozenset[str]:
     specs = {**call.inputs, **call.outputs}
-    found = {str(spec.dtype) for spec in specs.values()} | ({form.value} if form in ODD else set())
-    found |= {_attribute(p, call) for p in call.operator.attributes}
+    found = {_attribute(p, call) for p in call.operator.attributes}
+    found |= {form.value} if form in ODD else set()
     for p in call.operator.inputs:
         found |= {"a list of tensors"} if p.many else set()
         found |= {"a tensor that is not read"} if not p.read else set()
@@ -111,7 +121,9 @@ def _kinds(call: Prepared, form: Form) -> frozenset[str]:
         found |= {"a list of outputs"} if o.many else set()
         found |= {"a tensor in place"} if o.in_place else set()
     outputs = len(call.operator.outputs)
-    return frozenset(found | ({f"{outputs} outputs"} if outputs > 1 else set()))
+    found |= {f"{outputs} outputs"} if outputs > 1 else set()
+    dtypes = {f"dtypes: {spec.dtype}" for spec in specs.values()}
+    return frozenset({f"parameters: {kind}" for kind in found} | dtypes)
 
 
 def _attribute(parameter: Attribute, call: Prepared) -> str:

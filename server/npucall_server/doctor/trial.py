@@ -14,7 +14,7 @@ from npucall_server.doctor import copies, planning, promises
 from npucall_server.doctor.bench import Bench, check, poisoned
 from npucall_server.doctor.failure import WRONG, failed
 from npucall_server.doctor.finding import Finding, Section, fault, ok, warning
-from npucall_server.doctor.kinds import ODD, trials
+from npucall_server.doctor.kinds import ODD, summary, trials
 
 if TYPE_CHECKING:
     from npucall.products import Product
@@ -45,8 +45,8 @@ def try_device(
             "run what is here: `npucall operators`, `npucall run`, `npucall conform`",
         )
         return True
-    kinds = sorted(frozenset[str]().union(*(trial.kinds for trial in chosen)))
-    yield ok(f"{len(chosen)} calls have all that operators of this host have: {', '.join(kinds)}")
+    said = f"{len(chosen)} calls have all that operators of this host have"
+    yield ok(f"{said}\n{summary(chosen)}")
     bench = Bench(context, operators, catalogue, product, chosen)
     with poisoned():
         for step in _STEPS:
@@ -56,7 +56,7 @@ def try_device(
                 yield failed(error)
             if bench.is_broken:
                 return False
-            if not bench.some_are_right:  # then the others say nothing more
+            if bench.lane.spent or not bench.some_are_right:  # then the others say nothing more
                 break
     yield Section("trial", "destroying the stream, and waiting for threads to end")
     bench.lane.close()
@@ -76,7 +76,7 @@ def _runs(bench: Bench) -> Iterator[Section | Finding]:
             yield _twice(bench, trial)
         except NpucallError as error:
             yield failed(error, trial.title)
-            if bench.is_broken:
+            if bench.is_broken or bench.lane.spent:
                 return
     yield from _noted(bench)
 
@@ -84,10 +84,20 @@ def _runs(bench: Bench) -> Iterator[Section | Finding]:
 def _noted(bench: Bench) -> Iterator[Finding]:
     """What the lane said of these runs, which may have been timed."""
     yield from (warning(note, "calls run all the same") for note in bench.notes)
-    if bench.timed:
-        said = f"the device's clock timed {bench.timed} of {bench.ran} runs, with the same events"
+    first, second = ([pair[n] for pair in bench.phases] for n in (0, 1))
+    if not first:
+        return
+    plans = [sum(each.plan_ns for each in run) / 1e6 for run in (first, second)]
+    yield ok(
+        f"first phases took {plans[0]:.2f} ms together the first time, and {plans[1]:.2f} ms when "
+        "CANN could answer them from its cache",
+        "phase-one-cache",
+    )
+    timed = sum(each.run_ns > 0 for each in (*first, *second))
+    if timed:
+        said = f"the device's clock timed {timed} of {2 * len(first)} runs, with the same events"
         yield ok(said, "events-again")
-    elif bench.some_are_right:
+    else:
         yield warning("no run was timed", "times in log and answers are 0", "events-again")
 
 
@@ -102,8 +112,8 @@ def _twice(bench: Bench, trial: Trial) -> Finding:
             f"{trial.title}: the first run is right, the second is not: {second.wrong}",
             WRONG, *settles, *_USED_AGAIN,
         )  # fmt: skip
-    bench.ran += 2
-    bench.timed += sum(o.phases is not None and o.phases.run_ns > 0 for o in (first, second))
+    if first.phases is not None and second.phases is not None:
+        bench.phases.append((first.phases, second.phases))
     bench.some_are_right |= trial.form is not Form.EMPTY  # which nobody computes
     told = _told(first.phases, second.phases)
     times = _times({"first": first.phases, "second": second.phases})

@@ -37,6 +37,19 @@ def test_a_healthy_device_has_nothing_but_good_findings(
     assert findings[-1].found == "the device was given back"
 
 
+@pytest.mark.more
+@pytest.mark.parametrize(
+    "soc", ["Ascend910A", "Ascend310P3", "Ascend310B1", "Ascend910_9391", "Ascend950PR_9599"]
+)
+def test_a_healthy_device_of_each_product_has_nothing_but_good_findings(
+    simulator: Simulator, paths: AscendPaths, soc: str
+) -> None:
+    simulator.set_soc(soc)
+    findings = examined(paths)
+    assert {finding.verdict for finding in findings} == {Verdict.OK}
+    assert (simulator.violations(), simulator.live_objects()) == ([], {})
+
+
 def test_a_healthy_device_is_used_as_cann_demands(simulator: Simulator, paths: AscendPaths) -> None:
     examined(paths)
     assert (simulator.violations(), simulator.live_objects()) == ([], {})

@@ -10,8 +10,8 @@ import pytest
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.parameters import Attribute
 from npucall.operators import CATALOGUE
-from npucall.products import ASCEND_310, PRODUCTS
-from npucall_server.doctor.kinds import Trial, call_of_shape, of_every_operator, trials
+from npucall.products import A2, ASCEND_310, PRODUCTS
+from npucall_server.doctor.kinds import Trial, call_of_shape, of_every_operator, summary, trials
 
 if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
@@ -59,9 +59,9 @@ def test_every_kind_of_attribute_of_the_products_operators_is_tried(product: Pro
 
 @each
 def test_every_dtype_of_the_products_operators_is_tried(product: Product) -> None:
-    wanted = {str(d) for o in CATALOGUE for d in o.dtypes_on(product)}
+    wanted = {f"dtypes: {d}" for o in CATALOGUE for d in o.dtypes_on(product)}
     if not product.bfloat16:
-        wanted.discard("BF16")
+        wanted.discard("dtypes: BF16")
     tried = frozenset[str]().union(*(trial.kinds for trial in chosen(product)))
     assert wanted <= tried
 
@@ -69,10 +69,11 @@ def test_every_dtype_of_the_products_operators_is_tried(product: Product) -> Non
 @each
 def test_optional_tensors_views_and_several_outputs_are_tried(product: Product) -> None:
     tried = frozenset[str]().union(*(trial.kinds for trial in chosen(product)))
-    assert tried >= {
+    parameters = {
         "an optional tensor", "a null tensor", "a tensor that is not read", "2 outputs",
-        "views", "rank 0", "no elements", "of libopapi.so",
+        "views", "rank 0", "no elements",
     }  # fmt: skip
+    assert tried >= {f"parameters: {kind}" for kind in parameters} | {"libraries: libopapi.so"}
 
 
 @each
@@ -106,6 +107,12 @@ def test_a_call_of_any_shape_is_found(product: Product) -> None:
     call = call_of_shape(HOST, product, (1 << 16,))
     assert call is not None
     assert {spec.shape for spec in call.outputs.values()} == {(1 << 16,)}
+
+
+def test_the_summary_groups_what_calls_have() -> None:
+    first, *_ = chosen(A2)
+    trial = first._replace(kinds=frozenset({"dtypes: INT8", "parameters: bool", "dtypes: BF16"}))
+    assert summary([trial, trial]) == "dtypes: BF16, INT8\nparameters: bool"
 
 
 def test_nothing_is_listed_by_name() -> None:

@@ -84,11 +84,13 @@ def test_each_trial_has_the_times_of_its_steps(healthy: Run) -> None:
     assert len(trials) > 5
     for trial in trials:
         phases = {"copy_in", "plan", "run", "copy_out"}
-        assert trial["times_ms"].keys() == {f"{w} {p}" for w in ("first", "second") for p in phases}
+        steps = {f"{w} {p}" for w in ("first", "second") for p in phases}
+        assert trial["times_ms"].keys() == {"elapsed", *steps}
         assert all(ms >= 0 for ms in trial["times_ms"].values())
     copies = [f for f in findings if "staging_limit" in f["found"]]
     assert len(copies) == 3
-    assert all(copy["times_ms"].keys() == {"copy in", "copy out"} for copy in copies)
+    assert all(c["times_ms"].keys() == {"elapsed", "copy in", "copy out"} for c in copies)
+    assert all(finding["times_ms"]["elapsed"] >= 0 for finding in findings)
 
 
 def test_the_head_tells_the_versions_and_the_machine(healthy: Run) -> None:

@@ -85,12 +85,11 @@ def test_what_happens_to_inputs_behind_their_copy_is_not_seen(
 ) -> None:
     asked = longer(device.device)
     storages = {name: bytearray(data) for name, data in asked.storages.items()}
-    launch = Launcher.launch
+    launch, of_the_call = Launcher.launch, device.device._operators.function(asked.call.operator)
 
     def changed(launcher: Launcher, function: Any, *arguments: Any) -> int:
-        if function.name == asked.call.operator.name:  # not what clears memory
-            for data in storages.values():
-                data[:] = bytes(len(data))
+        for data in storages.values() if function is of_the_call else ():
+            data[:] = bytes(len(data))
         return launch(launcher, function, *arguments)
 
     device.simulator.set_delays(bytes_per_second=SLOWLY)
