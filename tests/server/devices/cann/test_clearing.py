@@ -123,6 +123,24 @@ def test_while_owners_change_small_memory_is_cleared_by_one_kernel_each(open_dev
     assert (kernels, fills) == (2, 0)  # the tensors and the workspace
 
 
+def test_what_is_new_of_a_workspace_is_filled_between_the_phases_and_the_rest_by_the_next_call(
+    open_device: Open,
+) -> None:
+    device = open_device()
+    asked = l1(device.device)
+    counts = [counted(device, lambda: device.run(asked)) for _ in range(3)]
+    tensors = 2  # their huge page, less 32 bytes, in two pieces
+    assert counts == [(tensors, 1, device.plan(asked)), (2, 0, 0), (0, 0, 0)]
+
+
+def test_a_workspace_that_is_known_before_is_cleared_by_the_kernel(open_device: Open) -> None:
+    device = open_device()
+    asked = l1(device.device)
+    device.plan(asked)
+    counts = [counted(device, lambda: device.run(asked)) for _ in range(2)]
+    assert counts == [(2 + 2, 0, 0), (0, 0, 0)]
+
+
 def test_what_an_owner_of_little_finds_was_cleared_though_the_one_before_used_much(
     open_device: Open,
 ) -> None:
