@@ -19,12 +19,13 @@ from pathlib import Path
 from .compile import Compiler
 from .generate import entry_points
 from .install import install, install_custom
-from .prototypes import FOLDER, GENERATIONS, Prototype, read_prototypes
+from .prototypes import FOLDER, Prototype, read_prototypes
 from .tree import IN_THE_PACKAGE, Generation, Tree
 
 SOURCES = FOLDER / "src"
 DEFAULT_ROOT = FOLDER.parents[1] / "build" / "simulator"
-_MACRO = {"8.1": "SIM_GENERATION=81", "8.3": "SIM_GENERATION=83", "9.x": "SIM_GENERATION=90"}
+_MACRO = {"8.1": "SIM_GENERATION=81", "8.3": "SIM_GENERATION=81", "9.x": "SIM_GENERATION=90"}
+_RELEASE = {"8.1": 81, "8.3": 83, "9.x": 90}
 # The libraries of operators, each with the marks in prototypes.h that it holds.
 _SPLIT = {"libopapi_math.so": ("math",), "libopapi_nn.so": ("nn",), "libopapi.so": ("opapi",)}
 _OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -67,7 +68,8 @@ class _Builder:
 
     def all(self) -> None:
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(self._generation, GENERATIONS))
+            list(pool.map(self._generation, ("8.1", "9.x")))
+        self._generation("8.3")  # of the objects of 8.1
         self._custom_package()
 
     def _generation(self, name: str) -> None:
@@ -89,7 +91,9 @@ class _Builder:
     def _runtime(self, name: str, here: Generation, compiler: Compiler) -> Path:
         """The runtime's library or libraries; answers the one that holds the functions."""
         whole = here.lib64 / ("libascendcl.so" if name in IN_THE_PACKAGE else "libacl_rt.so")
-        compiler.library(whole, [self._whole("acl")], [], "$ORIGIN")
+        text = f'#define SIM_RELEASE {_RELEASE[name]}\n#include "{SOURCES}/release.cpp"\n'
+        release = self._generated(f"release-{name}", text)
+        compiler.library(whole, [self._whole("acl"), release], [], "$ORIGIN")
         if name not in IN_THE_PACKAGE:
             compiler.library(here.lib64 / "libascendcl.so", [], [whole], "$ORIGIN")
         return whole

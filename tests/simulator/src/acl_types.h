@@ -8,7 +8,7 @@
 // Every C function of a library: `SIM_API aclError aclrtSetDevice(int32_t device)`.
 #define SIM_API extern "C" SIM_EXPORT
 
-// Which release a build stands for: 81 (CANN 8.1.RC1), 83 (8.3.RC1) or 90 (9.x). The build gives it.
+// Which functions there are: 81 (CANN 8.1 to 8.3) or 90 (9.x). The build gives it.
 #ifndef SIM_GENERATION
 #define SIM_GENERATION 90
 #endif

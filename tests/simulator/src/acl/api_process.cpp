@@ -6,6 +6,7 @@
 
 #include "acl/call.h"
 #include "acl/device.h"
+#include "acl/release.h"
 #include "acl/report.h"
 #include "acl/settings.h"
 
@@ -14,9 +15,6 @@ using namespace sim;
 namespace {
 
 constexpr bool IS_NEW = SIM_GENERATION >= 90;
-constexpr const char *CANN_VERSION = IS_NEW                 ? "9.0.0"
-                                     : SIM_GENERATION >= 83 ? "8.3.RC1"
-                                                            : "8.1.RC1";
 constexpr const char *DRIVER_VERSION = "25.5.0";
 
 struct PackageVersion {
@@ -105,7 +103,7 @@ SIM_API aclError aclsysGetVersionStr(char *package, char *version) {
     return call("aclsysGetVersionStr", [&] {
         if (package == nullptr || version == nullptr) return fail(100000, "NULL");
         const bool outside = !std::strcmp(package, "driver") || !std::strcmp(package, "firmware");
-        std::snprintf(version, 128, "%s", outside ? DRIVER_VERSION : CANN_VERSION);
+        std::snprintf(version, 128, "%s", outside ? DRIVER_VERSION : this_release.cann);
         return 0;
     });
 }
@@ -123,7 +121,7 @@ SIM_API aclError aclrtGetVersion(int32_t *major, int32_t *minor, int32_t *patch)
     return call("aclrtGetVersion", [&] {
         if (major == nullptr || minor == nullptr || patch == nullptr) return fail(100000, "NULL");
         *major = 1;
-        *minor = IS_NEW ? 17 : SIM_GENERATION >= 83 ? 15 : 13;
+        *minor = this_release.runtime;
         *patch = 0;
         return 0;
     });
@@ -136,12 +134,11 @@ SIM_API aclError aclsysGetCANNVersion(int name, PackageVersion *version) {
         std::memset(version, 0, sizeof *version);
         const bool is_driver = name == 7;
         std::snprintf(version->version, sizeof version->version, "%s",
-                      is_driver ? DRIVER_VERSION : CANN_VERSION);
+                      is_driver ? DRIVER_VERSION : this_release.cann);
         if (is_driver) return 0;
-        std::snprintf(version->major, sizeof version->major, "%d", IS_NEW ? 9 : 8);
-        std::snprintf(version->minor, sizeof version->minor, "%d",
-                      IS_NEW ? 0 : SIM_GENERATION >= 83 ? 3 : 1);
-        std::snprintf(version->release, sizeof version->release, "%s", IS_NEW ? "0" : "RC1");
+        std::snprintf(version->major, sizeof version->major, "%d", this_release.major);
+        std::snprintf(version->minor, sizeof version->minor, "%d", this_release.minor);
+        std::snprintf(version->release, sizeof version->release, "%s", this_release.candidate);
         return 0;
     });
 }

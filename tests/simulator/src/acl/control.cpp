@@ -7,6 +7,7 @@
 #include "acl/device.h"
 #include "acl/faults.h"
 #include "acl/memory.h"
+#include "acl/release.h"
 #include "acl/report.h"
 #include "acl/settings.h"
 #include "acl/stream.h"
@@ -46,7 +47,7 @@ void forget_state() {
 
 }  // namespace
 
-SIM_API int npucall_sim_generation() { return SIM_GENERATION; }
+SIM_API int npucall_sim_generation() { return this_release.number; }
 
 // As a process that has just loaded the libraries.
 SIM_API void npucall_sim_reset() {

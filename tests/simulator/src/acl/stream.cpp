@@ -48,7 +48,7 @@ Outcome carried_out(const Stream &stream, const Task &task) {
     if (task.deferred.status != 0) {
         return {task.deferred.status, "the simulator was told to fail here"};
     }
-    if (task.is_kernel && settings().kernel_us != 0) {
+    if (task.is_slow && settings().kernel_us != 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(settings().kernel_us));
     }
     return task.work();
@@ -154,14 +154,14 @@ int require_stream(aclrtStream handle, const ContextPointer &context, StreamPoin
 }
 
 int submit(const StreamPointer &stream, const char *function, const std::vector<Access> &accesses,
-           Work work, bool is_kernel) {
+           Work work, bool is_slow) {
     const int standing = standing_error(*stream->context);
     if (standing != 0) return standing;
     if (stream->aborted) return fail(107023, "stream %d was aborted", stream->id);
     Task task;
     task.function = function;
     task.work = std::move(work);
-    task.is_kernel = is_kernel;
+    task.is_slow = is_slow;
     task.deferred = this_thread().deferred;
     task.number = ++stream->submitted;
     this_thread().deferred = Deferred{};

@@ -188,8 +188,9 @@ int launch(const Executor &executor, void *workspace, void *handle) {
                           ", \"soc\": " + quoted(settings().soc) +
                           ", \"saturates\": " + (stream->saturates ? "true" : "false") +
                           ", \"arguments\": [" + arguments + "]}";
+    const bool is_slow = launch->zeroed.empty();  // what fills memory is no caller's kernel
     return submit(
-        stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); }, true);
+        stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); }, is_slow);
 }
 
 }  // namespace sim
