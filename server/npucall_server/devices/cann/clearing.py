@@ -15,9 +15,10 @@ from npucall.declare.declaration import prototype_only
 from npucall.declare.parameters import Output, parameter_of
 from npucall.declare.prepare import prepare
 from npucall.dtypes import FLOAT
-from npucall.errors import OperatorUnavailableError
+from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.products import A2
 from npucall.tensors import TensorSpec
+from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.memory import ALIGNED, device_buffer, round_up
 
 if TYPE_CHECKING:
@@ -64,15 +65,15 @@ class Clearing:
         Memory up to the next multiple of 32 bytes is filled too, and may be up to ``room``. The
         address is a multiple of 32.
         """
-        try:
-            if self._has_kernel:
+        if self._has_kernel:
+            try:
                 starts, size = pieces(round_up(length, ALIGNED), room)
                 for start in starts:
                     self._launch(_call(size), {_SELF: address + start}, self._workspace_of)
+            except NpucallError as error:
+                self._go_without_kernel(error)
+            else:
                 return
-        except OperatorUnavailableError as error:
-            self._has_kernel = False
-            self._note(f"{SLOWER}: {error}")
         self.copy_zeros(address, length)
 
     def copy_zeros(self, address: int, length: int) -> None:
@@ -86,6 +87,14 @@ class Clearing:
     def release(self) -> None:
         """Gives the memory back."""
         self._workspace.release()
+
+    def _go_without_kernel(self, error: NpucallError) -> None:
+        """Raises what is no refusal of the operator itself: of that no call is to know."""
+        refused = error.details.get("function", _ZERO.name).startswith(_ZERO.name)
+        if not refused or isinstance(error, BrokenDeviceError | OutOfMemoryError):
+            raise error
+        self._has_kernel = False
+        self._note(f"device memory is cleared by aclrtMemsetAsync, which is slower: {error}")
 
     def _workspace_of(self, size: int) -> int | None:
         """Nothing of a caller is ever in it."""

@@ -27,6 +27,8 @@ TIMING = {
 """Without these nothing is timed, and all the same everything runs."""
 OF_PIECES = {"aclrtSynchronizeEventWithTimeout"}
 """Without it copies in pieces wait for the stream."""
+CLEARING = {"aclnnInplaceZeroGetWorkspaceSize", "aclnnInplaceZero"}
+"""Where it is refused memory is cleared without a kernel."""
 CANNOT_FAIL = {"aclrtGetLastError"}
 """What it answers is no status of its own."""
 EXECUTOR = "aclDestroyAclOpExecutor"
@@ -59,9 +61,10 @@ class Fault(NamedTuple):
 
     @property
     def tolerated(self) -> bool:
-        """Whether no call fails by it: events that only help, an executor that is left behind."""
+        """Whether no call fails by it: what only helps, an executor that is left behind."""
         helps = self.function in TIMING | OF_PIECES and self.fate is not Fate.BROKEN
-        return helps or self.function == EXECUTOR
+        clears = self.function in CLEARING and self.fate not in (Fate.BROKEN, Fate.MEMORY)
+        return helps or clears or self.function == EXECUTOR
 
     @property
     def kind(self) -> type[NpucallError]:

@@ -188,13 +188,27 @@ def test_without_the_kernel_fills_do_its_work(
     assert counted(device, lambda: device.run(asked, owner="third"))[1] > 0
 
 
+@pytest.mark.parametrize("status", [161002, 561000])
+@pytest.mark.parametrize("phase", ["GetWorkspaceSize", ""])
+def test_a_kernel_that_refuses_is_asked_once_and_fails_no_call(
+    open_device: Open, phase: str, status: int
+) -> None:
+    device = open_device()
+    device.simulator.fail(KERNEL + phase, status=status)
+    for owner in "one", "two", "three":
+        assert device.answers(add(device.device), owner=owner) == add(device.device).answers
+    assert device.simulator.call_count(KERNEL + phase) == 1
+    assert len(device.notes) == 1
+
+
 def test_a_failure_to_clear_fails_the_call(open_device: Open) -> None:
     device = open_device()
     asked = l1(device.device)
     assert device.serves(asked)
     device.simulator.set_kernels("none")
     device.simulator.fail(KERNEL, status=207012)
-    with pytest.raises(DeviceError, match=KERNEL):
+    device.simulator.fail(FILL, status=207012)
+    with pytest.raises(DeviceError, match=FILL):
         device.run(asked, owner="other")
     assert not any(device.answers(asked, owner="other")[0])
     assert device.lost == []
