@@ -76,8 +76,9 @@ class Clearing:
                 return
         self.copy_zeros(address, length)
 
-    def copy_zeros(self, address: int, length: int) -> None:
+    def copy_zeros(self, address: int, length: int, room: int = 0) -> None:
         """Likewise without a kernel, so that it can be done between the phases of another one."""
+        del room
         self._acl.aclrtMemsetAsync(address, length, 0, length, self._stream)
 
     def settle(self) -> None:

@@ -73,6 +73,8 @@ class GrowingBuffer:
         an address, and how many bytes are to be filled and how many may be.
         """
         foreign = self._foreign
+        if not foreign:
+            return
         end = foreign.stop if size is None else min(round_up(size, ALIGNED), foreign.stop)
         if foreign.start < end and self.address is not None:
             room = self.size - foreign.start

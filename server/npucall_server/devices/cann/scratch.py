@@ -64,9 +64,7 @@ class Scratch:
         """
         try:
             workspace = self._workspace.reserve_beside(size)
-            self._workspace.clear(
-                lambda address, length, _: self._clearing.copy_zeros(address, length), size
-            )
+            self._workspace.clear(self._clearing.copy_zeros, size)
         except NpucallError:
             tell_workspace(call, size)
             raise
