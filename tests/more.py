@@ -15,16 +15,22 @@ TURNS: tuple[Any, ...] = ((), pytest.mark.more, pytest.mark.long)
 
 
 def every_third(values: Iterable[Any], first: int = 0) -> list[Any]:
-    """All of them as parameters of a test, of which one in three is quick, one more, one long."""
+    """All of them as parameters of a test: of six in a row two are quick, one more, three long."""
+    turns = (0, 1, 2, 0, 2, 2)
     return [
-        pytest.param(
-            *(value if isinstance(value, tuple) else (value,)), marks=TURNS[(number - first) % 3]
-        )
+        pytest.param(*_values(value), marks=TURNS[turns[(number - first) % len(turns)]])
         for number, value in enumerate(values)
     ]
 
 
 def only(first: Any, *others: Any) -> list[Any]:
-    """The first as it is, the others as more."""
-    rest = (value if isinstance(value, tuple) else (value,) for value in others)
-    return [first, *(pytest.param(*values, marks=pytest.mark.more) for values in rest)]
+    """The first as it is, the others more and long in turn."""
+    rest = (
+        pytest.param(*_values(value), marks=TURNS[1 + number % 2])
+        for number, value in enumerate(others)
+    )
+    return [first, *rest]
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    return value if type(value) is tuple else (value,)

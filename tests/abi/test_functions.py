@@ -6,6 +6,7 @@ import json
 from ctypes import POINTER, c_bool, c_char_p, c_float, c_int32, c_int64, c_uint32, c_void_p
 
 import pytest
+from tests.more import every_third
 
 from npucall_server.devices.cann.functions import AscendCL, UtilizationInfo
 from npucall_server.devices.cann.library import Function, HandleFunction, StatusFunction
@@ -82,7 +83,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", every_third(MISTAKES))
 def test_a_wrong_declaration_is_found(headers: Headers, mistake: str) -> None:
     name, wrong = MISTAKES[mistake]
     wrong.__set_name__(AscendCL, name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pydantic_settings import CliApp
+from tests.more import only
 
 from npucall_server.__main__ import serve
 from npucall_server.addresses import is_loopback
@@ -209,7 +210,7 @@ def test_a_port_has_16_bits(capsys: pytest.CaptureFixture[str]) -> None:
     assert said == "listen: expected a port up to 65535, found 65536"
 
 
-@pytest.mark.parametrize("missing", ["os.memfd_create", "socket.SO_PEERCRED"])
+@pytest.mark.parametrize("missing", only("os.memfd_create", "socket.SO_PEERCRED"))
 def test_shared_memory_is_refused_in_a_sentence_where_the_system_has_none(missing: str) -> None:
     """In a process of its own, since settings look when they are imported."""
     module, name = missing.split(".")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from tests.certificates import Authority, Pair
+from tests.more import only
 
 from npucall_client.testing import running_server
 
@@ -202,7 +203,7 @@ def test_half_of_a_new_pair_leaves_the_old_one_and_is_told_once(
     assert len(events(server, "warning")) == 1
 
 
-@pytest.mark.parametrize("fault", ["missing", "empty", "no PEM"])
+@pytest.mark.parametrize("fault", only("missing", "empty", "no PEM"))
 def test_a_bad_file_leaves_the_old_certificate(
     changing: tuple[Authority, ServerProcess], tmp_path: Path, fault: str
 ) -> None:
