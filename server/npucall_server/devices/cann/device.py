@@ -88,7 +88,7 @@ class CannDevice:
         self, number: int, settings: ServerSettings, paths: AscendPaths, note: Callable[[str], None]
     ) -> None:
         self.name = f"cann:{number}"
-        self.lanes = settings.lanes
+        self.lanes, self._careful = settings.lanes, settings.careful
         self._note = note
         self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
         self._libraries = libraries = open_libraries(paths)
@@ -162,7 +162,8 @@ class CannDevice:
             m for step in steps for m in residents(step.storages.values(), step.targets.values())
         ]
         with in_use(used):
-            return self._run_program(Program(steps, turn.owner), turn)
+            program = Program(steps, turn.owner, careful=self._careful)
+            return self._run_program(program, turn)
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """What its tensors take, and the handles that it fills; without workspace."""

@@ -68,9 +68,14 @@ def learn(steps: Sequence[Step], ran_ns: int) -> None:
 
 
 class Program:
-    """A run of steps for ``owner``, or of a single call. One lane at a time has it."""
+    """A run of steps for ``owner``, or of a single call. One lane at a time has it.
 
-    def __init__(self, steps: Sequence[Step], owner: str, *, is_call: bool = False) -> None:
+    ``careful``: wait behind every step, to know which one fails.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], owner: str, *, is_call: bool = False, careful: bool = False
+    ) -> None:
         self.steps, self.owner = steps, owner
         self._is_call = is_call
         self.map: ProgramMap = program_map_of(steps, piece_bytes, is_aligned)
@@ -78,8 +83,7 @@ class Program:
         """Its memory, from its first step to its last."""
         self.next = 0
         """The step to be queued."""
-        self.careful = len(steps) == 1
-        """Wait behind every step, to know which one fails."""
+        self.careful = careful or len(steps) == 1
         self._spent = [0, 0, 0, 0]
         self._arrays: dict[tuple[int, str], AnyArray] = {}
 

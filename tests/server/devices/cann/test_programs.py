@@ -162,6 +162,21 @@ def test_nobody_waits_within_a_program(device: Opened) -> None:
     assert device.simulator.call_count(SYNCHRONISE) == before + 1
 
 
+def test_a_careful_device_waits_behind_every_step_and_answers_the_same(open_device: Open) -> None:
+    careful, device = open_device(careful=True), open_device()
+    answers = []
+    for opened in careful, device:
+        asked = mse(opened)
+        assert opened.serves(asked)
+        pace_of(asked.call).nanoseconds = 1  # has been timed
+        before = opened.simulator.call_count(SYNCHRONISE)
+        ran = opened.device.run_program(chain(asked, 10), FreeTurn())
+        answers.append([bytes(o) for outputs in ran.outputs for o in outputs if o is not None])
+        waits = opened.simulator.call_count(SYNCHRONISE) - before
+        assert (waits >= 10) == (opened is careful)
+    assert answers[0] == answers[1]
+
+
 def test_what_one_reader_needs_no_more_the_next_step_writes(device: Opened) -> None:
     asked = mse(device, 1000)
     few, many = (device.device.program_bytes(chain(asked, count)) for count in (3, 100))
