@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     from npucall_server.settings import ServerSettings
 
 
-_SOON_SECONDS, _LATEST_SECONDS = 1.0, 70.0
-"""In which a thread ends; CANN waits for up to 60 s in one that has left executors behind."""
+_SOON_SECONDS, _LATEST_SECONDS = 1.0, 10.0
+"""In which a thread ends. CANN may wait 60 s in one that has left executors behind; whoever stops a
+server grants it about 15 s behind ``drain_timeout``."""
 
 
 def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevice:

@@ -41,7 +41,7 @@ def test_no_address_is_used_that_must_not_be() -> None:
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",  # Python's own memory lives to the end
         "PYTHONMALLOC": "malloc",  # every object of Python has an allocation of its own
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long"]
     done = subprocess.run(
         [*command, *(str(HERE / name) for name in SLICE)],
         cwd=PROJECT, env=environment, capture_output=True, text=True, check=False,
