@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.more import every_third, only
+from tests.more import only
 from tests.server.devices.programs import differences
 
 from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
@@ -73,7 +73,7 @@ GIVES_BACK = ("aclrtFree",)
 """What fails there is told to nobody; ``test_memory_that_cannot_be_given_back`` has it."""
 
 
-@pytest.fixture(params=every_third(SITUATIONS))
+@pytest.fixture(params=only(*SITUATIONS))
 def sweep(request: pytest.FixtureRequest, open_device: Open) -> Sweep:
     return Sweep(open_device, SITUATIONS[request.param], serves_program)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.more import every_third, only
+from tests.more import only
 
 from npucall.errors import DeviceLostError
 from npucall_server.devices.cann.functions import AscendCL, NnOpBase
@@ -38,7 +38,7 @@ NOT_OF_CALLS = {
 OF_FAILURES = {"aclGetRecentErrMsg", "aclDestroyAclOpExecutor"}
 
 
-@pytest.fixture(params=every_third(SITUATIONS))
+@pytest.fixture(params=only(*SITUATIONS))
 def sweep(request: pytest.FixtureRequest, open_device: Open) -> Sweep:
     return Sweep(open_device, SITUATIONS[request.param], Opened.serves)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from tests.more import every_third
+from tests.more import only
 
 from .faults import failure
 from .situations import SITUATIONS, Situation, add, l1
@@ -26,7 +26,7 @@ BOTH = (False, True)
 Told: TypeAlias = "tuple[str, str] | None"
 
 
-@pytest.mark.parametrize("name", every_third(SITUATIONS))
+@pytest.mark.parametrize("name", only(*SITUATIONS))
 def test_the_first_failure_of_a_call_is_told(
     open_device: Open, simulator: Simulator, name: str
 ) -> None:
