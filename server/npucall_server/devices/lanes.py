@@ -25,6 +25,15 @@ T = TypeVar("T")
 L = TypeVar("L", bound="Lane")
 
 
+def with_room(work: Callable[[], T], make_room: Callable[[], object]) -> T:
+    """Does it; where it lacks memory, once more behind ``make_room``."""
+    try:
+        return work()
+    except OutOfMemoryError:
+        make_room()
+        return work()
+
+
 class Lanes(Generic[L]):
     """Opens ``count`` lanes, each in a thread of its own. A turn of the executor is one of them.
 
@@ -67,10 +76,7 @@ class Lanes(Generic[L]):
         """Anything on a free lane, which may be asked to do it a second time; this thread waits."""
         lane = self._free.get()
         try:
-            return lane.do(work)
-        except OutOfMemoryError:
-            self._empty_pools(lane)
-            return lane.do(work)
+            return with_room(lambda: lane.do(work), lambda: self._empty_pools(lane))
         finally:
             self._free.put(lane)
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from npucall import buffers
 from npucall.declare.samples import sample_storages
 from npucall_server.devices.cann.lane import Lane, LaneLimits
+from npucall_server.devices.cann.resident import HandleMemory
 from npucall_server.devices.lane_thread import LaneThread
 from npucall_server.devices.native_threads import EndingThreads
+from npucall_server.devices.watchdog import Visitors
 from npucall_server.doctor.compare import difference, is_untouched
 
 if TYPE_CHECKING:
@@ -71,6 +73,10 @@ class Bench:
     def open_lane(self, **limits: Any) -> Lane:
         """A lane of the calling thread; ``limits``: fields of ``LaneLimits``."""
         return Lane(self.context, self.operators, LIMITS._replace(**limits), self.notes.append)
+
+    def handles(self) -> HandleMemory:
+        """Memory for handles; nothing that is kept makes room for it."""
+        return HandleMemory(self.context, Visitors(), self.broken.append, lambda: None)
 
     @contextmanager
     def in_thread(self, opened: Callable[[], L]) -> Iterator[LaneThread[L]]:

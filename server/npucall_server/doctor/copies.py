@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall_server.devices.cann.resident import HandleMemory
-from npucall_server.devices.watchdog import Visitors
 from npucall_server.doctor.bench import check
 from npucall_server.doctor.failure import WRONG
 from npucall_server.doctor.finding import Finding, Section, fault, ok
@@ -69,10 +67,9 @@ def handles(bench: Bench) -> Iterator[Section | Finding]:
     """What is written into the memory of a handle comes back, while another thread runs calls."""
     yield Section("copies", "copying for a handle while a lane of another thread works")
     data = np.random.default_rng(7).integers(0, 256, _HANDLE, np.uint8).tobytes()
-    memory = HandleMemory(bench.context, Visitors(), bench.broken.append, lambda: None)
     with ThreadPoolExecutor(1) as other, bench.in_thread(bench.open_lane) as thread:
         beside = other.submit(thread.do, partial(_work, bench.trials[0].call))
-        handle = memory.allocate(_HANDLE)
+        handle = bench.handles().allocate(_HANDLE)
         handle.write(0, data[: _HANDLE // 2])
         handle.write(_HANDLE // 2, data[_HANDLE // 2 :])
         found = bytes(handle.read(0, _HANDLE))

@@ -19,8 +19,6 @@ from npucall_server.devices.base import Step
 from npucall_server.devices.cann.clearing import SLOWER
 from npucall_server.devices.cann.memory import device_buffer
 from npucall_server.devices.cann.program import Program
-from npucall_server.devices.cann.resident import HandleMemory
-from npucall_server.devices.watchdog import Visitors
 from npucall_server.doctor.bench import check
 from npucall_server.doctor.compare import difference
 from npucall_server.doctor.failure import WRONG, failed
@@ -83,8 +81,7 @@ def overflow(bench: Bench) -> Iterator[Section | Finding]:
 def clearing(bench: Bench) -> Iterator[Section | Finding]:
     """What is filled with zeros when memory passes to another caller, and nothing beside it."""
     yield Section("memory", "filling device memory with zeros")
-    memory = HandleMemory(bench.context, Visitors(), bench.broken.append, lambda: None)
-    handle = memory.allocate(_HANDLE)
+    handle = bench.handles().allocate(_HANDLE)
     handle.write(0, b"\xa5" * _HANDLE)
     bench.lane.clear(handle.address + _BEFORE, _CLEARED)
     found = bytes(handle.read(0, _HANDLE))

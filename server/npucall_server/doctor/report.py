@@ -37,7 +37,7 @@ def as_lines(messages: Iterable[Message]) -> Iterator[str]:
 
 def ending(messages: Sequence[Message]) -> str:
     """What is settled of what only hardware can prove, what is left, and the sum."""
-    findings = [message for message in messages if isinstance(message, Finding)]
+    findings = _findings(messages)
     if _count(findings, Verdict.FAULT):
         return f"\n{_sum(findings)}. Begin with the first fault: later ones often follow from it.\n"
     settled = settled_by(findings)
@@ -61,7 +61,7 @@ def as_object(header: dict[str, Any], messages: Sequence[Message]) -> dict[str, 
             told = {**message._asdict(), "times_ms": dict(message.times)}
             del told["times"]
             findings.append({"section": title, **told})
-    given = [message for message in messages if isinstance(message, Finding)]
+    given = _findings(messages)
     settled = settled_by(given)
     return {
         **header,
@@ -80,7 +80,7 @@ def as_json(header: dict[str, Any], messages: Sequence[Message]) -> str:
 
 def as_file(header: dict[str, Any], messages: Sequence[Message]) -> str:
     """The report that a person can read and send: facts, findings, claims, and the JSON."""
-    findings = [message for message in messages if isinstance(message, Finding)]
+    findings = _findings(messages)
     facts = {**header, **facts_in(messages), "result": _sum(findings)}
     width = max(map(len, facts)) + 2
     head = "".join(_indented(f"{name:<{width}}", str(value)) for name, value in facts.items())
@@ -145,6 +145,10 @@ def _verdict(findings: Sequence[Finding]) -> str:
 def _sum(findings: Sequence[Finding]) -> str:
     faults, warnings = (_count(findings, v) for v in (Verdict.FAULT, Verdict.WARNING))
     return f"{faults} fault{'s' * (faults != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+
+
+def _findings(messages: Iterable[Message]) -> list[Finding]:
+    return [message for message in messages if isinstance(message, Finding)]
 
 
 def _count(findings: Sequence[Finding], verdict: Verdict) -> int:

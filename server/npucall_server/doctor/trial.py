@@ -63,7 +63,7 @@ def try_device(
     if left := bench.ending.wait(_ENDING):
         yield warning(
             f"{left} threads did not end within {_ENDING:g} s",
-            "the server ends as late; nothing else depends on it",
+            "a server that stops waits 11 s for them, then ends without giving the device back",
         )
     return True
 

@@ -95,7 +95,7 @@ class Clearing:
         if not refused or isinstance(error, BrokenDeviceError | OutOfMemoryError):
             raise error
         self._has_kernel = False
-        self._note(f"device memory is cleared by aclrtMemsetAsync, which is slower: {error}")
+        self._note(f"{SLOWER}: {error}")
 
     def _workspace_of(self, size: int) -> int | None:
         """Nothing of a caller is ever in it."""

@@ -105,7 +105,6 @@ class Copies:
     """
 
     def __init__(self, acl: AscendCL, stream: c_void_p, timeout: int) -> None:
-        """``timeout``: milliseconds that each wait may take."""
         self.stream = stream
         self._acl, self._timeout = acl, timeout
         self._events: list[c_void_p] = []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
+from npucall.errors import DeviceError, NpucallError
 from npucall.products import taken_for
 from npucall_server import device_kinds
 from npucall_server.devices.base import (
@@ -33,7 +33,7 @@ from npucall_server.devices.cann.resident import (
 )
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
-from npucall_server.devices.lanes import Lanes
+from npucall_server.devices.lanes import Lanes, with_room
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
 from npucall_server.devices.renewed import Renewed
@@ -94,7 +94,7 @@ class CannDevice:
         self._lost: Callable[[NpucallError], None] = lambda error: note(str(error))
         self._libraries = libraries = open_libraries(paths)
         self._operators, self._visitors = libraries.operators(paths), Visitors()
-        self._is_lost, self._ending = False, EndingThreads()
+        self._ending = EndingThreads()
         with Cleanup() as opening:
             self._context = DeviceContext(libraries, number, deterministic=settings.deterministic)
             opening.callback(self._give_back)
@@ -130,13 +130,9 @@ class CannDevice:
     def plan(self, call: Prepared, turn: Turn) -> int:
         """Bytes of workspace, from the first phase, in a thread that runs no calls."""
         with turn():
-            if self._is_lost:
+            if self._handles.broken:
                 raise device_lost()
-            try:
-                return self._plans.plan(call)
-            except OutOfMemoryError:
-                self._make_room()
-                return self._plans.plan(call)
+            return with_room(lambda: self._plans.plan(call), self._make_room)
 
     def run(
         self,
@@ -247,8 +243,8 @@ class CannDevice:
         self._lanes.empty_idle()
 
     def _report_lost(self, error: NpucallError) -> None:
-        if not self._is_lost:
-            self._is_lost = self._handles.broken = True
+        if not self._handles.broken:
+            self._handles.broken = True
             self._lost(error)
 
     def _give_back(self) -> None:

@@ -20,10 +20,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from npucall import buffers
-from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.memory import ALIGNED, round_up
+from npucall_server.devices.lanes import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -85,11 +86,7 @@ class HandleMemory:
                 return
 
     def _do(self, function: Callable[..., None], *arguments: object) -> None:
-        try:
-            self._once(function, *arguments)
-        except OutOfMemoryError:
-            self._make_room()
-            self._once(function, *arguments)
+        with_room(lambda: self._once(function, *arguments), self._make_room)
 
     def _once(self, function: Callable[..., None], *arguments: object) -> None:
         """Calls a C function in a thread that may not have been at the device before."""
