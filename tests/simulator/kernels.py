@@ -100,7 +100,7 @@ def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, An
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     arguments = {name: _argument(value) for name, value in values.items()}
     prepared = prepare(Call(operator, arguments, tuple(tensors)), taken_for(soc).product, CATALOGUE)
-    if prepared.done:
+    if prepared.done and prepared.fill is None:
         return  # a device leaves the outputs as they were
     outputs = {
         name: tensors[name].array if name in tensors else np.empty(spec.shape, spec.dtype.numpy)

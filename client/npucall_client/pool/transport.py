@@ -136,7 +136,7 @@ class PoolTransport:
     ) -> float | None:
         """A member did not answer a call. Answers the seconds until the next attempt.
 
-        Looks for half a second whether the member's process has ended, where that matters. None
+        Looks for two seconds whether the member's process has ended, where that matters. None
         where there is no other attempt; raises PoisonedCallError.
         """
         self.note(candidate, error)

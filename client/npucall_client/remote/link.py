@@ -46,7 +46,7 @@ _LAST_TRY_SECONDS = 1.0
 """To hear why there is no connection."""
 _NOBODY = "Connection refused"
 _NO_SOCKET = "No such file"
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 2.0
 _BETWEEN_LOOKS = 0.05
 
 
@@ -108,7 +108,7 @@ class Link:
     def has_ended(self, instance: str) -> bool:
         """Whether that process is gone: the address refuses, or another one answers there.
 
-        One that does not answer within half a second counts as not ended.
+        One that does not answer within two seconds counts as not ended.
         """
         ends = time.monotonic() + _LOOK_SECONDS
         while (left := ends - time.monotonic()) > 0:

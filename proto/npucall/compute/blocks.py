@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.tensors import Shape
 
+_SUMMED_IN = {"i": np.int64, "u": np.int64, "b": np.int64, "c": np.complex128}
+"""What sums of a kernel dtype are taken in, by its kind; float64 for floats."""
 _WORTH_IT = 1 << 12
 """Elements from which on to copy a result costs more than to find out whether it need be."""
 
@@ -90,7 +92,7 @@ class _ElementwiseWork(Work):
 
 
 class _SummedWork(_ElementwiseWork):
-    """Likewise, and summed to the output's shape, in float64.
+    """Likewise, and summed, in the widest dtype of their kind.
 
     The bits of a sum depend on the edges of blocks and on their order alone.
     """
@@ -99,12 +101,16 @@ class _SummedWork(_ElementwiseWork):
 
     def _arrange(self) -> None:
         super()._arrange()
-        self._extents = self.outputs[0].of_rank(len(self.space)).shape
+        over: Any = self.call.operator.over
+        self._factor = over.factor
+        kept = self.call.facts.shapes[over.sum_to]
+        self._extents = (1,) * (len(self.space) - len(kept)) + kept
+        self._in = _SUMMED_IN.get(self.kernel.kind, np.float64)
         self._axes = tuple(axis for axis, extent in enumerate(self._extents) if extent == 1)
 
     def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
         del outputs
-        return [np.zeros(self._extents, np.float64)]
+        return [np.zeros(self._extents, self._in)]
 
     def _compute(
         self,
@@ -116,8 +122,9 @@ class _SummedWork(_ElementwiseWork):
         del targets
         (result,) = self._results(facts, self._blocks(inputs, index))
         extents = self.space if index is ... else tuple(p.stop - p.start for p in index)
-        stretched = np.broadcast_to(rounded(result, self.kernel), extents)
-        return stretched.sum(self._axes, np.float64, keepdims=True)
+        if self._factor is None:
+            result = rounded(result, self.kernel)
+        return np.broadcast_to(result, extents).sum(self._axes, self._in, keepdims=True)
 
     def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
         (sums,) = targets
@@ -130,6 +137,8 @@ class _SummedWork(_ElementwiseWork):
         pause: Callable[[], None],
     ) -> None:
         (sums,), (output,) = targets, outputs
+        if self._factor is not None:
+            sums = sums * self._factor(self._facts, self.call.attributes)
         sums = sums.reshape(output.shape)
         for index in cut(output.shape, self.block):
             pause()

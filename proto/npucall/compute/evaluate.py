@@ -70,7 +70,7 @@ def run(
     if recipe.work is None:
         with turn():
             for answer, storage in zip(recipe.answers, answers, strict=True):
-                _clear(answer.layout.over(storage), turn)
+                _fill(answer.layout.over(storage), call.fill or 0, turn)
         return answers
     inputs = [o.layout.over(storages[o.name]) for o in recipe.work.operands]
     outputs = [
@@ -128,7 +128,7 @@ def evaluate(
     """
     if call.done:
         for array in outputs.values():
-            array[...] = 0
+            array[...] = call.fill or 0
         return
     work = blocks.work_of(call, _layouts(inputs), _layouts(outputs), exact=exact)
     read = [o.layout.seen(inputs[o.name]) for o in work.operands]
@@ -191,10 +191,10 @@ class _OutputStorage(NamedTuple):
         return storage
 
 
-def _clear(array: AnyArray, turn: Turn) -> None:
+def _fill(array: AnyArray, number: float, turn: Turn) -> None:
     for index in cut(array.shape, BLOCK):
         turn.pause()
-        array[... if index == () else index] = 0
+        array[... if index == () else index] = number
 
 
 class _Recipe(NamedTuple):
@@ -202,7 +202,7 @@ class _Recipe(NamedTuple):
 
     answers: Sequence[_OutputStorage]
     work: Work | None = None
-    """None where the outputs are zeros."""
+    """None where nothing is computed."""
     cuts: Sequence[Index] = ()
 
 

@@ -63,13 +63,14 @@ class Draft:
     def attribute(self, name: str) -> Any:
         """The value of an attribute, its default if the call does not mention it, None if absent.
 
-        A Scalar comes as its number rounded to float32, which is what the operators use of it; a
-        number of C type float likewise, since that is what the C function is given.
+        A Scalar comes as its number in the dtype that the operator converts it to, which is float32
+        unless it is declared; a number of C type float in float32, since that is what the C
+        function is given.
         """
-        value = self.argument(name)
+        value, parameter = self.argument(name), self.operator.by_name[name]
         if isinstance(value, Scalar):
-            return _single(value.value)
-        parameter = self.operator.by_name[name]
+            kind = parameter.dtype if isinstance(parameter, Attribute) else ""
+            return _in_dtype(value.value, self.dtype(kind).numpy) if kind else _single(value.value)
         single = isinstance(parameter, Attribute) and parameter.kind is Kind.FLOAT
         return value if value is None or not single else _single(value)
 
@@ -117,6 +118,12 @@ class Draft:
                 rule.check(self)
                 return
         raise LookupError(f"{self.operator.name} has no rule that finds {name!r}")
+
+
+def _in_dtype(number: Any, dtype: np.dtype[Any]) -> Any:
+    """A number as C converts it: to a float the nearest, to an integer without its fraction."""
+    with np.errstate(all="ignore"):
+        return np.asarray(number).astype(dtype).item()
 
 
 def _single(number: Any) -> float:

@@ -32,14 +32,17 @@ Count: TypeAlias = "Callable[[Facts, Mapping[str, Any]], int]"
 class Elementwise:
     """The formula works element by element on ``space``, a shape that the rules found.
 
-    ``sum_to`` names an input: results are summed over the axes along which it was stretched.
-    ``widen=False``: the formula gets the kernel dtype itself, where a kernel rounds every step;
-    otherwise float32.
+    ``sum_to`` names an input, or a shape that the rules found: results are summed over the axes
+    along which it was stretched. Without ``factor``, as gradients are, they are rounded to the
+    kernel dtype before that. With it, as losses are, they are not: the sums are multiplied by it,
+    and rounded once. ``widen=False``: the formula gets the kernel dtype itself, where a kernel
+    rounds every step; otherwise float32.
     """
 
     space: str
     sum_to: str | None = None
     widen: bool = True
+    factor: Callable[[Facts, Mapping[str, Any]], Any] | None = None
 
     def working_bytes(self, call: Prepared) -> int:
         """The sums, where there are any."""

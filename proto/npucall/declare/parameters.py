@@ -104,7 +104,8 @@ class Attribute:
     """A number or a switch. Its default is the one in the formula's signature.
 
     ``const``: whether the C prototype says const, where it differs from what the kind says.
-    ``default`` is that of an operator without formula.
+    ``default`` is that of an operator without formula. ``dtype``, of an aclScalar: the tensor, or
+    the dtype that a rule found, to whose dtype the operator converts it; FLOAT if empty.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Attribute:
     c_name: str = ""
     const: bool | None = None
     default: Value | None = None
+    dtype: str = ""
 
     @property
     def c_type(self) -> str:

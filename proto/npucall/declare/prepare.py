@@ -62,7 +62,10 @@ class Prepared:
     facts: Facts
     warnings: tuple[tuple[str, str], ...]
     done: bool
-    """The rules ended the call: nothing is computed, the outputs are zeros."""
+    """The rules ended the call: nothing is computed, the outputs are ``fill``."""
+    fill: float | None = None
+    """What a call that is done has in its outputs; None: zeros, since the operator writes nothing.
+    """
     followed: dict[Callable[..., object], object] = field(
         init=False, default_factory=dict, repr=False
     )
@@ -192,12 +195,12 @@ def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
 def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
     _check_layout(call)
     draft = Draft(call, product, catalogue)
-    done = False
+    done, fill = False, None
     for rule in call.operator.checks:
         try:
             rule.check(draft)
-        except EndOfChecks:
-            done = True
+        except EndOfChecks as end:
+            done, fill = True, end.fill
             break
     operator = call.operator
     lists = _lists(call)
@@ -215,6 +218,7 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
         facts=Facts(draft.shapes(), _formula_dtype(operator, kernel_dtype)),
         warnings=tuple(draft.warnings),
         done=done,
+        fill=fill,
     )
 
 

@@ -17,7 +17,7 @@ from npucall.declare.rules.dtypes import (
 )
 from npucall.declare.rules.formats import public_format, same_format
 from npucall.declare.rules.kernel_dtypes import always, dtype_of, float16_if_all, short_if_all
-from npucall.declare.rules.presence import present, succeed_if_empty
+from npucall.declare.rules.presence import fill_if_empty, present, succeed_if_empty
 from npucall.declare.rules.rule import EndOfChecks, Rule, requires
 from npucall.declare.rules.shapes import (
     broadcast,
@@ -43,6 +43,7 @@ __all__ = [
     "dtype_of",
     "except_on",
     "expandable",
+    "fill_if_empty",
     "float16_if_all",
     "not_empty",
     "not_given",

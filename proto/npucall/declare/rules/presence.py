@@ -9,6 +9,8 @@ from npucall.declare.rules.rule import EndOfChecks, Rule, listed
 from npucall.errors import PARAM_NULLPTR, ArgumentMissingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall.declare.draft import Draft
 
 
@@ -36,3 +38,18 @@ def succeed_if_empty(*names: str) -> Rule:
             raise EndOfChecks
 
     return Rule(f"if {listed(names, 'or')} is empty, the call is done", (), 0, check)
+
+
+def fill_if_empty(*names: str, fill: Callable[[Draft], float | None], meaning: str) -> Rule:
+    """If one of them has no elements the call is done, and its outputs are filled with a number.
+
+    ``fill``: that number; None where the operator writes nothing, so that outputs are zeros.
+    ``meaning`` says to people what it is.
+    """
+
+    def check(draft: Draft) -> None:
+        if any(spec.elements == 0 for _, spec in draft.tensors(names)):
+            raise EndOfChecks(fill(draft))
+
+    text = f"if {listed(names, 'or')} is empty, the call is done, and outputs are {meaning}"
+    return Rule(text, (), 0, check)

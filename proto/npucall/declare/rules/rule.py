@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 class EndOfChecks(Exception):  # noqa: N818  # it is no error: the call succeeds here
-    """Raised by a rule that ends the checks."""
+    """Raised by a rule that ends the checks.
+
+    ``fill``: what the operator writes into every element of its outputs; None: it writes nothing.
+    """
+
+    def __init__(self, fill: float | None = None) -> None:
+        super().__init__()
+        self.fill = fill
 
 
 @dataclass(frozen=True)
