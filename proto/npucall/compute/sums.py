@@ -51,7 +51,7 @@ def _of_neighbours(rows: AnyArray) -> AnyArray:
         return np.einsum("ij->i", rows)
     whole = length - length % _RUN
     sums = np.einsum("ijk->ij", rows[:, :whole].reshape(count, -1, _RUN)).sum(1, np.float64)
-    return sums + np.einsum("ij->i", rows[:, whole:])
+    return sums if whole == length else sums + np.einsum("ij->i", rows[:, whole:])
 
 
 def _of_lines(tables: AnyArray) -> AnyArray:
@@ -62,4 +62,4 @@ def _of_lines(tables: AnyArray) -> AnyArray:
     whole = length - length % _ROWS
     groups = tables[:, :whole].reshape(count, -1, _ROWS, width)
     sums = np.einsum("igjk->igk", groups).sum(1, np.float64)
-    return sums + np.einsum("ijk->ik", tables[:, whole:])
+    return sums if whole == length else sums + np.einsum("ijk->ik", tables[:, whole:])
