@@ -119,6 +119,16 @@ def dtype_in(name: str, *dtypes: DType, status: int = PARAM_INVALID) -> Rule:
     return Rule(f"dtype of {name} is {expected}", (name,), status, check)
 
 
+def float_of(name: str, *, into: str) -> Rule:
+    """No check: finds as ``into`` FLOAT for integers and BOOL, else the dtype of ``name``."""
+
+    def check(draft: Draft) -> None:
+        given = draft.dtype(name)
+        draft.found_dtypes[into] = FLOAT if given.kind in ("int", "bool") else given
+
+    return Rule(f"{into} is FLOAT for integers, else the dtype of {name}", (), 0, check, into)
+
+
 def real(*names: str) -> Rule:
     """None of these aclScalars is complex: they can be cast to FLOAT."""
 
@@ -143,7 +153,9 @@ def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
 
     def check(draft: Draft) -> None:
         for name in names:
-            if draft.dtype(name) is BF16 and not draft.product.bfloat16:
+            if is_unknown(name, draft) or draft.product.bfloat16:
+                continue
+            if draft.dtype(name) is BF16:
                 blamed, found = (listed(blames), f"BF16 (their {name})") if blames else (name, BF16)
                 raise DTypeError(
                     f"{blamed}: expected no BF16, which {draft.product} has not, found {found}",
