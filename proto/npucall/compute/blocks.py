@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SUMMED_IN = {"i": np.int64, "u": np.int64, "b": np.int64, "c": np.complex128}
 """What sums of a kernel dtype are taken in, by its kind; float64 for floats."""
-_BLOCK_OF_ONE, _BLOCK_OF_MORE = 1 << 19, 1 << 16
+_BLOCK_OF_ONE, _BLOCK_OF_MORE = 1 << 20, 1 << 16
 """Elements of a block that is summed: of one input, which is only read, and of a formula of more.
 """
 _WORTH_IT = 1 << 12

@@ -1,7 +1,8 @@
 """Sums of blocks, in an order that depends on their shape alone.
 
 Of float32 short runs are added up in float32, and their sums in float64: many times faster than all
-in float64, and nearly as good, since what a run loses is an ulp or two of its own sum.
+in float64, and nearly as good, since what a run loses is an ulp or two of its own sum; one beyond
+float32 is infinite.
 """
 
 from __future__ import annotations
