@@ -63,6 +63,8 @@ class Sample:
     """Inputs that no valid call has."""
     least: float = 0.1
     """Numbers lie between this and 0.9, which are probabilities, and what has logarithms."""
+    integers: range = range(2)
+    """Those that tensors of integers have."""
 
 
 @dataclass(frozen=True, eq=False)
