@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from .subject import MEAN
+from .subject import MEAN, NONE
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 NAMES = ("none", "mean", "sum")
@@ -25,9 +27,32 @@ STRETCHED: list[tuple[tuple[int, ...], ...]] = [
 ]
 
 
+# Of self and target alone.
+PAIRS: list[tuple[tuple[int, ...], ...]] = [
+    ((4, 1), (4, 6)),
+    ((4, 6), (6,)),
+    ((), (4, 6)),
+    ((4, 1), (1, 6)),
+    ((4, 6), (3, 1, 1)),
+    ((), ()),
+    ((2, 1, 1, 2, 1, 2, 1, 2), (2, 1, 3, 1, 1, 2, 1, 1)),
+]
+
+
 def stretched(*names: str) -> list[dict[str, tuple[int, ...]]]:
     """The same by the inputs' names."""
-    return [dict(zip(names, row, strict=True)) for row in STRETCHED]
+    rows = STRETCHED if len(names) == len(STRETCHED[0]) else PAIRS
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def of_elements(torch_says: Callable[..., Any]) -> Callable[..., Any]:
+    """The noise of a loss whose elements have both signs, by torch's function of it."""
+
+    def noise(tensors: dict[str, Any], _: Any, *, reduction: int, **attributes: Any) -> Any:
+        sizes = np.abs(torch_says(tensors, reduction=NONE, **attributes))
+        return {NONE: sizes, MEAN: sizes.mean()}.get(reduction, sizes.sum())
+
+    return noise
 
 
 def logits_gradient(

@@ -23,8 +23,6 @@ from .gradients import FLOATS, LOCAL
 from .ulp import STEPWISE_HALF
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .faults import Table
 
 Tensors = dict[str, Any]
@@ -108,7 +106,7 @@ class Subject:
     """Makes the inputs of the ordinary call in a dtype, where they depend on each other."""
     cells: Cells | None = None
     torch: Callable[..., Any] | None = None
-    """torch's gradient, of tensors in float64 by name and of the attributes."""
+    """torch's result, of tensors in float64 by name and of the attributes."""
     calls: Sequence[Given] = (Given(),)
     """Calls that torch answers alike; their shapes are those that blocks are cut from."""
     noise: Callable[..., Any] | None = None
@@ -127,8 +125,16 @@ class Subject:
         return self.table.operator
 
     @property
+    def reduces(self) -> bool:
+        """Whether elements are added up that are not rounded before, as those of a loss are."""
+        over = self.operator.over
+        return isinstance(over, Elementwise) and over.factor is not None
+
+    @property
     def elementwise(self) -> bool:
-        return isinstance(self.operator.over, Elementwise)
+        """Whether it answers an element for each, at least without a reduction."""
+        has_none = not self.reduces or "reduction" in self.attributes
+        return has_none and isinstance(self.operator.over, Elementwise)
 
     @property
     def stepwise(self) -> bool:
@@ -137,11 +143,16 @@ class Subject:
 
     @property
     def unscaled(self) -> dict[str, Any]:
-        """The ordinary attributes, but without a mean."""
+        """The ordinary attributes, but without a reduction."""
         return {
             **self.attributes,
             **({"reduction": NONE} if "reduction" in self.attributes else {}),
         }
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The ordinary attributes, but an element for each comes out."""
+        return self.unscaled if self.reduces else dict(self.attributes)
 
     @property
     def scalars(self) -> list[Attribute]:

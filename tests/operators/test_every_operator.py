@@ -165,7 +165,7 @@ def computed_beside(subject: Subject, kind: Any, values: dict[str, Any]) -> Any:
 @pytest.mark.torch
 @warned
 @pytest.mark.parametrize(("subject", "given"), CALLS)
-def test_in_float64_the_gradient_is_torchs(subject: Subject, given: Given) -> None:
+def test_in_float64_the_result_is_torchs(subject: Subject, given: Given) -> None:
     pytest.importorskip("torch")
     assert subject.torch is not None
     attributes = {**subject.attributes, **given.attributes}
@@ -181,7 +181,7 @@ def test_in_float64_the_gradient_is_torchs(subject: Subject, given: Given) -> No
 @warned
 @each_float
 @pytest.mark.parametrize("subject", WITH_TORCH, ids=str)
-def test_rounded_the_gradient_is_within_an_ulp_of_torchs(subject: Subject, kind: Any) -> None:
+def test_rounded_the_result_is_within_an_ulp_of_torchs(subject: Subject, kind: Any) -> None:
     pytest.importorskip("torch")
     for given in subject.calls:
         attributes = {**subject.attributes, **given.attributes}

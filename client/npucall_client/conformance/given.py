@@ -83,6 +83,20 @@ class Given:
         """1 / element count of what they broadcast to for the reduction ``mean``, otherwise 1."""
         return 1 / max(self.count(*names), 1) if self[attribute] == MEAN else 1.0
 
+    def share(self, *names: str, attribute: str = "reduction") -> float:
+        """What a mean multiplies a sum of what they broadcast to by; 1 for other reductions.
+
+        Infinite where there are no elements, so that their mean is NaN.
+        """
+        if self[attribute] != MEAN:
+            return 1.0
+        count = self.count(*names)
+        return 1 / count if count else np.inf
+
+    def reduced(self, *names: str, attribute: str = "reduction") -> Shape:
+        """The shape of a loss: what they broadcast to without a reduction, else ()."""
+        return () if self[attribute] else self.shape(*names)
+
     @property
     def top(self) -> float:
         """What an intermediate result overflows beyond: the end of the dtype of the steps."""

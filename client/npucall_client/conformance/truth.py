@@ -48,15 +48,18 @@ class Expected:
 
 
 def expected(
-    statement: Statement, call: MadeCall, *, zeros: bool = False, torch: bool = False
+    statement: Statement, call: MadeCall, *, filled: float | None = None, torch: bool = False
 ) -> dict[str, Expected]:
-    """The truth by output.
+    """The truth by output; ``filled``: what outputs are filled with, if nothing is computed.
 
     Raises TruthError.
     """
     given = call.given
     with np.errstate(all="ignore"):
-        opinions = _zeros(call) if zeros else _opinions(statement, call, torch=torch)
+        if filled is None:
+            opinions = _opinions(statement, call, torch=torch)
+        else:
+            opinions = _filled(call, filled)
     return {
         name: Expected(
             terms.value, terms.sizes, terms.summed, given.kernel, given.stepwise, call.dtypes[name]
@@ -65,13 +68,13 @@ def expected(
     }
 
 
-def _zeros(call: MadeCall) -> dict[str, Terms]:
-    return {name: Terms(np.zeros(shape)) for name, shape in call.shapes.items()}
+def _filled(call: MadeCall, number: float) -> dict[str, Terms]:
+    return {name: Terms(np.full(shape, number)) for name, shape in call.shapes.items()}
 
 
 def _opinions(statement: Statement, call: MadeCall, *, torch: bool) -> dict[str, Terms]:
     if not any(prod(shape) for shape in call.shapes.values()):
-        return _zeros(call)
+        return _filled(call, 0.0)
     terms = statement.terms(call.given)
     for name, shape in call.shapes.items():
         if terms[name].value.shape != shape:

@@ -59,7 +59,6 @@ def of_nothing(draft: Draft) -> float | None:
 
 
 def filled_if_empty(*names: str, outputs: tuple[str, ...] = ()) -> rules.Rule:
-    """The call is done if one of them has no elements; ``outputs``: those of the loss, if not all.
-    """
+    """The call is done if one of them is empty; ``outputs``: the losses, if not all of them."""
     meaning = "NaN for a mean, 0 for a sum"
     return rules.fill_if_empty(*names, fill=of_nothing, meaning=meaning, outputs=outputs)

@@ -12,8 +12,8 @@ from npucall.operators import _losses
 from npucall.operators._numerics import MEAN, NONE, numbered
 
 if TYPE_CHECKING:
-    from npucall.declare import Facts
-    from npucall.declare import rules
+    from npucall.declare import Facts, rules
+    from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray, Array
 
 LABELS = (INT64, INT32, UINT8)
@@ -23,6 +23,11 @@ REDUCTIONS = _losses.REDUCTIONS
 def filled_if_empty(*names: str) -> rules.Rule:
     """The call is done if one of them has no elements; the total weight of none is 0."""
     return _losses.filled_if_empty(*names, outputs=("out",))
+
+
+def no_total(call: Prepared) -> float | None:
+    """The total weight where the device does not write it: without reduction."""
+    return 0.0 if call.attributes["reduction"] == NONE else None
 
 
 def loss(

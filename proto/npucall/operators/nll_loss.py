@@ -79,6 +79,7 @@ def result(draft: Draft) -> Shape:
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(),
+    unwritten={"total_weight_out": shared.no_total},
     sample=Sample({"target": (2,), "weight": (3,)}, {"target": INT64}),
     source="ops-nn page aclnnNLLLoss",
 )

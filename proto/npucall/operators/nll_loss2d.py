@@ -68,9 +68,8 @@ def pixels(draft: Draft) -> Shape:
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(),
-    sample=Sample(
-        {"self": (2, 3, 2, 2), "target": (2, 2, 2), "weight": (3,)}, {"target": INT64}
-    ),
+    unwritten={"total_weight_out": shared.no_total},
+    sample=Sample({"self": (2, 3, 2, 2), "target": (2, 2, 2), "weight": (3,)}, {"target": INT64}),
     source="ops-nn page aclnnNLLLoss2d",
 )
 def nll_loss2d(

@@ -77,7 +77,8 @@ def arrays(k: Given) -> dict[str, Terms]:
     """The same with a table of which class is whose label."""
     shape = k["self"].shape
     count = classes(shape)
-    places = k["target"].reshape(-1, 1, *shape[2:])
+    rows = shape[0] if len(shape) > 1 else 1
+    places = k["target"].reshape(rows, 1, *shape[2:])
     every = np.arange(count).reshape(1, count, *(1 for _ in shape[2:]))
     hit = (places == every) & (places != k["ignore_index"])
     weights = np.where(hit, k["weight"].reshape(every.shape), 0.0)

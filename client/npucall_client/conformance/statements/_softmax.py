@@ -47,7 +47,7 @@ EMPTY = (
     Setup("output-of-another-shape", shapes={"grad_output": (0, 3), "output": (2, 3)},
          products=BEFORE_950),
     Setup("output-empty-alone", shapes={"grad_output": (2, 3), "output": (0, 3)},
-         products=BEFORE_950, zeros=True),
+         products=BEFORE_950, filled=0.0),
     Setup("dim-out-of-range", shapes={"grad_output": (0, 3)}, values={"output": np.empty((0, 3))},
          attributes={"dim": 7}, products=BEFORE_950),
 )  # fmt: skip
