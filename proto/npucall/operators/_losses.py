@@ -58,7 +58,7 @@ def of_nothing(draft: Draft) -> float | None:
     return nan if draft.attribute("reduction") == MEAN else 0.0
 
 
-def filled_if_empty(*names: str) -> rules.Rule:
-    """The call is done if one of them has no elements."""
+def filled_if_empty(*names: str, outputs: tuple[str, ...] = ()) -> rules.Rule:
+    """The call is done if one of them is empty; ``outputs``: the losses, if not all of them."""
     meaning = "NaN for a mean, 0 for a sum"
-    return rules.fill_if_empty(*names, fill=of_nothing, meaning=meaning)
+    return rules.fill_if_empty(*names, fill=of_nothing, meaning=meaning, outputs=outputs)
