@@ -36,7 +36,7 @@ ADD = operator(
 SPLIT = operator(
     "aclnnSplit", self="in const aclTensor*", sizes="aclIntArray*", out="out aclTensorList*"
 )
-EXP = operator("aclnnExp", self="in const aclTensor*", out="in const aclTensor*")
+EXP2 = operator("aclnnExp2", self="in const aclTensor*", out="in const aclTensor*")
 
 
 def cat(tensors: Any, dim: int, out: Any) -> None:
@@ -54,19 +54,19 @@ def split(self: Any, sizes: Any, out: Any) -> None:
         start += size
 
 
-def exp(self: Any, out: Any) -> None:
-    out[...] = np.exp(self)
+def exp2(self: Any, out: Any) -> None:
+    out[...] = np.exp2(self)
 
 
 class Server(ScriptedTransport):
     """Also lists a declared operator, says why it cannot run one, and has a device."""
 
     def __init__(self) -> None:
-        super().__init__({CAT: cat, ADD: add, SPLIT: split, EXP: exp})
+        super().__init__({CAT: cat, ADD: add, SPLIT: split, EXP2: exp2})
         self.info = pb.GetServerInfoResponse()
 
     def operators(self, timeout: float) -> list[pb.OperatorInfo]:
-        missing = describe(EXP, A2, "expected aclnnExp in a library [of this host]")
+        missing = describe(EXP2, A2, "expected aclnnExp2 in a library [of this host]")
         return [describe(CAT, A2), missing, describe(kl_div_backward, ASCEND_310B)]
 
     def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
@@ -113,8 +113,8 @@ def test_an_operator_without_reference_is_marked(server: Server) -> None:
 
 def test_the_reason_why_an_operator_is_unavailable_stands_below_it(server: Server) -> None:
     shown = said("operators")
-    assert "aclnnExp no no reference, unvalidated" in lines(shown)
-    assert "expected aclnnExp in a library [of this host]" in shown
+    assert "aclnnExp2 no no reference, unvalidated" in lines(shown)
+    assert "expected aclnnExp2 in a library [of this host]" in shown
     assert "Ascend310B (Atlas 200I/500 A2 inference) does not have it" in shown
 
 
@@ -215,7 +215,7 @@ def test_outputs_of_a_list_are_saved_one_by_one(server: Server, tmp_path: Path) 
 
 
 def test_a_tensor_that_the_listing_takes_for_an_input_may_be_an_output(server: Server) -> None:
-    shown = said("run", "aclnnExp", "self=[0]", "out=[0]", "--output", "out")
+    shown = said("run", "aclnnExp2", "self=[0]", "out=[0]", "--output", "out")
     assert "out = [1.]" in shown
 
 

@@ -98,7 +98,7 @@ def test_each_of_many_long_rows_has_a_sum_of_its_own() -> None:
 def test_a_row_of_one_block_is_complete_and_one_more_element_is_a_second_piece() -> None:
     seen: list[int] = []
 
-    def summed(x: Any) -> Any:
+    def summed(_: Any, x: Any) -> Any:
         seen.append(x.shape[-1])
         return x
 

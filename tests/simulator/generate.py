@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .prototypes import FILES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -32,12 +34,12 @@ _KINDS = {
 _MEMBERS = {"handle": "nullptr", "integer": "0", "real": "0", "text": "nullptr"}
 # The functions of src/checks.h, by operator.
 _CHECKS = {
-    "aclnnAdd": "check_broadcast",
-    "aclnnMul": "check_broadcast",
+    "aclnnRsub": "check_broadcast",
+    "aclnnMaximum": "check_broadcast",
     "aclnnInplaceAdd": "check_broadcast_into_first",
     "aclnnInplaceCopy": "check_broadcast_into_first",
-    "aclnnMatmul": "check_matmul",
-    "aclnnCast": "check_cast",
+    "aclnnMm": "check_mm",
+    "aclnnCumsum": "check_cumsum",
     "aclnnVendorScale": "check_same_shape",
 }
 
@@ -50,8 +52,9 @@ SIM_API void npucall_sim_needs_what_nobody_defines() { npucall_sim_nobody_define
 
 def entry_points(operators: Iterable[Prototype]) -> str:
     """A C++ file with phase one and two of each operator."""
-    includes = '#include "checks.h"\n#include "operator_entry.h"\n#include "prototypes_more.h"\n'
-    parts = [f"// Generated from prototypes.h.\n{includes}", _UNDEFINED]
+    headers = ("checks.h", "operator_entry.h", *(path.name for path in FILES))
+    includes = "".join(f'#include "{header}"\n' for header in headers)
+    parts = [f"// Generated from prototypes*.h.\n{includes}", _UNDEFINED]
     parts += [_entry_point(operator) for operator in operators]
     return "\n".join(parts)
 

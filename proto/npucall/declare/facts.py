@@ -38,8 +38,10 @@ class Facts:
     others compute for a while who wait for that."""
     outputs: Mapping[str, Any] | None = None
     """Where blocks of results go, by the output's name; see ``output``."""
+    maximum: AnyArray | None = None
+    """The maxima of rows of which the formula sees a piece."""
     total: AnyArray | None = None
-    """The sums of rows of which the formula sees a piece."""
+    """The sums of such rows."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
@@ -80,6 +82,16 @@ class Facts:
         It answers that then. Blocks are rounded as they are written; nothing can be read from it.
         """
         return self.outputs[name] if self.outputs else np.empty(shape, self.dtype)
+
+    def row_max(self, array: AnyArray) -> AnyArray:
+        """The maxima of complete rows, with an axis of extent 1, of the input ``max_of``.
+
+        NaN where a row has one.
+        """
+        if self.maximum is not None:
+            return self.maximum
+        maxima: AnyArray = np.max(array, -1, keepdims=True)
+        return maxima
 
     def row_sum(self, array: AnyArray) -> AnyArray:
         """The sums of complete rows, with an axis of extent 1, of what ``sum_of`` declares."""
