@@ -95,7 +95,10 @@ def _saturate(output: Any) -> None:
 
 
 def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, Any]) -> None:
-    """Evaluates an operator of the catalogue, by the rules of the SoC's product."""
+    """Evaluates an operator of the catalogue, by the rules of the SoC's product.
+
+    Of an output of which a device leaves elements as they were, it leaves as many as it can.
+    """
     values = {p.name: given[c_name(p)] for p in operator.parameters}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     arguments = {name: _argument(value) for name, value in values.items()}
@@ -103,10 +106,16 @@ def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, An
     if prepared.done and prepared.fill is None:
         return  # a device leaves the outputs as they were
     outputs = {
-        name: tensors[name].array if name in tensors else np.empty(spec.shape, spec.dtype.numpy)
+        name: np.empty(spec.shape, spec.dtype.numpy)
+        if name in prepared.unwritten or name not in tensors
+        else tensors[name].array
         for name, spec in prepared.outputs.items()
     }
     evaluate(prepared, {n: tensors[n].array for n in prepared.inputs}, outputs)
+    for name, left in prepared.unwritten.items():
+        if name in tensors:
+            found = outputs[name]
+            np.copyto(tensors[name].array, found, where=np.not_equal(found, left))
 
 
 def _argument(value: Any) -> Any:

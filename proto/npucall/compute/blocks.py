@@ -12,6 +12,7 @@ import numpy as np
 
 from npucall.compute.operands import Reading, Writing, is_fit, rounded, store, within
 from npucall.compute.rows import LongRowsWork, RowsWork
+from npucall.compute.sums import summed
 from npucall.compute.work import Work
 from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.over import Elementwise, Rows
@@ -122,9 +123,11 @@ class _SummedWork(_ElementwiseWork):
         del targets
         (result,) = self._results(facts, self._blocks(inputs, index))
         extents = self.space if index is ... else tuple(p.stop - p.start for p in index)
-        if self._factor is None:
-            result = rounded(result, self.kernel)
-        return np.broadcast_to(result, extents).sum(self._axes, self._in, keepdims=True)
+        if result.shape != extents:
+            result = np.broadcast_to(result, extents)
+        if self._factor is not None:
+            return summed(result, self._axes, self._in)
+        return rounded(result, self.kernel).sum(self._axes, self._in, keepdims=True)
 
     def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
         (sums,) = targets

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npucall.declare.call import Call
     from npucall.declare.catalogue import Catalogue
     from npucall.declare.parameters import Value
-    from npucall.dtypes import DType
+    from npucall.dtypes import AnyArray, DType
     from npucall.products import Product
     from npucall.tensors import Buffer
 
@@ -88,6 +88,17 @@ class Prepared:
         if values is None or self.done:
             return frozenset()
         return frozenset(name for name in values.reads if name in self.inputs)
+
+    @cached_property
+    def unwritten(self) -> Mapping[str, AnyArray | float]:
+        """Outputs of which a device leaves elements as they were, and what these are.
+
+        All of a call that is done, unless the operator fills them.
+        """
+        if self.done:
+            return dict.fromkeys(self.outputs, 0.0) if self.fill is None else {}
+        left = {name: find(self) for name, find in self.operator.unwritten.items()}
+        return {name: what for name, what in left.items() if what is not None}
 
     @cached_property
     def stored_bytes(self) -> tuple[int, ...]:

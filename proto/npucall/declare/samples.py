@@ -105,5 +105,6 @@ def _numbers(call: Prepared, name: str, spec: TensorSpec, random: np.random.Gene
     if spec.dtype.kind in ("float", "complex"):
         return random.uniform(call.operator.sample.least, _MOST, size).astype(spec.dtype.numpy)
     values = call.operator.values
-    allowed = values.passes(call.facts) if values and name in values.reads else range(2)
+    own = call.operator.sample.integers
+    allowed = values.passes(call.facts) if values and name in values.reads else own
     return random.integers(allowed.start, allowed.stop, size).astype(spec.dtype.numpy)

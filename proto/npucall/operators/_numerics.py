@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from math import inf, pi, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 NONE, MEAN, SUM, BATCHMEAN = range(4)
 """Reduction codes. In a gradient they scale, they do not sum."""
+
+_ONE = 40
+"""From here on the sigmoid is 1 also in float64, and e^x is far from too large in float32."""
 
 KL_REDUCTIONS = "0 none, 1 mean, 2 sum, 3 batchmean; any other acts as none"
 
@@ -32,10 +35,10 @@ def numbered(facts: Facts, array: Array, numbers: AnyArray) -> AnyArray:
     return facts.read(array, np.unravel_index(numbers, shape) if shape else ...)
 
 
-def sigmoid(x: AnyArray) -> AnyArray:
+def sigmoid(x: AnyArray, out: AnyArray | None = None) -> AnyArray:
     """``1 / (1 + e^-x)`` in the array's own dtype; large x of either sign lose nothing."""
-    power = np.exp(-np.abs(x))
-    return np.where(x < 0, power, x.dtype.type(1)) / (1 + power)
+    power = np.exp(np.clip(x, -inf, _ONE))
+    return np.divide(power, 1 + power, out=out)
 
 
 def gated(values: AnyArray, gates: AnyArray) -> AnyArray:
