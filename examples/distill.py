@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from torch import nn
 
 import npucall_client
 from npucall_client.testing import running_server
-from npucall_client.torch import check, functional
+from npucall_client.torch import WireWarning, check, functional
 
 STEPS = 60
 TEMPERATURE = 2.0
@@ -28,17 +29,19 @@ APART = 1e-4
 POINTS = torch.randn(256, 8, generator=torch.Generator().manual_seed(1))
 
 
-class Student(nn.Module):
-    """Two layers; ``F`` has the functions, of torch or of npucall."""
+class Lesson(nn.Module):
+    """A student of two layers, and its loss; ``F`` has the functions, of torch or of npucall."""
 
     def __init__(self, F: Any) -> None:  # noqa: N803  # as everybody calls it
         super().__init__()
         self.F = F
         self.hidden, self.out = nn.Linear(8, 16), nn.Linear(16, 5)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits."""
-        return self.out(self.F.gelu(self.hidden(x)))
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """KL divergence from what the teacher says to what the student says."""
+        logits = self.out(self.F.gelu(self.hidden(x)))
+        said = self.F.log_softmax(logits / TEMPERATURE, dim=1)
+        return self.F.kl_div(said, target, reduction="batchmean") * TEMPERATURE**2
 
 
 def teacher() -> torch.Tensor:
@@ -49,16 +52,15 @@ def teacher() -> torch.Tensor:
         return torch.softmax(large(POINTS) * 4 / TEMPERATURE, 1)
 
 
-def losses(F: Any) -> list[float]:  # noqa: N803
+def train(F: Any) -> list[float]:  # noqa: N803
     """Trains a student, and answers its loss at each step."""
     torch.manual_seed(3)
-    student, target = Student(F), teacher()
-    optimizer = torch.optim.Adam(student.parameters(), lr=0.03)
+    lesson, target = Lesson(F), teacher()
+    optimizer = torch.optim.Adam(lesson.parameters(), lr=0.03)
     curve = []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        said = F.log_softmax(student(POINTS) / TEMPERATURE, dim=1)
-        loss = F.kl_div(said, target, reduction="batchmean") * TEMPERATURE**2
+        loss = lesson(POINTS, target)
         loss.backward()
         optimizer.step()
         curve.append(loss.item())
@@ -81,6 +83,7 @@ def picture(torchs: list[float], servers: list[float]) -> str:
     def text(x: float, y: float, words: str) -> str:
         return f'<text x="{x:g}" y="{y:g}">{words}</text>'
 
+    font = 'font-family="sans-serif" font-size="12" fill="#555"'
     ticks = [top * part / 4 for part in range(5)]
     marks = [
         text(12, height - bottom - (height - bottom - 16) * tick / top + 4, f"{tick:.2f}")
@@ -88,8 +91,7 @@ def picture(torchs: list[float], servers: list[float]) -> str:
     ]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-            'font-family="sans-serif" font-size="12" fill="#555">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {font}>',
             f'<rect width="{width}" height="{height}" fill="#fff"/>',
             f'<path d="M{left} 16V{height - bottom}H{width - 16}" fill="none" stroke="#999"/>',
             *marks,
@@ -111,17 +113,20 @@ def main() -> int:
     parser.add_argument("target", nargs="?")
     parser.add_argument("--picture", type=Path)
     given = parser.parse_args()
-    torchs = losses(nn.functional)
+    warnings.simplefilter("ignore", WireWarning)  # tensors are small, and the server is near
+    torchs = train(nn.functional)
     with ExitStack() as opened:
         target = given.target or opened.enter_context(running_server()).target
         client = opened.enter_context(npucall_client.connect(target))
         session = opened.enter_context(client.session())
         start = time.perf_counter()
-        servers = losses(functional(client, session=session))
+        servers = train(functional(client, session=session))
         seconds = time.perf_counter() - start
-        print(check(Student(nn.functional), POINTS, client))
+        print(check(Lesson(nn.functional), (POINTS, teacher()), client))
     for step in 0, 9, 29, STEPS - 1:
-        print(f"step {step + 1:2}: loss {torchs[step]:.5f} by torch, {servers[step]:.5f} by {target}")
+        print(
+            f"step {step + 1:2}: loss {torchs[step]:.5f} by torch, {servers[step]:.5f} by {target}"
+        )
     apart = max(abs(mine - other) for mine, other in zip(servers, torchs, strict=True))
     print(f"{STEPS} steps in {seconds:.1f} s, at most {apart:.1e} apart")
     if given.picture:
