@@ -23,8 +23,6 @@ from .gradients import FLOATS, LOCAL
 from .ulp import STEPWISE_HALF
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .faults import Table
 
 Tensors = dict[str, Any]
@@ -234,12 +232,14 @@ def aten_of(operator: Operator[..., Any], name: str, **named: Any) -> Callable[.
     """torch's own operator, which takes the same in the same order."""
     order = [p.name for p in operator.parameters]
 
-    def result(tensors: Mapping[str, Any], **attributes: Any) -> NDArray[Any]:
+    def result(tensors: Mapping[str, Any], **attributes: Any) -> Any:
         import torch
 
         arrays = {n: torch.tensor(np.asarray(array)) for n, array in tensors.items()}
         given = {**arrays, **attributes}
         function = getattr(torch.ops.aten, name)
-        return function(*(given[n] for n in order if n in given), **named).numpy()
+        answer = function(*(given[n] for n in order if n in given), **named)
+        several = isinstance(answer, tuple)
+        return tuple(each.numpy() for each in answer) if several else answer.numpy()
 
     return result

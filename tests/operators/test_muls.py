@@ -52,11 +52,7 @@ TABLE = Table(
 WITHOUT_BF16 = Table(
     muls,
     TABLE.attributes,
-    [
-        Fault(
-            {"self": {"dtype": INT32}, "other": Scalar(BF16, 2.0)}, DTypeError, ("self", "other")
-        )
-    ],
+    [Fault({"self": {"dtype": INT32}, "other": Scalar(BF16, 2.0)}, DTypeError, ("self", "other"))],
     OLD,
 )
 # self, other, product

@@ -47,11 +47,10 @@ def converted(array: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
 def convert(target: AnyArray, source: AnyArray) -> None:
     """Writes an array, broadcast, into another: rounded to nearest even, infinite beyond the range.
 
-    The bits are those of ``np.copyto(target, source, casting="unsafe")``, which warns where of a
-    complex number the real part remains.
+    The bits are those of ``np.copyto(target, source, casting="unsafe")``.
     """
     if source.dtype.kind == "c" and target.dtype.kind not in "cb":
-        source = source.real
+        source = source.real  # without NumPy's warning
     way = None if source.size < _WORTH_IT else _WAYS.get((source.dtype, target.dtype))
     if way is None or source.shape != target.shape:
         np.copyto(target, source, casting="unsafe")
