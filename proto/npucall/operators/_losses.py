@@ -84,6 +84,6 @@ def of_nothing(draft: Draft) -> float | None:
     return nan if draft.attribute("reduction") == MEAN else 0.0
 
 
-def filled_if_empty(*names: str) -> rules.Rule:
-    """The call is done if one of them has no elements."""
-    return rules.fill_if_empty(*names, fill=of_nothing, meaning=OF_NOTHING)
+def filled_if_empty(*names: str, outputs: tuple[str, ...] = ()) -> rules.Rule:
+    """The call is done if one of them is empty; ``outputs``: the losses, if not all of them."""
+    return rules.fill_if_empty(*names, fill=of_nothing, meaning=OF_NOTHING, outputs=outputs)
