@@ -186,7 +186,7 @@ def test_rounded_the_result_is_within_an_ulp_of_torchs(subject: Subject, kind: A
     for given in subject.calls:
         attributes = {**subject.attributes, **given.attributes}
         tensors = subject.draw(kind, given, seed=2)
-        found = results(LOCAL.run(subject.operator, **tensors, **attributes))
+        found = results(subject.run(tensors, **given.attributes))
         exact = {n: a.astype(np.float64) if a.dtype == kind else a for n, a in tensors.items()}
         assert_rounded_from(subject, found, exact, attributes, kind)
 
@@ -251,8 +251,8 @@ def test_every_device_plans_and_answers_what_this_process_does(
     client: Client, subject: Subject
 ) -> None:
     tensors = subject.draw(np.float16)
-    answer = client.execute(subject.operator, **tensors, **subject.attributes)
-    plan = client.plan(subject.operator, **tensors, **subject.attributes)
+    answer = client.execute(subject.operator, **tensors, **subject.of(tensors))
+    plan = client.plan(subject.operator, **tensors, **subject.of(tensors))
     expected = results(subject.run(tensors))
     found = results(answer.value)
     assert [array.tobytes() for array in found] == [array.tobytes() for array in expected]

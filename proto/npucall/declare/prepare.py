@@ -59,6 +59,8 @@ class Prepared:
     """The tensors whose storage travels with the call, in that order."""
     kernel_dtype: DType | None
     """What the operator computes and rounds in; None for one without reference."""
+    through: Mapping[str, DType]
+    """What inputs are converted to before the kernel dtype; those without it are left out."""
     facts: Facts
     warnings: tuple[tuple[str, str], ...]
     done: bool
@@ -226,6 +228,7 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
         lists=lists,
         stored=call.stored,
         kernel_dtype=kernel_dtype,
+        through={p.name: draft.dtype(p.dtype) for p in operator.inputs if p.dtype},
         facts=Facts(draft.shapes(), _formula_dtype(operator, kernel_dtype), product=product),
         warnings=tuple(draft.warnings),
         done=end is not None,

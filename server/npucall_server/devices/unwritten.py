@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npucall.declare.prepare import once_a_call
-from npucall.errors import NpucallError, TensorLayoutError
+from npucall.errors import TensorLayoutError
 from npucall.tensors import view
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Step
 
 
 @once_a_call
@@ -36,18 +35,6 @@ def begun(call: Prepared, storages: Mapping[str, Any]) -> Mapping[str, Any]:
     if not names:
         return storages
     return {**storages, **{name: _begun(call, name, storages.get(name)) for name in names}}
-
-
-def begun_steps(steps: Sequence[Step]) -> list[Step]:
-    """Likewise for the steps of a program."""
-    made = []
-    for number, step in enumerate(steps):
-        try:
-            made.append(step._replace(storages=begun(step.call, step.storages)))
-        except NpucallError as error:
-            error.details.setdefault("step", str(number))
-            raise
-    return made
 
 
 def _begun(call: Prepared, name: str, sent: object) -> Buffer:

@@ -37,7 +37,6 @@ from npucall_server.devices.lanes import Lanes, with_room
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
 from npucall_server.devices.renewed import Renewed
-from npucall_server.devices.unwritten import begun, begun_steps
 from npucall_server.devices.watchdog import Visitors, Watchdog
 from npucall_server.npu_settings import ascend_paths, tell_cann
 
@@ -143,7 +142,6 @@ class CannDevice:
         targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Ran:
         """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
-        storages = begun(call, storages)
         if used := residents(storages.values(), targets.values()):
             with in_use(used):
                 program = Program([Step(call, storages, targets)], turn.owner, is_call=True)
@@ -161,7 +159,7 @@ class CannDevice:
             m for step in steps for m in residents(step.storages.values(), step.targets.values())
         ]
         with in_use(used):
-            program = Program(begun_steps(steps), turn.owner, careful=self._careful)
+            program = Program(steps, turn.owner, careful=self._careful)
             return self._run_program(program, turn)
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
