@@ -148,6 +148,15 @@ CASES = [
     *(nll(*shape) for shape in ((MANY,), (1, MANY), (MANY // 8, 8))),
     *(nll(*shape) for shape in ((2, 4, 1024, 1024), (1, MANY, 1, 1), (MANY, 1, 1, 1))),
     *(case for shape in ((2, MANY // 2), (64, 64, 2048), (MANY, 1)) for case in prelu(*shape)),
+    *(
+        Large("aclnnMatmul", {"self": (*lead, n, k), "mat2": (k, m)}, {"cube_math_type": 0})
+        for lead, n, k, m in (
+            ((), 1024, 256, 512),
+            ((), 4, MANY // 4, 4),
+            ((), 2, 1, MANY // 2),
+            ((MANY // 64,), 2, 3, 4),
+        )
+    ),
     ctc(1, 1, 4, MANY // 2),
     ctc(1, 1, MANY, 4),
     ctc(2, MANY // 512, 4, 3),

@@ -11,6 +11,7 @@ import numpy as np
 from npucall.declare.attributes import attribute_value
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute, Input, Kind, Scalar
+from npucall.dtypes import FLOAT
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
 from npucall_client.conformance.arrangements import SENTINEL, Arrangement, put
@@ -142,7 +143,8 @@ def _given(
         value = values[parameter.name]
         number = _number(value) if isinstance(value, Scalar) else value
         narrow = number is not None and parameter.kind in (Kind.SCALAR, Kind.FLOAT)
-        values[parameter.name] = float(np.float32(number)) if narrow else number
+        dtype = case.dtypes.get(parameter.dtype, kernel) if parameter.dtype else FLOAT
+        values[parameter.name] = _held(number, dtype) if narrow else number
     for each in case.statement.inputs:
         array = arrays.get(each.name)
         if array is not None and not each.dtypes and array.dtype != kernel.numpy:
@@ -157,6 +159,11 @@ def _number(scalar: Scalar) -> float:
     if scalar.dtype.kind != "float":
         return scalar.value
     return float(rounded(scalar.value, scalar.dtype))
+
+
+def _held(number: float, dtype: DType) -> float:
+    """A number in the dtype that the operator converts it to; integers lose the fraction."""
+    return int(number) if dtype.kind == "int" else float(rounded(number, dtype))
 
 
 def _spoil(

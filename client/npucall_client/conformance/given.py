@@ -46,7 +46,9 @@ class Given:
     """A call's arguments by the names of its parameters; ``given["self"]`` and the like.
 
     Tensors are float64 arrays of the numbers that were sent, rounded to the kernel's dtype; None
-    if absent. An aclScalar and a C ``float`` are rounded to float32; other attributes are as sent.
+    if absent. An aclScalar is in the dtype that the operator converts it to, as its declaration
+    says, and that is float32 unless it does; a C ``float`` is rounded to float32; other attributes
+    are as sent.
     """
 
     values: Mapping[str, Any]

@@ -1,7 +1,8 @@
 """Sums of blocks, in an order that depends on their shape alone.
 
 Of float32 short runs are added up in float32, and their sums in float64: many times faster than all
-in float64, and nearly as good, since what a run loses is an ulp or two of its own sum.
+in float64, and nearly as good, since what a run loses is an ulp or two of its own sum; one beyond
+float32 is infinite.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _of_neighbours(rows: AnyArray) -> AnyArray:
         return np.einsum("ij->i", rows)
     whole = length - length % _RUN
     sums = np.einsum("ijk->ij", rows[:, :whole].reshape(count, -1, _RUN)).sum(1, np.float64)
-    return sums + np.einsum("ij->i", rows[:, whole:])
+    return sums if whole == length else sums + np.einsum("ij->i", rows[:, whole:])
 
 
 def _of_lines(tables: AnyArray) -> AnyArray:
@@ -62,4 +63,4 @@ def _of_lines(tables: AnyArray) -> AnyArray:
     whole = length - length % _ROWS
     groups = tables[:, :whole].reshape(count, -1, _ROWS, width)
     sums = np.einsum("igjk->igk", groups).sum(1, np.float64)
-    return sums + np.einsum("ijk->ik", tables[:, whole:])
+    return sums if whole == length else sums + np.einsum("ijk->ik", tables[:, whole:])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from npucall.dtypes import AnyArray, Array
+    from npucall.products import Product
     from npucall.tensors import Shape
 
 
@@ -46,10 +47,12 @@ class Facts:
     """The maxima of rows of which the formula sees a piece."""
     total: AnyArray | None = None
     """The sums of such rows."""
+    product: Product | None = None
+    """By whose rules the call was prepared, where kernels of products answer differently."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
-        return Facts(self.shapes, self.dtype, out)
+        return Facts(self.shapes, self.dtype, out, product=self.product)
 
     def count(self, name: str) -> int:
         """Number of elements of a shape."""
