@@ -94,9 +94,11 @@ def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
 
 @pytest.mark.parametrize("statement", every_third(statements(), 2), ids=title)
 def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
+    unwritten = CATALOGUE.find(statement.operator, statement.variant).unwritten
     for case in cases(statement, "grid"):
         for name, truth in expected(statement, call_of(case, seed=3)).items():
-            assert abs(truth.value[truth.value == truth.value]).sum() > 0, (case.id, name)
+            something = abs(truth.value[truth.value == truth.value]).sum() > 0
+            assert something or name in unwritten, (case.id, name)
 
 
 @EACH

@@ -45,12 +45,28 @@ def stretched(*names: str) -> list[dict[str, tuple[int, ...]]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def of_elements(torch_says: Callable[..., Any]) -> Callable[..., Any]:
-    """The noise of a loss whose elements have both signs, by torch's function of it."""
+def functional(name: str, *order: str) -> Callable[..., Any]:
+    """A loss of ``torch.nn.functional``, which takes these tensors in this order."""
 
-    def noise(tensors: dict[str, Any], _: Any, *, reduction: int, **attributes: Any) -> Any:
-        sizes = np.abs(torch_says(tensors, reduction=NONE, **attributes))
-        return {NONE: sizes, MEAN: sizes.mean()}.get(reduction, sizes.sum())
+    def loss(tensors: dict[str, Any], reduction: int, **attributes: Any) -> Any:
+        torch = pytest.importorskip("torch")
+        given = {n: torch.tensor(np.asarray(array)) for n, array in tensors.items()}
+        named = {n: given[n] for n in ("weight", "pos_weight") if n in given} | attributes
+        function = getattr(torch.nn.functional, name)
+        full = torch.broadcast_tensors(*(given[n] for n in order))
+        return function(*full, reduction=NAMES[reduction], **named).numpy()
+
+    return loss
+
+
+def of_terms(size: Callable[..., Any]) -> Callable[..., Any]:
+    """The noise of a loss, from a function that answers the size of each element's terms."""
+
+    def noise(tensors: dict[str, Any], _: Any, reduction: int, **attributes: Any) -> Any:
+        sizes = size(tensors, **attributes)
+        return (
+            sizes if reduction == NONE else sizes.sum() / (sizes.size if reduction == MEAN else 1)
+        )
 
     return noise
 

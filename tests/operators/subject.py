@@ -23,8 +23,6 @@ from .gradients import FLOATS, LOCAL
 from .ulp import STEPWISE_HALF
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .faults import Table
 
 Tensors = dict[str, Any]
@@ -119,6 +117,8 @@ class Subject:
     """Inputs broadcast, and nothing is summed."""
     half_noise: float = 0
     """What rounding to FLOAT16 inside adds to the noise; STEPWISE_HALF if after every step."""
+    follows: str = ""
+    """The attribute that says the dtype of the result; in an ordinary call it is the inputs'."""
     computes_empty: bool = False
     """No check ends a call that is empty."""
 
@@ -146,15 +146,20 @@ class Subject:
     @property
     def unscaled(self) -> dict[str, Any]:
         """The ordinary attributes, but without a reduction."""
-        return {
-            **self.attributes,
-            **({"reduction": NONE} if "reduction" in self.attributes else {}),
-        }
+        given = {n: value for n, value in self.attributes.items() if n != self.follows}
+        return {**given, **({"reduction": NONE} if "reduction" in given else {})}
 
     @property
     def whole(self) -> dict[str, Any]:
         """The ordinary attributes, but an element for each comes out."""
-        return self.unscaled if self.reduces else dict(self.attributes)
+        given = {n: value for n, value in self.attributes.items() if n != self.follows}
+        return self.unscaled if self.reduces else given
+
+    def of(self, tensors: Tensors) -> dict[str, Any]:
+        """The ordinary attributes for these inputs."""
+        if not self.follows:
+            return dict(self.attributes)
+        return {**self.attributes, self.follows: next(iter(tensors.values())).dtype}
 
     @property
     def scalars(self) -> list[Attribute]:
@@ -181,7 +186,7 @@ class Subject:
         """A client's answer to a call with the ordinary attributes, but for these."""
         if out is not None:
             client = client.options(outputs={self.operator.outputs[0].name: out})
-        return client.run(self.operator, **tensors, **{**self.attributes, **attributes})
+        return client.run(self.operator, **tensors, **{**self.of(tensors), **attributes})
 
     def exact(self, tensors: Tensors, **attributes: Any) -> Any:
         """Likewise for tensors of float64, computed in that."""
@@ -227,12 +232,14 @@ def aten_of(operator: Operator[..., Any], name: str, **named: Any) -> Callable[.
     """torch's own operator, which takes the same in the same order."""
     order = [p.name for p in operator.parameters]
 
-    def result(tensors: Mapping[str, Any], **attributes: Any) -> NDArray[Any]:
+    def result(tensors: Mapping[str, Any], **attributes: Any) -> Any:
         import torch
 
         arrays = {n: torch.tensor(np.asarray(array)) for n, array in tensors.items()}
         given = {**arrays, **attributes}
         function = getattr(torch.ops.aten, name)
-        return function(*(given[n] for n in order if n in given), **named).numpy()
+        answer = function(*(given[n] for n in order if n in given), **named)
+        several = isinstance(answer, tuple)
+        return tuple(each.numpy() for each in answer) if several else answer.numpy()
 
     return result

@@ -56,6 +56,10 @@ def softmax(name: str, *shape: int) -> Large:
     return Large(name, {"grad_output": shape, "output": shape}, {"dim": -1})
 
 
+def forward(name: str, *shape: int) -> Large:
+    return Large(name, {"self": shape}, {"dim": -1})
+
+
 def glu(*shape: int) -> Large:
     return Large(
         "aclnnGluBackward", {"grad_out": (*shape[:-1], shape[-1] // 2), "self": shape}, {"dim": -1}
@@ -83,9 +87,12 @@ def nll(*shape: int) -> Large:
     return Large(name, shapes, attributes, {"target": INT64})
 
 
-def prelu(*shape: int) -> Large:
-    shapes = {"grad_output": shape, "self": shape, "weight": shape[1:2]}
-    return Large("aclnnPreluBackward", shapes)
+def prelu(*shape: int) -> list[Large]:
+    shapes = {"self": shape, "weight": shape[1:2]}
+    return [
+        Large("aclnnPrelu", shapes),
+        Large("aclnnPreluBackward", {"grad_output": shape, **shapes}),
+    ]
 
 
 def ctc(steps: int, items: int, classes: int, labels: int) -> Large:
@@ -129,13 +136,27 @@ CASES = [
         for name in ("aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward")
         for shape in ((1, MANY), (MANY // 100_000, 100_000), (MANY // 10, 10))
     ),
+    *(
+        forward(name, *shape)
+        for name in ("aclnnSoftmax", "aclnnLogSoftmax", "aclnnGlu")
+        for shape in ((1, MANY), (MANY // 100_000, 100_000), (MANY // 10, 10))
+    ),
     *(glu(*shape) for shape in ((1, MANY), (MANY // 200_000, 200_000), (MANY // 10, 10))),
     cross_entropy(1, MANY, reduction="sum"),
     cross_entropy(MANY // 8, 8),
     cross_entropy(64, MANY // 64, label_smoothing=0.25),
     *(nll(*shape) for shape in ((MANY,), (1, MANY), (MANY // 8, 8))),
     *(nll(*shape) for shape in ((2, 4, 1024, 1024), (1, MANY, 1, 1), (MANY, 1, 1, 1))),
-    *(prelu(*shape) for shape in ((2, MANY // 2), (64, 64, 2048), (MANY, 1))),
+    *(case for shape in ((2, MANY // 2), (64, 64, 2048), (MANY, 1)) for case in prelu(*shape)),
+    *(
+        Large("aclnnMatmul", {"self": (*lead, n, k), "mat2": (k, m)}, {"cube_math_type": 0})
+        for lead, n, k, m in (
+            ((), 1024, 256, 512),
+            ((), 4, MANY // 4, 4),
+            ((), 2, 1, MANY // 2),
+            ((MANY // 64,), 2, 3, 4),
+        )
+    ),
     ctc(1, 1, 4, MANY // 2),
     ctc(1, 1, MANY, 4),
     ctc(2, MANY // 512, 4, 3),

@@ -135,8 +135,8 @@ def _given(
     attributes: Mapping[str, Argument],
     product: str,
 ) -> Given:
-    outputs = {name: dtype for name, dtype in case.outputs.items() if dtype is not None}
-    kernel = case.statement.kernel({**case.dtypes, **outputs})
+    of_outputs = {name: dtype for name, dtype in case.outputs.items() if dtype is not None}
+    kernel = case.statement.kernel({**case.dtypes, **of_outputs})
     values: dict[str, Any] = {p.name: operator.default(p) for p in operator.attributes}
     values |= attributes
     for parameter in operator.attributes:

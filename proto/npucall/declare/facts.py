@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from npucall.dtypes import AnyArray, Array
+    from npucall.products import Product
     from npucall.tensors import Shape
 
 
@@ -38,12 +39,16 @@ class Facts:
     others compute for a while who wait for that."""
     outputs: Mapping[str, Any] | None = None
     """Where blocks of results go, by the output's name; see ``output``."""
+    maximum: AnyArray | None = None
+    """The maxima of rows of which the formula sees a piece."""
     total: AnyArray | None = None
-    """The sums of rows of which the formula sees a piece."""
+    """The sums of such rows."""
+    product: Product | None = None
+    """By whose rules the call was prepared, where kernels of products answer differently."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
-        return Facts(self.shapes, self.dtype, out)
+        return Facts(self.shapes, self.dtype, out, product=self.product)
 
     def count(self, name: str) -> int:
         """Number of elements of a shape."""
@@ -80,6 +85,16 @@ class Facts:
         It answers that then. Blocks are rounded as they are written; nothing can be read from it.
         """
         return self.outputs[name] if self.outputs else np.empty(shape, self.dtype)
+
+    def row_max(self, array: AnyArray) -> AnyArray:
+        """The maxima of complete rows, with an axis of extent 1, of the input ``max_of``.
+
+        NaN where a row has one.
+        """
+        if self.maximum is not None:
+            return self.maximum
+        maxima: AnyArray = np.max(array, -1, keepdims=True)
+        return maxima
 
     def row_sum(self, array: AnyArray) -> AnyArray:
         """The sums of complete rows, with an axis of extent 1, of what ``sum_of`` declares."""

@@ -1,7 +1,8 @@
-"""The two forms of the Gaussian error linear unit, as derivatives.
+"""The two forms of the Gaussian error linear unit, and their derivatives.
 
-Computed in float64: both cancel where the derivative passes through 0, and for negative arguments
-of some size float32 would leave few digits of them. NaN at both infinities, as in torch.
+Computed in float64: derivatives cancel where they pass through 0, and for negative arguments of
+some size float32 would leave few digits of any of them. The forms are NaN at -inf, the derivatives
+at both infinities, as in torch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.operators._numerics import normal_distribution, sigmoid
+from npucall.operators._numerics import gated, normal_distribution, sigmoid
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, Array
@@ -20,15 +21,27 @@ SCALE = sqrt(2 / pi)
 CUBIC = 0.044715
 
 
+def erf_form(x: Array) -> AnyArray:
+    """``x * P(x)``, P the normal distribution function."""
+    wide = np.asarray(x, np.float64)
+    return wide * normal_distribution(wide)[0]
+
+
+def tanh_form(x: Array) -> AnyArray:
+    """``x * (1 + tanh u) / 2``, where ``u = sqrt(2 / pi) * (x + 0.044715 x^3)``."""
+    wide = np.asarray(x, np.float64)
+    return gated(wide, 2 * SCALE * wide * (1 + CUBIC * wide * wide))
+
+
 def erf_derivative(x: Array) -> AnyArray:
-    """Of ``x * P(x)``, P the normal distribution function: ``P(x) + x * density(x)``."""
+    """Of ``erf_form``: ``P(x) + x * density(x)``."""
     wide = np.asarray(x, np.float64)
     distribution, density = normal_distribution(wide)
     return distribution + wide * density
 
 
 def tanh_derivative(x: Array) -> AnyArray:
-    """Of ``x * (1 + tanh u) / 2``, where ``u = sqrt(2 / pi) * (x + 0.044715 x^3)``.
+    """Of ``tanh_form``.
 
     ``(1 + tanh u) / 2`` is ``s = sigmoid(2 u)``, which loses nothing where tanh is nearly -1; its
     derivative by ``u`` is ``2 s (1 - s)``.

@@ -47,7 +47,7 @@ def is_float(draft: Draft, name: str) -> bool:
         rules.present(*INPUTS, "out"),
         rules.one_of("reduction", 0, 1, 2),
         rules.when(
-            lambda draft: not shared.is_reduced(draft),
+            shared.is_whole,
             rules.requires(
                 "a floating dtype, since target has one",
                 "self",

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.declare.over import Elementwise
-from npucall.declare.parameters import Attribute
+from npucall.declare.parameters import Attribute, Scalar
 from npucall.declare.samples import Form, sample
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
+from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,13 +84,16 @@ def of_every_operator(catalogue: HostCatalogue, product: Product) -> list[Prepar
 
 def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> Prepared | None:
     """A call in FLOAT of that shape, of the first operator that works element by element."""
+    expected = [TensorSpec(FLOAT, shape)]
     for operator in CATALOGUE:
         is_free = isinstance(operator.over, Elementwise) and not operator.sample.shapes
         if is_free and not catalogue.unavailable_because(operator):
             try:
-                return sample(operator, product, catalogue, FLOAT, Form.BARE, shape)
+                call = sample(operator, product, catalogue, FLOAT, Form.BARE, shape)
             except NpucallError:  # not on this product
                 continue
+            if [*call.outputs.values()] == expected:  # its elements are not added up
+                return call
     return None
 
 
@@ -120,6 +124,8 @@ def _kinds(call: Prepared, form: Form) -> frozenset[str]:
     for o in call.operator.outputs:
         found |= {"a list of outputs"} if o.many else set()
         found |= {"a tensor in place"} if o.in_place else set()
+    found |= {"an output that is filled"} if call.fills else set()
+    found |= {"an output that is not all written"} if call.unwritten and not call.done else set()
     outputs = len(call.operator.outputs)
     found |= {f"{outputs} outputs"} if outputs > 1 else set()
     dtypes = {f"dtypes: {spec.dtype}" for spec in specs.values()}
@@ -127,5 +133,7 @@ def _kinds(call: Prepared, form: Form) -> frozenset[str]:
 
 
 def _attribute(parameter: Attribute, call: Prepared) -> str:
-    null = "null " if call.values[parameter.name] is None else ""
-    return f"{null}{parameter.kind.value}"
+    value = call.values[parameter.name]
+    null = "null " if value is None else ""
+    dtype = f" of {value.dtype}" if isinstance(value, Scalar) else ""
+    return f"{null}{parameter.kind.value}{dtype}"

@@ -9,6 +9,7 @@ from npucall.declare.rules.conditions import except_on, not_empty, not_given, on
 from npucall.declare.rules.dtypes import (
     bfloat16_if_product_has,
     castable,
+    dtype_from,
     dtype_in,
     float_of,
     promoted,
@@ -40,6 +41,7 @@ __all__ = [
     "broadcast",
     "castable",
     "dim_of",
+    "dtype_from",
     "dtype_in",
     "dtype_of",
     "except_on",

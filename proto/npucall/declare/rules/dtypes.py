@@ -9,6 +9,8 @@ from npucall.dtypes import BF16, FLOAT, can_cast, promote
 from npucall.errors import PARAM_INVALID, DTypeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall.declare.draft import Draft
     from npucall.dtypes import DType
 
@@ -73,6 +75,15 @@ def promoted(*names: str, into: str) -> Rule:
         draft.found_dtypes[into] = result
 
     return Rule(f"dtypes of {listed(names)} promote to one", names, PARAM_INVALID, check, into)
+
+
+def dtype_from(name: str, *, into: str, make: Callable[[Draft], DType]) -> Rule:
+    """No check: finds a dtype, which follows from ``name``, for others under the name ``into``."""
+
+    def check(draft: Draft) -> None:
+        draft.found_dtypes[into] = make(draft)
+
+    return Rule(f"{into} follows from {name}", (), 0, check, into)
 
 
 def same_dtype(*names: str, as_: str) -> Rule:
