@@ -124,7 +124,7 @@ def _kinds(call: Prepared, form: Form) -> frozenset[str]:
     for o in call.operator.outputs:
         found |= {"a list of outputs"} if o.many else set()
         found |= {"a tensor in place"} if o.in_place else set()
-    found |= {"an output that is filled"} if call.done and call.fill is not None else set()
+    found |= {"an output that is filled"} if call.fills else set()
     found |= {"an output that is not all written"} if call.unwritten and not call.done else set()
     outputs = len(call.operator.outputs)
     found |= {f"{outputs} outputs"} if outputs > 1 else set()
