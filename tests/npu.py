@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -118,11 +119,15 @@ class _AnyVariant:
         self._transports = transports
 
     def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> Any:
+        found = getattr(self._transports[0], name)
+        if not iscoroutinefunction(found):
+            return found
+
+        async def call(*arguments: Any) -> Any:
             refused = ""
             for transport in self._transports:
                 try:
-                    return getattr(transport, name)(*arguments)
+                    return await getattr(transport, name)(*arguments)
                 except VariantUnavailableError as error:
                     refused = str(error)
             return pytest.skip(refused)

@@ -1,39 +1,26 @@
-"""``connect`` and ``Client``: what a user of npucall sees."""
+"""``connect`` and ``Client``: what a user of npucall sees, whose threads wait for answers."""
 
 from __future__ import annotations
 
-from os import PathLike, fspath
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
-from npucall import buffers, memory
-from npucall.products import DEFAULT_SOC
-from npucall_client.calling import Binding, closed, plan_of, result_of, value_of
-from npucall_client.local import LocalTransport
+from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
 from npucall_client.pipeline import Pipeline
-from npucall_client.pool.sources import source_of
-from npucall_client.pool.transport import PoolTransport
-from npucall_client.remote.channel import ChannelTransport
-from npucall_client.reservations import Renewal, checked_seconds
-from npucall_client.sessions.connection import Connection, Shared
-from npucall_client.sessions.home import Home
+from npucall_client.senders import finished
+from npucall_client.senders.threads import THREADS
+from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
-from npucall_client.settings import LOCAL, POOL, ClientSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from os import PathLike
     from types import TracebackType
 
     from npucall.declare import Operator
     from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
-    from npucall_client.arguments import BoundCall
-    from npucall_client.calling import Options, Plan, Progress, Result
+    from npucall_client.calling import Plan, Progress, Result
     from npucall_client.shared.memory import SharedMemory
-    from npucall_client.transport import Transport
-
-_KEPT = 2**30
-"""Bytes that ``keep_memory=True`` keeps."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -118,22 +105,22 @@ def connect(  # noqa: PLR0913  # one a setting
     Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError where the server
     does not know who calls, ValueError for a setting that cannot be.
     """
-    settings = ClientSettings.of(
+    settings = settings_of(
         target=target,
         timeout=timeout,
         connect_timeout=connect_timeout,
         tls=tls,
-        ca=_path(ca),
-        certificate=_path(certificate),
-        key=_path(key),
+        ca=ca,
+        certificate=certificate,
+        key=key,
         server_name=server_name,
         proxy=proxy,
         token=token,
-        token_file=_path(token_file),
+        token_file=token_file,
         token_url=token_url,
         token_url_bearer=token_url_bearer,
         stream_from=stream_from,
-        keep_memory=_KEPT if keep_memory is True else keep_memory,
+        keep_memory=keep_memory,
         send_unread=send_unread,
         shared_memory_socket=shared_memory_socket,
         reservation=reservation,
@@ -143,51 +130,11 @@ def connect(  # noqa: PLR0913  # one a setting
         product=product,
         labels=labels,
     )
-    if settings.poison:
-        buffers.poison()
-    if settings.keep_memory:
-        memory.keep(settings.keep_memory)
-    if settings.target == LOCAL:
-        _check_no_wish(settings.target, product=product, labels=labels)
-        return Client(LocalTransport(settings.soc or DEFAULT_SOC), settings)
-    transport: Transport
-    if settings.target.startswith(POOL):
-        transport = PoolTransport(settings, source_of(settings))
-    else:
-        _check_no_wish(settings.target, soc=soc, product=product, labels=labels)
-        transport = ChannelTransport(settings)
-    return Client(transport.under(settings.reservation), settings)
+    return Client(finished(opened(settings, THREADS)), settings)
 
 
-def _check_no_wish(target: str, **wishes: object) -> None:
-    """Raises ValueError for a wish that the caller has beside a target with one server."""
-    for name, wish in wishes.items():
-        if wish is not None:
-            raise ValueError(
-                f"{name}: expected none beside target {target}, found {wish}; the server has its "
-                "own, only pool: takes a wish" + (", or local:" if name == "soc" else "")
-            )
-
-
-def _path(path: str | PathLike[str] | None) -> str | None:
-    return None if path is None else fspath(path)
-
-
-class Client:
+class Client(ClientBase):
     """Calls operators. Safe to use from several threads. Made by ``connect``."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        settings: ClientSettings,
-        binding: Binding | None = None,
-        shared: Shared | None = None,
-    ) -> None:
-        self._transport = transport
-        self._settings = settings
-        self._binding = binding or Binding(settings)
-        self._shared = shared or Shared()
-        self._calls = Connection(self._open, self._binding, self._shared)
 
     def __enter__(self) -> Self:
         return self
@@ -205,8 +152,7 @@ class Client:
 
         Its sessions are closed before.
         """
-        self._shared.close()
-        self._transport.close()
+        finished(self._close())
 
     @overload
     def run(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -237,9 +183,7 @@ class Client:
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
         ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
         """
-        call, options = self._call(operator, args, kwargs)
-        response = self._calls.send(call, options)
-        return value_of(call, response)
+        return finished(self._calls.run(operator, args, kwargs))
 
     @overload
     def execute(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result: ...
@@ -256,10 +200,7 @@ class Client:
     ) -> Result: ...
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
         """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
-        start = perf_counter_ns()
-        call, options = self._call(operator, args, kwargs)
-        response = self._calls.send(call, options)
-        return result_of(call, response, start)
+        return finished(self._calls.execute(operator, args, kwargs))
 
     @overload
     def plan(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Plan: ...
@@ -276,15 +217,14 @@ class Client:
     ) -> Plan: ...
     def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
         """Checks a call as ``run`` would, without sending or computing data."""
-        call, options = self._call(operator, args, kwargs)
-        return plan_of(self._open().plan(call, options.timeout, options.request_id))
+        return finished(self._calls.plan(operator, args, kwargs))
 
     def pipeline(self) -> Pipeline:
         """A stream for many calls, several in flight at a time, with the options of this client.
 
         ``with client.pipeline() as p: futures = [p.submit(operator, ...) for ...]``
         """
-        return Pipeline(self._open().calls(), self._calls.bind_ready, result_of)
+        return Pipeline(self._open().calls(), self._calls.bind_ready, THREADS)
 
     def session(
         self, *, lease: float | None = None, budget: int | None = None, refill: bool = False
@@ -304,12 +244,7 @@ class Client:
         Raises HandleMemoryError where the server holds no handles, QueueFullError and QuotaError
         where there are too many sessions.
         """
-        transport, timeout = self._open().sessions, self._binding.options.timeout
-        wanted = lease or 0.0, budget or 0
-        name = self._binding.options.request_id
-        home = Home(transport, self._settings.target, *wanted, timeout, name, refill=refill)
-        self._shared.add(home)
-        return Session(home, self._calls)
+        return Session(finished(self._home(Remote, lease, budget, refill=refill)), self._calls)
 
     def shared(self, nbytes: int) -> SharedMemory:
         """Memory that a server on this host sees too, so that what lies in it does not travel.
@@ -323,8 +258,7 @@ class Client:
         Raises SharedMemoryError where the server shares none, or not with this process; what the
         server refuses it for, such as TooLargeError and QueueFullError; DeadlineError.
         """
-        socket, timeout = self._settings.shared_memory_socket, self._binding.options.timeout
-        return self._open().shared(nbytes, socket, timeout)
+        return finished(self._memory(nbytes))
 
     def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
         """Reserves the device, and answers a client of the same connection that has it alone.
@@ -340,20 +274,11 @@ class Client:
 
         Raises ReservedError where others do not end in time; PermissionDeniedError.
         """
-        if self._settings.reservation:
-            raise ValueError(
-                "reserve: expected a client without a reservation, found one with the setting "
-                "reservation (NPUCALL_RESERVATION)"
-            )
-        checked_seconds(seconds, wait)
-        transport, timeout = self._open(), self._binding.options.timeout
-        granted = transport.reserve(seconds, wait, timeout, count)
-        renewal = Renewal(transport, granted)
-        return Reserved(transport, self._settings, self._binding, self._shared, renewal)
+        return Reserved(self, finished(self._renewal(seconds, wait, count)))
 
     def release_reservation(self) -> None:
         """Ends the reservation of whoever has one. Raises PermissionDeniedError unless an admin."""
-        self._open().release("", self._binding.options.timeout)
+        finished(self._open().release("", self._binding.options.timeout))
 
     def options(  # noqa: PLR0913  # one an option
         self,
@@ -392,15 +317,15 @@ class Client:
 
     def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return self._open().operators(self._binding.options.timeout)
+        return finished(self._open().operators(self._binding.options.timeout))
 
     def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return self._open().operator(name, variant, self._binding.options.timeout)
+        return finished(self._open().operator(name, variant, self._binding.options.timeout))
 
     def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
-        return self._open().server_info(self._binding.options.timeout)
+        return finished(self._open().server_info(self._binding.options.timeout))
 
     def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
         """What callers used in the last seconds (0: as far as is known), as a message.
@@ -408,61 +333,20 @@ class Client:
         A line for each tenant, caller and operator: your own lines alone, unless your role is
         admin. ``local:`` keeps no account and has no line.
         """
-        return self._open().usage(last_seconds, self._binding.options.timeout)
+        return finished(self._open().usage(last_seconds, self._binding.options.timeout))
 
     def activity(self) -> access_pb.GetActivityResponse:
         """Who uses the server now, as a message of the contract: your own line, and the sums."""
-        return self._open().activity(self._binding.options.timeout)
-
-    def _call(
-        self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[BoundCall, Options]:
-        """What travels, and the options it travels with."""
-        return self._calls.bind(operator, args, kwargs)
-
-    def _open(self) -> Transport:
-        """The transport. Raises CancelledError once the client is closed."""
-        if self._shared.closed:
-            raise closed()
-        return self._transport
+        return finished(self._open().activity(self._binding.options.timeout))
 
 
-class Reserved(Client):
+class Reserved(ReservedBase, Client):
     """A client that has the device alone, until it is closed. Made by ``Client.reserve``."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        settings: ClientSettings,
-        binding: Binding,
-        shared: Shared,
-        renewal: Renewal,
-    ) -> None:
-        super().__init__(transport.under(renewal.key), settings, binding, shared)
-        self._renewal = renewal
-
-    @property
-    def key(self) -> str:
-        """What calls are made under: NPUCALL_RESERVATION for a child process."""
-        return self._renewal.key
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until its end, at the latest; 0 where it has ended or was lost."""
-        return self._renewal.remaining
 
     def close(self) -> None:
         """Releases the device. The client that reserved it stays open."""
-        self._renewal.close()
+        finished(self._reservation.close())
 
     def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
         """It has the device already: raises ValueError."""
-        raise ValueError(
-            f"reserve: expected a client without a reservation, found one with "
-            f"{self.remaining:.0f} s of it left; asked for {count}, {seconds:g} s, wait {wait:g} s"
-        )
-
-    def _open(self) -> Transport:
-        """The transport. Raises ReservedError where the reservation was lost."""
-        self._renewal.check()
-        return super()._open()
+        raise self._has_it_already(seconds, wait, count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     import numpy as np
 
@@ -25,10 +25,12 @@ class Home(Protocol):
     def id(self) -> str:
         """By which its server knows it; another one once it was opened anew."""
 
-    def attempt(self, send: Callable[[float], T], timeout: float, held: Sequence[Held] = ()) -> T:
+    async def attempt(
+        self, send: Callable[[float], Awaitable[T]], timeout: float, held: Sequence[Held] = ()
+    ) -> T:
         """What a call gives that names its handles; ``send`` gets the seconds left."""
 
-    def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
+    async def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
         """Checks that it is open, opened anew where it was lost. Raises what ended it."""
 
 

@@ -29,6 +29,7 @@ from npucall.wire.replies import (
 from npucall_client.local_sessions import LocalSessions
 from npucall_client.pipeline import OneByOne
 from npucall_client.reservations import Granted, check_one
+from npucall_client.senders.threads import THREADS
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
@@ -38,31 +39,36 @@ if TYPE_CHECKING:
     from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall_client.arguments import BoundCall
+    from npucall_client.senders import Sender
     from npucall_client.shared.memory import SharedMemory
 
 
 class LocalTransport:
     """Answers as a CPU reference server of that SoC would."""
 
-    def __init__(self, soc: str) -> None:
+    def __init__(self, soc: str, sender: Sender = THREADS) -> None:
+        self.sender = sender
         self._product = product_of(soc)
         self._identity = ServerIdentity(secrets.token_hex(6), "local", soc)
         self._started = time.monotonic()
         self._variant = CATALOGUE.default_variant(self._product, DEFAULT_VARIANT)
         self._calls = PreparedCalls(CATALOGUE, self._product, self._variant)
         self._reply = once_a_call(lambda call: encode_reply(call, self._identity))
-        self._sessions = LocalSessions(self)
+        self._sessions = LocalSessions(self, sender)
 
     @property
     def sessions(self) -> LocalSessions:
         """Sessions of this process."""
         return self._sessions
 
-    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
-        """Computes in the calling thread. There is no deadline: nothing else could end it."""
+    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+        """Computes it in this process. There is no deadline: nothing else could end it."""
         del timeout, request_id
         if call.home is not None:
-            return self._sessions.execute(call)
+            return await self._sessions.execute(call)
+        return await self.sender.beside(lambda: self._computed(call))
+
+    def _computed(self, call: BoundCall) -> Response:
         start = time.perf_counter_ns()
         prepared = self.prepared(call.call)
         storages = prepared.storages(list(call.data.values()))
@@ -72,7 +78,7 @@ class LocalTransport:
         views: list[Any] = [memoryview(output) for output in outputs]
         return Response(self._reply(prepared), encode_timings(timings), views)
 
-    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    async def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Checks a call; there is no workspace."""
         del timeout, request_id
         start = time.perf_counter_ns()
@@ -80,17 +86,17 @@ class LocalTransport:
         answer.timings.check_ns = time.perf_counter_ns() - start
         return answer
 
-    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Every declared operator."""
         del timeout
         return [describe(operator, self._product) for operator in CATALOGUE]
 
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """One declared operator."""
         del timeout
         return describe(CATALOGUE.find(name, variant, self._variant), self._product)
 
-    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """This process. Its limits are those of the machine."""
         del timeout
         return pb.GetServerInfoResponse(
@@ -102,33 +108,33 @@ class LocalTransport:
             uptime_seconds=time.monotonic() - self._started,
         )
 
-    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+    async def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
         """Nobody keeps an account here."""
         del last_seconds, timeout
         return access_pb.GetUsageResponse()
 
-    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+    async def activity(self, timeout: float) -> access_pb.GetActivityResponse:
         """Nobody waits for anybody here."""
         del timeout
         return access_pb.GetActivityResponse()
 
-    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+    async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of this process: nothing travels."""
         del socket, timeout
         return ordinary(nbytes)
 
-    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+    async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Nobody else is here."""
         check_one(count)
         del wait, timeout
         return Granted("", seconds, seconds)
 
-    def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, key: str, timeout: float) -> Granted:
         """Nothing ends here."""
         del timeout
         return Granted(key, math.inf, math.inf)
 
-    def release(self, key: str, timeout: float) -> None:
+    async def release(self, key: str, timeout: float) -> None:
         """Nothing to end."""
 
     def under(self, key: str) -> Self:
@@ -136,7 +142,7 @@ class LocalTransport:
         del key
         return self
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing to give back."""
 
     def calls(self) -> OneByOne:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Progress
     from npucall_client.held import Home
+    from npucall_client.senders import Sender
     from npucall_client.sessions.transport import Upload
 
 
@@ -48,15 +49,19 @@ class Computer(Protocol):
 class LocalSessions:
     """Their handles follow the same table as a server's. There is no lease, and nothing is lost."""
 
-    program_steps = MAX_PROGRAM_STEPS
-    remembers = False
-
-    def __init__(self, computer: Computer) -> None:
+    def __init__(self, computer: Computer, sender: Sender) -> None:
         self._computer = computer
+        self._sender = sender
         self._lock = threading.RLock()
         self._open: dict[str, _Kept] = {}
 
-    def open(self, lease: float, budget: int, timeout: float) -> Opened:
+    async def program_steps(self) -> int:
+        return MAX_PROGRAM_STEPS
+
+    async def remembers(self) -> bool:
+        return False
+
+    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         del lease, timeout
         name = f"local-{secrets.token_hex(HANDLE_BYTES)}"
         budget = budget or sys.maxsize
@@ -64,22 +69,22 @@ class LocalSessions:
             self._open[name] = _Kept(budget)
         return Opened(name, math.inf, budget)
 
-    def renew(self, home: Home, timeout: float) -> None:
+    async def renew(self, home: Home, timeout: float) -> None:
         """Nothing ends here."""
 
-    def close(self, home: Home, timeout: float) -> None:
+    async def close(self, home: Home, timeout: float) -> None:
         del timeout
         with self._lock:
             self._open.pop(home.id, None)
 
-    def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
         del timeout
         with self._lock:
             kept = self._of(home)
             for handle in handles:
                 kept.release(handle)
 
-    def upload(
+    async def upload(
         self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
     ) -> None:
         del timeout, request_id
@@ -90,7 +95,7 @@ class LocalSessions:
             kept = self._of(home)
             kept.fill(kept.begin(upload.handle, size), bytes(upload.data))
 
-    def download(  # noqa: PLR0913  # as for every transport
+    async def download(  # noqa: PLR0913  # as for every transport
         self,
         home: Home,
         part: HandlePart,
@@ -105,20 +110,23 @@ class LocalSessions:
         if progress is not None:
             progress(0, len(memory), len(memory))
 
-    def execute(self, call: BoundCall) -> Response:
+    async def execute(self, call: BoundCall) -> Response:
         """A call of a session; a program of one step."""
         assert call.home is not None  # noqa: S101  # else nobody asks here
         try:
-            return self.run_program(call.home, [call], 0.0, "")[0]
+            return (await self.run_program(call.home, [call], 0.0, ""))[0]
         except NpucallError as error:
             error.details.pop("step", None)
             raise
 
-    def run_program(
+    async def run_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> list[Response]:
         """As a server: all is checked before anything runs, and all is kept or nothing."""
         del timeout, request_id
+        return await self._sender.beside(lambda: self._computed(home, steps))
+
+    def _computed(self, home: Home, steps: Sequence[BoundCall]) -> list[Response]:
         calls = [(step.call, list(step.storage.values()), step.kept) for step in steps]
         program = prepare_program(calls, self._computer.prepared)
         with self._lock:
@@ -146,7 +154,7 @@ class LocalSessions:
             for number, step in enumerate(program.steps)
         ]
 
-    def plan_program(
+    async def plan_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> pb.PlanProgramResponse:
         del home, timeout, request_id

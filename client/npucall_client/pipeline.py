@@ -9,15 +9,18 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from npucall.errors import CancelledError
+from npucall_client.calling import result_of
+from npucall_client.senders import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from types import TracebackType
 
     from npucall.declare.declaration import Operator
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Options, Result
+    from npucall_client.senders import Sender
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +29,7 @@ R = TypeVar("R")
 class Calls(Protocol):
     """Where a pipeline sends its calls."""
 
-    def send(
+    async def send(
         self,
         call: BoundCall,
         timeout: float,
@@ -38,17 +41,17 @@ class Calls(Protocol):
     def cancel(self, call: Any) -> None:
         """Ends what ``send`` answered."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Waits until every call has ended."""
 
 
 class OneByOne:
     """Calls where there is no stream: each is computed when it is sent."""
 
-    def __init__(self, execute: Callable[[BoundCall, float, str], Response]) -> None:
+    def __init__(self, execute: Callable[[BoundCall, float, str], Awaitable[Response]]) -> None:
         self._execute = execute
 
-    def send(
+    async def send(
         self,
         call: BoundCall,
         timeout: float,
@@ -57,7 +60,7 @@ class OneByOne:
     ) -> None:
         """Computes a call."""
         try:
-            outcome: Response | Exception = self._execute(call, timeout, request_id)
+            outcome: Response | Exception = await self._execute(call, timeout, request_id)
         except Exception as error:  # noqa: BLE001  # the call's own
             outcome = error
         done(outcome)
@@ -65,8 +68,115 @@ class OneByOne:
     def cancel(self, call: None) -> None:
         """It has ended already."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is left."""
+
+
+class Pending(Protocol):
+    """A call of a pipeline, for whoever ends it."""
+
+    answered: Result | None
+    """All that ``client.execute`` answers."""
+    end: Callable[[], object]
+    """Ends the call where it is."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def set_result(self, result: Any) -> None:
+        """It ended with this."""
+
+    def set_exception(self, exception: Exception) -> None:
+        """It failed so."""
+
+
+F = TypeVar("F", bound=Pending)
+
+
+class PipelineBase(Generic[F]):
+    """A pipeline without its public methods. ``made``: makes what stands for a call."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        sender: Sender,
+        made: Callable[[], F],
+    ) -> None:
+        self._calls = calls
+        self._bind = bind
+        self._made = made
+        self._lock = threading.Lock()
+        self._ended = sender.condition(self._lock)
+        self._in_flight: set[F] = set()
+        self._finished: weakref.WeakValueDictionary[int, F] = weakref.WeakValueDictionary()
+        self._count = 0
+        self._closed = False
+
+    async def _close(self) -> None:
+        self._closed = True
+        await self._calls.close()
+
+    async def _submit(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> F:
+        start = perf_counter_ns()
+        self._check_open()
+        bound, options = await self._bind(operator, args, kwargs)
+        call = self._made()
+        with self._lock:
+            self._in_flight.add(call)
+        try:
+            sent = await self._calls.send(
+                bound,
+                options.timeout,
+                options.request_id,
+                lambda outcome: self._end(call, bound, outcome, start),
+            )
+        except BaseException:
+            with self._lock:
+                self._in_flight.discard(call)
+            raise
+        call.end = lambda: self._calls.cancel(sent)
+        return call
+
+    async def _next_completed(self) -> F | None:
+        """The one that ended first of those that it did not give yet; None: none is in flight."""
+        while True:
+            with self._lock:
+                await self._ended.wait_for(lambda: self._finished or not self._in_flight)
+                oldest = next(iter(self._finished.keys()), None)
+                if oldest is None:
+                    return None
+                call = self._finished.pop(oldest, None)
+            if call is not None:
+                return call
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CancelledError(
+                "pipeline: expected it open, found it closed; client.pipeline() opens another one"
+            )
+
+    def _end(self, call: F, bound: BoundCall, outcome: Response | Exception, start: int) -> None:
+        if not call.done():  # nobody has cancelled it
+            _deliver(call, bound, outcome, start)
+        with self._lock:
+            self._in_flight.discard(call)
+            self._finished[self._count] = call
+            self._count += 1
+            self._ended.notify_all()
+
+
+def _deliver(call: Pending, bound: BoundCall, outcome: Response | Exception, start: int) -> None:
+    if isinstance(outcome, Exception):
+        call.set_exception(outcome)
+        return
+    try:
+        answer = result_of(bound, outcome, start)
+    except Exception as error:  # noqa: BLE001  # raised by the call's result
+        call.set_exception(error)
+    else:
+        call.answered = answer
+        call.set_result(answer.value)
 
 
 class PendingCall(Future[R], Generic[R]):
@@ -74,25 +184,25 @@ class PendingCall(Future[R], Generic[R]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._answer: Result | None = None
-        self._cancel: Callable[[], None] = lambda: None
+        self.answered: Result | None = None
+        self.end: Callable[[], object] = lambda: None
         self.set_running_or_notify_cancel()
 
     def answer(self, timeout: float | None = None) -> Result:
         """Waits as ``result`` does, and answers all that ``client.execute`` does."""
         self.result(timeout)
-        assert self._answer is not None  # noqa: S101  # it has a result
-        return self._answer
+        assert self.answered is not None  # noqa: S101  # it has a result
+        return self.answered
 
     def cancel(self) -> bool:
         """Ends the call: unless it was done, it raises ``npucall.errors.CancelledError``."""
         if self.done():
             return False
-        self._cancel()
+        self.end()
         return True
 
 
-class Pipeline:
+class Pipeline(PipelineBase[PendingCall[Any]]):
     """Sends calls without waiting for their answers. Leaving the context waits for all of them.
 
     Answers come in the order in which calls finish; errors are each call's own. A connection that
@@ -103,18 +213,10 @@ class Pipeline:
     def __init__(
         self,
         calls: Calls,
-        bind: Callable[..., tuple[BoundCall, Options]],
-        read: Callable[[BoundCall, Response, int], Result],
+        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        sender: Sender,
     ) -> None:
-        self._calls = calls
-        self._bind = bind
-        self._read = read
-        self._ended = threading.Condition()
-        self._in_flight: set[PendingCall[Any]] = set()
-        self._finished: weakref.WeakValueDictionary[int, PendingCall[Any]]
-        self._finished = weakref.WeakValueDictionary()
-        self._count = 0
-        self._closed = False
+        super().__init__(calls, bind, sender, PendingCall)
 
     def __enter__(self) -> Self:
         return self
@@ -129,8 +231,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Waits until every call has ended, and closes the stream."""
-        self._closed = True
-        self._calls.close()
+        finished(self._close())
 
     @overload
     def submit(
@@ -154,67 +255,12 @@ class Pipeline:
         DeadlineError where no place comes free within the call's timeout, and CancelledError once
         the pipeline is closed; all else is raised by ``result`` of what it answers.
         """
-        start = perf_counter_ns()
-        self._check_open()
-        bound, options = self._bind(operator, args, kwargs)
-        call: PendingCall[Any] = PendingCall()
-        with self._ended:
-            self._in_flight.add(call)
-        try:
-            sent = self._calls.send(
-                bound,
-                options.timeout,
-                options.request_id,
-                lambda outcome: self._end(call, bound, outcome, start),
-            )
-        except BaseException:
-            with self._ended:
-                self._in_flight.discard(call)
-            raise
-        call._cancel = lambda: self._calls.cancel(sent)  # noqa: SLF001  # its maker
-        return call
+        return finished(self._submit(operator, args, kwargs))
 
     def as_completed(self) -> Iterator[PendingCall[Any]]:
         """Calls in the order in which they end, until none is in flight.
 
         Of those that ended before, the ones that you hold and that it did not give yet.
         """
-        while True:
-            with self._ended:
-                self._ended.wait_for(lambda: self._finished or not self._in_flight)
-                oldest = next(iter(self._finished.keys()), None)
-                if oldest is None:
-                    return
-                call = self._finished.pop(oldest, None)
-            if call is not None:
-                yield call
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise CancelledError(
-                "pipeline: expected it open, found it closed; client.pipeline() opens another one"
-            )
-
-    def _end(
-        self, call: PendingCall[Any], bound: BoundCall, outcome: Response | Exception, start: int
-    ) -> None:
-        if isinstance(outcome, Exception):
-            call.set_exception(outcome)
-        else:
-            self._deliver(call, bound, outcome, start)
-        with self._ended:
-            self._in_flight.discard(call)
-            self._finished[self._count] = call
-            self._count += 1
-            self._ended.notify_all()
-
-    def _deliver(
-        self, call: PendingCall[Any], bound: BoundCall, response: Response, start: int
-    ) -> None:
-        try:
-            answer = self._read(bound, response, start)
-        except Exception as error:  # noqa: BLE001  # raised by the call's result
-            call.set_exception(error)
-        else:
-            call._answer = answer  # noqa: SLF001  # its maker
-            call.set_result(answer.value)
+        while (call := finished(self._next_completed())) is not None:
+            yield call

@@ -1,14 +1,16 @@
-"""A reservation of the device, from its grant to its release: a thread renews it."""
+"""A reservation of the device, from its grant to its release: it is renewed beside the client."""
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from npucall.errors import CancelledError, NpucallError, ReservedError
+
+if TYPE_CHECKING:
+    from npucall_client.senders import Sender
 
 RUNNING_SECONDS = 5.0
 """That a server gives calls of others to end, however short somebody is willing to wait."""
@@ -28,25 +30,24 @@ class Granted(NamedTuple):
 class Holder(Protocol):
     """Renews and releases."""
 
-    def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, key: str, timeout: float) -> Granted:
         """Has a reservation go on. Raises ReservedError where it has ended."""
 
-    def release(self, key: str, timeout: float) -> None:
+    async def release(self, key: str, timeout: float) -> None:
         """Ends a reservation."""
 
 
 class Renewal:
     """Renews a reservation until it is closed, lost, or at its end."""
 
-    def __init__(self, holder: Holder, granted: Granted) -> None:
+    def __init__(self, holder: Holder, granted: Granted, sender: Sender) -> None:
         self.key = granted.key
         self._holder = holder
         self._ends = time.monotonic() + granted.ends_seconds
         self._pause = granted.renew_within_seconds / _RENEWALS_A_LEASE
-        self._stop = threading.Event()
+        self._stop = sender.event()
         self._lost: ReservedError | None = None
-        self._thread = threading.Thread(target=self._renew, name="npucall-reservation", daemon=True)
-        self._thread.start()
+        self._task = sender.start(self._renew, "npucall-reservation")
 
     @property
     def remaining(self) -> float:
@@ -61,20 +62,20 @@ class Renewal:
         if self._lost is not None:
             raise ReservedError(str(self._lost)) from self._lost
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Releases it. Where the server does not answer, it ends by itself."""
         if self._stop.is_set():
             return
         self._stop.set()
         with suppress(NpucallError):
-            self._holder.release(self.key, _RELEASE_SECONDS)
-        self._thread.join()
+            await self._holder.release(self.key, _RELEASE_SECONDS)
+        await self._task.join()
 
-    def _renew(self) -> None:
-        """The thread. Goes on while the server does not answer: it may be starting again."""
-        while not self._stop.wait(min(self._pause, _LONGEST_PAUSE)):
+    async def _renew(self) -> None:
+        """Beside the client. Goes on while the server does not answer: it may be starting again."""
+        while not await self._stop.wait(min(self._pause, _LONGEST_PAUSE)):
             try:
-                granted = self._holder.renew(self.key, max(self._pause, 1.0))
+                granted = await self._holder.renew(self.key, max(self._pause, 1.0))
             except ReservedError as error:
                 self._lost = error
                 return

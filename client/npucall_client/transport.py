@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.pipeline import Calls
     from npucall_client.reservations import Granted
+    from npucall_client.senders import Sender
     from npucall_client.sessions.transport import SessionTransport
     from npucall_client.shared.memory import SharedMemory
 
@@ -18,25 +19,29 @@ if TYPE_CHECKING:
 class Transport(Protocol):
     """Where calls are computed: a server, or this process."""
 
-    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    @property
+    def sender(self) -> Sender:
+        """What waits and sends."""
+
+    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """Runs a call."""
 
-    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    async def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Checks a call."""
 
     def calls(self) -> Calls:
         """Where a pipeline sends its calls."""
 
-    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+    async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory that it shares; ``socket``: where, unless it is where the server says."""
 
-    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+    async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Reserves so many devices. Raises ValueError where there are not so many."""
 
-    def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, key: str, timeout: float) -> Granted:
         """Has a reservation go on. Raises ReservedError where it has ended."""
 
-    def release(self, key: str, timeout: float) -> None:
+    async def release(self, key: str, timeout: float) -> None:
         """Ends a reservation; without a key whatever there is."""
 
     def under(self, key: str) -> Transport:
@@ -46,20 +51,20 @@ class Transport(Protocol):
     def sessions(self) -> SessionTransport:
         """What keeps the handles of sessions."""
 
-    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Lists the operators."""
 
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """Describes one operator."""
 
-    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """Describes the server."""
 
-    def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+    async def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
         """Who used it how long."""
 
-    def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+    async def activity(self, timeout: float) -> access_pb.GetActivityResponse:
         """Who uses it now."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Gives back what it holds."""

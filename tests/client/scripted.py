@@ -20,6 +20,7 @@ from npucall.wire.messages import Response
 from npucall.wire.replies import ServerIdentity, Timings, encode_reply, encode_timings
 from npucall_client import arguments
 from npucall_client.client import Client
+from npucall_client.senders.threads import THREADS
 from npucall_client.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def members(request: arguments.BoundCall) -> dict[str, str | None]:
 class ScriptedTransport:
     """Runs functions, which get arrays, lists of them, and attributes, by name."""
 
+    sender = THREADS
+
     def __init__(self, functions: Mapping[Operator[..., Any], Callable[..., None]]) -> None:
         self._functions = {called.name: function for called, function in functions.items()}
         self._catalogue = Catalogue(functions)
@@ -80,7 +83,9 @@ class ScriptedTransport:
         """Names and timeouts of GetOperator."""
         self.ran: list[Prepared] = []
 
-    def execute(self, request: arguments.BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(
+        self, request: arguments.BoundCall, timeout: float, request_id: str
+    ) -> Response:
         call = self._calls.of(request.call)
         self.ran.append(call)
         sent = call.storages(list(request.storage.values()))
@@ -92,23 +97,23 @@ class ScriptedTransport:
         answers = [memoryview(storage) for storage in written.values()]
         return Response(encode_reply(call, SERVER), encode_timings(Timings()), answers)
 
-    def plan(
+    async def plan(
         self, request: arguments.BoundCall, timeout: float, request_id: str
     ) -> pb.PlanResponse:
         reply = encode_reply(self._calls.of(request.call), SERVER)
         return pb.PlanResponse(reply=pb.Reply.FromString(reply), workspace_bytes=512)
 
-    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         return [describe(called, A2) for called in self._catalogue]
 
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         self.asked.append((name, timeout))
         return describe(self._catalogue.find(name, variant), A2)
 
-    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         return pb.GetServerInfoResponse()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         pass
 
 

@@ -65,16 +65,16 @@ class Server(ScriptedTransport):
         super().__init__({CAT: cat, ADD: add, SPLIT: split, EXP2: exp2})
         self.info = pb.GetServerInfoResponse()
 
-    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         missing = describe(EXP2, A2, "expected aclnnExp2 in a library [of this host]")
         return [describe(CAT, A2), missing, describe(kl_div_backward, ASCEND_310B)]
 
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         if name == kl_div_backward.name:
             return describe(kl_div_backward, ASCEND_310B)
-        return super().operator(name, variant, timeout)
+        return await super().operator(name, variant, timeout)
 
-    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         return self.info
 
 

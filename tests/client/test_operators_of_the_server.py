@@ -312,9 +312,9 @@ def test_an_output_that_the_operator_has_not_is_unknown(client: npucall_client.C
 
 def test_a_list_with_another_number_of_storages_is_refused(transport: ScriptedTransport) -> None:
     class Losing(ScriptedTransport):
-        def execute(self, request: Any, timeout: float, request_id: str) -> Any:
+        async def execute(self, request: Any, timeout: float, request_id: str) -> Any:
             request.storage.popitem()
-            return super().execute(request, timeout, request_id)
+            return await super().execute(request, timeout, request_id)
 
     with pytest.raises(TensorLayoutError, match=r"expected 2 \(tensors\[0\], tensors\[1\]\), fou"):
         connected(Losing(FUNCTIONS)).run(
@@ -330,12 +330,12 @@ class Newer(ScriptedTransport):
 
     variant = ""
 
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         info = describe(kl_div_backward, A2)
         info.name, info.variant = name, self.variant
         return info
 
-    def execute(self, request: Any, timeout: float, request_id: str) -> Any:
+    async def execute(self, request: Any, timeout: float, request_id: str) -> Any:
         self.call = pb.Call.FromString(request.call)
         raise TimeoutError
 

@@ -15,6 +15,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_client import answers
 from npucall_client.remote import channel
+from npucall_client.senders import finished
 
 from . import scripted, side_script, stream_script
 from .side_script import SharingScript, connected, places_of, regions_of, reply_of, side
@@ -288,11 +289,11 @@ def test_an_output_with_a_place_has_no_chunks(
         LISTS, {"y": [memory.array(NUMBERS[:3]), np.empty(3, np.float32)]}, x=[ONE]
     )
     calls, heard = client._transport.calls(), queue.Queue[Any]()
-    calls.send(request, PATIENCE, "", heard.put)
+    finished(calls.send(request, PATIENCE, "", heard.put))
     response = heard.get(timeout=PATIENCE)
     outputs = answers.unpack(request, answers.decode_reply(response.reply), response.storage)
     assert [y.tolist() for y in outputs["y"]] == [[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]]
-    calls.close()
+    finished(calls.close())
 
 
 def test_a_message_that_is_too_long_travels_in_chunks_but_for_shared_bytes(
@@ -307,7 +308,7 @@ def test_a_message_that_is_too_long_travels_in_chunks_but_for_shared_bytes(
 def test_a_call_whose_answer_was_too_long_names_no_memory_if_it_travels_in_chunks(
     script: SharingScript, client: Client, memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> Any:
+    async def refuse(*_: Any) -> Any:
         raise TooLargeError("response: too long", method="ExecuteStream")
 
     def in_chunks(frames: Any, _: Any) -> Any:

@@ -18,6 +18,8 @@ import npucall_client
 from npucall.errors import CancelledError, DrainingError, ReservedError, ServerUnreachableError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.reservations import Granted, Renewal
+from npucall_client.senders import finished
+from npucall_client.senders.threads import THREADS
 from npucall_client.testing import running_server
 
 if TYPE_CHECKING:
@@ -176,7 +178,7 @@ class Server:
         self.answers, self.renewals, self.released = list(answers), 0, ""
         self.asked_often = threading.Event()
 
-    def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, key: str, timeout: float) -> Granted:
         self.renewals += 1
         if self.renewals > len(self.answers):
             self.asked_often.set()
@@ -186,30 +188,30 @@ class Server:
             raise answer
         return Granted(key, 1000.0, 0.01)
 
-    def release(self, key: str, timeout: float) -> None:
+    async def release(self, key: str, timeout: float) -> None:
         self.released = key
         raise ServerUnreachableError("gone")
 
 
 def test_it_goes_on_renewing_while_the_server_does_not_answer() -> None:
     server = Server(ServerUnreachableError("gone"), None, DrainingError("going"), None)
-    renewal = Renewal(server, Granted("key", 500.0, 0.01))
+    renewal = Renewal(server, Granted("key", 500.0, 0.01), THREADS)
     assert server.asked_often.wait(PATIENCE)
     renewal.check()
     assert 0 < renewal.remaining <= 500.0
-    renewal.close()
-    renewal.close()
+    finished(renewal.close())
+    finished(renewal.close())
     assert server.released == "key"
 
 
 def test_it_is_lost_where_the_server_says_so() -> None:
     server = Server(ReservedError("it has ended"))
-    renewal = Renewal(server, Granted("key", 500.0, 0.01))
-    renewal._thread.join(PATIENCE)
+    renewal = Renewal(server, Granted("key", 500.0, 0.01), THREADS)
+    finished(renewal._task.join(PATIENCE))
     assert renewal.remaining == 0
     with pytest.raises(ReservedError, match="it has ended"):
         renewal.check()
-    renewal.close()
+    finished(renewal.close())
 
 
 # --- The command ----------------------------------------------------------------------------------

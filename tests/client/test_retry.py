@@ -9,6 +9,7 @@ import pytest
 
 from npucall.errors import BY_REASON, NpucallError, Repeat
 from npucall_client.remote.retry import PAUSES, Attempts, repeated
+from npucall_client.senders import finished
 
 HERE = {"BUSY", "DRAINING", "SERVER_UNREACHABLE", "STALLED"}
 A_FEW_TIMES = {"CONNECTION_LOST", "DEVICE_LOST"}
@@ -76,13 +77,16 @@ def test_an_attempt_gets_the_seconds_that_are_left_and_pauses_are_waited_for() -
     given: list[float] = []
     waited: list[float] = []
 
-    def attempt(seconds: float) -> str:
+    async def attempt(seconds: float) -> str:
         given.append(seconds)
         if len(given) < 3:
             raise error_that(Repeat.HERE)
         return "answer"
 
-    assert repeated(attempt, 100.0, waited.append) == "answer"
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    assert finished(repeated(attempt, 100.0, wait)) == "answer"
     assert waited == list(PAUSES[:2])
     assert 100.0 >= given[0] >= given[1] >= given[2] > 90.0
 
@@ -90,11 +94,14 @@ def test_an_attempt_gets_the_seconds_that_are_left_and_pauses_are_waited_for() -
 def test_the_last_error_is_raised() -> None:
     count = 0
 
-    def attempt(_: float) -> None:
+    async def attempt(_: float) -> None:
         nonlocal count
         count += 1
         raise error_that(Repeat.HERE if count < 3 else Repeat.LATER)
 
+    async def wait(_: float) -> None:
+        pass
+
     with pytest.raises(BY_REASON["QUEUE_FULL"]):
-        repeated(attempt, 100.0, lambda _: None)
+        finished(repeated(attempt, 100.0, wait))
     assert count == 3

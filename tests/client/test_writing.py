@@ -14,6 +14,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import arguments
 from npucall_client.remote.retry import Attempts
 from npucall_client.remote.writing import OpenStream, SentCall, Writer
+from npucall_client.senders.threads import THREADS, Driven
 
 from .stream_script import KIB, MIB, PATIENCE, StreamScript, answer, connected, numbers, reply_of
 from .test_pipeline import submit
@@ -30,7 +31,7 @@ class Connection:
     def __init__(self) -> None:
         self.who = ""
 
-    def authorization(self) -> str:
+    async def authorization(self) -> str:
         return self.who
 
     def authorization_lasts(self) -> float | None:
@@ -44,9 +45,11 @@ class Written:
         self.open: dict[int, SentCall] = {}
         self.connection = Connection()
         self.lock = threading.Lock()
-        self.writer = Writer(self.connection, self.open, self.lock, chunk_bytes, most)
+        self.writer = Writer(
+            self.connection, self.open, THREADS.condition(self.lock), self.lock, chunk_bytes, most
+        )
         self.opened = OpenStream()
-        self._messages = self.writer.messages(self.opened)
+        self._messages = Driven(self.writer.messages(self.opened))
 
     def add(self, count: int = 1, elements: int = 2) -> list[SentCall]:
         return [self._add(elements) for _ in range(count)]

@@ -27,8 +27,8 @@ class Altered(LocalTransport):
         super().__init__(soc)
         self._change = change
 
-    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
-        response = super().execute(request, timeout, request_id)
+    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
+        response = await super().execute(request, timeout, request_id)
         storages = [bytearray(storage) for storage in response.storage]
         for storage in storages:
             self._change(storage)
@@ -43,7 +43,7 @@ class Refusing(LocalTransport):
         self.asked = 0
         self._error = error or ServerUnreachableError("target: expected a server, found none")
 
-    def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         self.asked += 1
         raise self._error
 

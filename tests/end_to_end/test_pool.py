@@ -27,6 +27,8 @@ from npucall.errors import (
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.remote.channel import ChannelTransport
+from npucall_client.senders import finished
+from npucall_client.senders.threads import THREADS
 from npucall_client.settings import ClientSettings
 from npucall_client.testing import ServerProcess, running_server
 
@@ -166,7 +168,7 @@ def test_a_member_that_is_not_there_costs_nobody_a_call(three: list[ServerProces
 def test_a_server_that_refuses_connections_has_lost_no_call() -> None:
     settings = ClientSettings.of(target="127.0.0.1:1", connect_timeout=PATIENCE)
     with pytest.raises(ServerUnreachableError, match="expected a server at 127") as caught:
-        ChannelTransport(settings, once=True)
+        finished(ChannelTransport(settings, THREADS, once=True).open())
     assert not isinstance(caught.value, ConnectionLostError)
 
 

@@ -45,8 +45,8 @@ class Recording(LocalTransport):
         super().__init__(SOC)
         self.asked: list[tuple[bytes, list[bytes]]] = []
 
-    def execute(self, request: Asked, timeout: float, request_id: str) -> Response:
-        response = super().execute(request, timeout, request_id)
+    async def execute(self, request: Asked, timeout: float, request_id: str) -> Response:
+        response = await super().execute(request, timeout, request_id)
         self.asked.append((request.call, [bytes(each) for each in request.storage.values()]))
         return response
 

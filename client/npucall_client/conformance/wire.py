@@ -10,6 +10,7 @@ from npucall.wire import calls
 from npucall.wire.replies import decode_timings
 from npucall_client.answers import decode_reply
 from npucall_client.arguments import BoundCall
+from npucall_client.senders import finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,8 @@ def send(  # noqa: PLR0913  # all that makes a call
     data = calls.encode(operator, variant, arguments, tuple(storages))
     request = BoundCall(operator, data, dict(storages))
     start = perf_counter_ns()
-    response = client._transport.execute(request, timeout, "")  # noqa: SLF001  # what Client hides
+    transport = client._transport  # noqa: SLF001  # what Client hides
+    response = finished(transport.execute(request, timeout, ""))
     total = perf_counter_ns() - start
     reply = decode_reply(response.reply)
     storage: list[Any] = response.storage  # none in shared memory, since none was asked to be

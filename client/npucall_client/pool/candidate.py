@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from random import random
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -12,6 +11,7 @@ from npucall_client.pool.picking import work_of
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_client.pool.members import Member
+    from npucall_client.senders import Lock
 
 T = TypeVar("T")
 
@@ -24,13 +24,13 @@ class Candidate(Generic[T]):
         "order", "others", "own", "rest", "rests_until", "work",
     )  # fmt: skip
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, opening: Lock) -> None:
         self.address = member.address
         self.member = member
         self.link: T | None = None
         self.opened = ""
         """The instance that the link knows."""
-        self.opening = threading.Lock()
+        self.opening = opening
         """Held by who opens the link, or asks again what the member is."""
         self.order = random()  # noqa: S311  # another one in each client, so that they spread
         self.own = 0.0

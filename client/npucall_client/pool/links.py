@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.members import Member
     from npucall_client.pool.table import Table
+    from npucall_client.senders import Sender
     from npucall_client.settings import ClientSettings
 
 _OPEN_SECONDS = 3.0
@@ -31,56 +32,62 @@ _SERVES = b"\x08\x01"
 class Links:
     """Links of a client, of which each makes one attempt at a call."""
 
-    def __init__(self, settings: ClientSettings, table: Table[ChannelTransport]) -> None:
+    def __init__(
+        self, settings: ClientSettings, table: Table[ChannelTransport], sender: Sender
+    ) -> None:
         self._settings = settings
         self._table = table
-        self._closed = threading.Event()
+        self._sender = sender
+        self._is_closed = False
         self._lock = threading.Lock()
         self._retired: list[Candidate[ChannelTransport]] = []
 
-    def of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
+    async def of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
         """The link to a member, which is opened where there is none. Raises what keeps it."""
         link = candidate.link
         if link is None or candidate.opened != candidate.member.instance:
-            link = self._waited_for(candidate, seconds)
+            link = await self._waited_for(candidate, seconds)
         if not self._table.wish.allows(candidate.member):  # nobody knew it when it was picked
             raise none_fits(self._table.wish, [candidate.member])
         return link
 
-    def _waited_for(
+    async def _waited_for(
         self, candidate: Candidate[ChannelTransport], seconds: float
     ) -> ChannelTransport:
         """Opened by this thread, or by another one meanwhile."""
-        if not candidate.opening.acquire(timeout=seconds):
+        if not await candidate.opening.acquire(seconds):
             raise ServerUnreachableError(
                 f"pool: expected a connection to {candidate.address} in {seconds:g} s, found none"
             )
         try:
             if candidate.rests_until and candidate.failure is not None:
                 raise copy.copy(candidate.failure)  # somebody else has just tried
-            link = self._opened(candidate, min(seconds, _OPEN_SECONDS))
+            link = await self._opened(candidate, min(seconds, _OPEN_SECONDS))
         finally:
             candidate.opening.release()
         self._table.allowed()  # raises, where it is of another kind than the others
         return link
 
-    def _opened(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
+    async def _opened(
+        self, candidate: Candidate[ChannelTransport], seconds: float
+    ) -> ChannelTransport:
         link = candidate.link
         if link is None:
             settings = settings_of(candidate.member, self._settings, seconds)
-            link = ChannelTransport(settings, once=True)
+            link = await ChannelTransport(settings, self._sender, once=True).open()
             with self._lock:
-                if self._closed.is_set():
-                    link.close()
-                link.check_open()
-                candidate.link = link
+                if not self._is_closed:
+                    candidate.link = link
+            if self._is_closed:
+                await link.close()
+            link.check_open()
             info = link.info
         elif candidate.opened == candidate.member.instance:
             return link
         else:
-            info = link.asked(seconds)
+            info = await link.asked(seconds)
         self._learn(candidate, info)
-        self._learn_operators(seconds)
+        await self._learn_operators(seconds)
         return link
 
     def _learn(
@@ -91,7 +98,7 @@ class Links:
         candidate.opened = member.instance
         self._table.learn(candidate, member)
 
-    def _learn_operators(self, seconds: float) -> None:
+    async def _learn_operators(self, seconds: float) -> None:
         """Asks which operators there are, once for all members that have the same ones.
 
         Where all have the same ones nobody has to know them.
@@ -102,24 +109,24 @@ class Links:
             return
         for catalogue, link in open_ones.items():
             if catalogue and catalogue not in table.catalogues:
-                listed = link.operators(seconds)
+                listed = await link.operators(seconds)
                 names = [(each.name, each.variant) for each in listed]
                 names += [(each.name, "") for each in listed]
                 table.catalogues[catalogue] = frozenset(names)
 
-    def ask(self, candidate: Candidate[ChannelTransport]) -> None:
+    async def ask(self, candidate: Candidate[ChannelTransport]) -> None:
         """Has a member say whether it serves, and what it is now; tells the table."""
         try:
             link = candidate.link
             if link is None:
-                with candidate.opening:  # a call may be about to open it too
-                    self._opened(candidate, _HEALTH_SECONDS)
+                async with candidate.opening:  # a call may be about to open it too
+                    await self._opened(candidate, _HEALTH_SECONDS)
             else:
-                if not serves(link, _HEALTH_SECONDS):
+                if not await serves(link, _HEALTH_SECONDS):
                     raise DrainingError(  # as if it had refused a call
                         f"pool: expected {candidate.address} to serve, found that it does not"
                     )
-                self._learn(candidate, link.asked(_HEALTH_SECONDS))
+                self._learn(candidate, await link.asked(_HEALTH_SECONDS))
         except NpucallError as error:
             self._table.asked(candidate, error)
         else:
@@ -135,25 +142,25 @@ class Links:
         with self._lock:
             self._retired += gone
 
-    def close_idle(self) -> None:
+    async def close_idle(self) -> None:
         """Closes the links to those who are gone, where no call is under way."""
         with self._lock:
             idle = [each for each in self._retired if not each.own]
             self._retired = [each for each in self._retired if each.own]
-        _close(idle)
+        await _close(idle)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes every link, and opens no other. Calls under way are cancelled."""
-        self._closed.set()
         with self._lock:
+            self._is_closed = True
             every = [*self._retired, *self._table.known.values()]
-        _close(every)
+        await _close(every)
 
 
-def _close(candidates: Iterable[Candidate[ChannelTransport]]) -> None:
+async def _close(candidates: Iterable[Candidate[ChannelTransport]]) -> None:
     for candidate in candidates:
         if candidate.link is not None:
-            candidate.link.close()
+            await candidate.link.close()
 
 
 def settings_of(member: Member, settings: ClientSettings, seconds: float) -> ClientSettings:
@@ -164,10 +171,10 @@ def settings_of(member: Member, settings: ClientSettings, seconds: float) -> Cli
     return replace(settings, target=member.address, connect_timeout=timeout, server_name=name)
 
 
-def serves(link: ChannelTransport, seconds: float) -> bool:
+async def serves(link: ChannelTransport, seconds: float) -> bool:
     """Whether a member takes calls."""
-    authorization = link.authorization()
-    return link.send_once(HEALTH_CHECK, b"", seconds, seconds, authorization) == _SERVES
+    authorization = await link.authorization()
+    return await link.send_once(HEALTH_CHECK, b"", seconds, seconds, authorization) == _SERVES
 
 
 def said(member: Member, info: pb.GetServerInfoResponse) -> Member:

@@ -1,41 +1,40 @@
-"""The thread that asks members which failed whether they serve again, and closes idle links."""
+"""Asks members which failed whether they serve again, and closes idle links, beside the client."""
 
 from __future__ import annotations
 
-import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from npucall_client.pool.links import Links
     from npucall_client.pool.table import Table
     from npucall_client.remote.channel import ChannelTransport
+    from npucall_client.senders import Event, Sender
 
 
 class Looker:
     """Runs until it is closed, or nobody has the links any more."""
 
-    def __init__(self, table: Table[ChannelTransport], links: Links) -> None:
-        self._stop = threading.Event()
-        arguments = table, weakref.ref(links), self._stop
-        threading.Thread(target=_look, args=arguments, name="npucall-pool", daemon=True).start()
+    def __init__(self, table: Table[ChannelTransport], links: Links, sender: Sender) -> None:
+        self._stop = stop = sender.event()
+        links_of = weakref.ref(links)
+        sender.start(lambda: _look(table, links_of, stop, sender), "npucall-pool")
 
     def close(self) -> None:
         """Ends it."""
         self._stop.set()
 
 
-def _look(
-    table: Table[ChannelTransport], links_of: weakref.ref[Links], stop: threading.Event
+async def _look(
+    table: Table[ChannelTransport], links_of: weakref.ref[Links], stop: Event, sender: Sender
 ) -> None:
-    while not stop.wait(table.next_look()):
+    while not await stop.wait(table.next_look()):
         links = links_of()
         if links is None:
             return
-        links.close_idle()
+        await links.close_idle()
         for candidate in table.to_ask():
-            # Each in a thread of its own: one that does not answer keeps no other from being asked.
-            threading.Thread(
-                target=links.ask, args=(candidate,), name="npucall-pool-health", daemon=True
-            ).start()
+            # Each beside: one that does not answer keeps no other from being asked.
+            sender.start(partial(links.ask, candidate), "npucall-pool-health")
         del links

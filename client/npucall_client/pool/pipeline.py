@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import CancelledError, NpucallError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
@@ -62,9 +61,9 @@ class PoolCalls:
         self._streams: dict[ChannelTransport, Calls] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._repeats = ThreadPoolExecutor(_REPEATING, "npucall-pool-repeats")
+        self._repeats = pool.sender.workers(_REPEATING, "npucall-pool-repeats")
 
-    def send(
+    async def send(
         self,
         call: BoundCall,
         timeout: float,
@@ -77,11 +76,11 @@ class PoolCalls:
         if self._pool.is_pinned(call):
             self._submit(sent, lambda: self._pool.execute(call, timeout, request_id))
             return sent
-        candidate = self._pool.take(course)
+        candidate = await self._pool.take(course)
         try:
-            link = self._pool.link_of(candidate, course.left)
+            link = await self._pool.link_of(candidate, course.left)
             sent.calls = self._stream(link, candidate)
-            sent.sent = sent.calls.send(
+            sent.sent = await sent.calls.send(
                 call, course.left, request_id, lambda outcome: self._end(sent, candidate, outcome)
             )
         except NpucallError as error:
@@ -95,14 +94,14 @@ class PoolCalls:
         """Ends a call; its member hears of it."""
         call.cancel()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Waits until every call has ended."""
         with self._lock:
             self._closed = True
             streams = list(self._streams.values())
         for stream in streams:
-            stream.close()
-        self._repeats.shutdown()
+            await stream.close()
+        await self._repeats.close()
 
     def _stream(self, link: ChannelTransport, candidate: Candidate[ChannelTransport]) -> Calls:
         own = candidate.link or link
@@ -124,20 +123,20 @@ class PoolCalls:
             return
         self._pool.note(candidate, outcome)  # at once, for calls that come
 
-        def again() -> Outcome:
-            delay = self._pool.failed(candidate, sent.course, outcome)
+        async def again() -> Outcome:
+            delay = await self._pool.failed(candidate, sent.course, outcome)
             if delay is None:
                 return outcome
-            self._pool.wait(delay)
-            return self._pool.run(sent.course, sent.call)
+            await self._pool.wait(delay)
+            return await self._pool.run(sent.course, sent.call)
 
-        # As a call of its own, in a thread of its own: this one belongs to the member's stream.
+        # As a call of its own, beside: whoever is here belongs to the member's stream.
         self._submit(sent, again)
 
-    def _submit(self, sent: PoolCall, execute: Callable[[], Outcome]) -> None:
-        def run() -> None:
+    def _submit(self, sent: PoolCall, execute: Callable[[], Awaitable[Outcome]]) -> None:
+        async def run() -> None:
             try:
-                sent.end(execute())
+                sent.end(await execute())
             except Exception as error:  # noqa: BLE001  # the call's own
                 sent.end(error)
 

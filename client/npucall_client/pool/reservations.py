@@ -50,33 +50,33 @@ class PoolReservations:
     def __init__(self, pool: PoolTransport) -> None:
         self._pool = pool
 
-    def reserve(self, seconds: float, wait: float, timeout: float, count: int) -> Granted:
+    async def reserve(self, seconds: float, wait: float, timeout: float, count: int) -> Granted:
         """Reserves so many members that fit. Raises ReservedError where they do not become free."""
         ends = time.monotonic() + wait
         while True:
             granted: dict[str, Granted] = {}
             try:
-                self._reserve_all(granted, seconds, timeout, count)
+                await self._reserve_all(granted, seconds, timeout, count)
             except BaseException as error:
-                self._give_back(granted)
+                await self._give_back(granted)
                 left = ends - time.monotonic()
                 if not isinstance(error, NpucallError) or not _may_change(error):
                     raise
                 if left <= 0:
                     raise
-                self._pool.wait(min(_AGAIN_SECONDS, left))
+                await self._pool.wait(min(_AGAIN_SECONDS, left))
             else:
                 return _together(granted)
 
-    def _reserve_all(
+    async def _reserve_all(
         self, granted: dict[str, Granted], seconds: float, timeout: float, count: int
     ) -> None:
         """Reserves in the order of addresses; ``granted`` gets what is to be given back."""
         chosen = self._chosen(count)
         for candidate in sorted(chosen, key=lambda each: each.address):
             try:
-                link = self._pool.link_of(candidate, timeout)
-                granted[candidate.address] = link.reserve(seconds, 0.0, timeout)
+                link = await self._pool.link_of(candidate, timeout)
+                granted[candidate.address] = await link.reserve(seconds, 0.0, timeout)
             except NpucallError as error:
                 self._pool.note(candidate, error)
                 raise
@@ -97,43 +97,44 @@ class PoolReservations:
             )
         return list(taken.values())
 
-    def _give_back(self, granted: Mapping[str, Granted]) -> None:
+    async def _give_back(self, granted: Mapping[str, Granted]) -> None:
         for address, each in granted.items():
             with suppress(NpucallError):
-                self._release(address, each.key, _RELEASE_SECONDS)
+                await self._release(address, each.key, _RELEASE_SECONDS)
 
-    def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, key: str, timeout: float) -> Granted:
         """Has all of it go on. Raises ReservedError where that of one member has ended."""
         return _together(
             {
-                address: self._candidate_link(address, timeout).renew(own, timeout)
+                address: await (await self._candidate_link(address, timeout)).renew(own, timeout)
                 for address, own in keys_of(key).items()
             }
         )
 
-    def release(self, key: str, timeout: float) -> None:
+    async def release(self, key: str, timeout: float) -> None:
         """Ends all of it; without a key that of every member, whoever has it."""
         keys = keys_of(key) if key else dict.fromkeys(self._pool.table.known, "")
         failures = []
         for address, own in keys.items():
             try:
-                self._release(address, own, timeout)
+                await self._release(address, own, timeout)
             except NpucallError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
 
-    def _release(self, address: str, key: str, timeout: float) -> None:
-        self._candidate_link(address, timeout).release(key, timeout)
+    async def _release(self, address: str, key: str, timeout: float) -> None:
+        await (await self._candidate_link(address, timeout)).release(key, timeout)
 
-    def _candidate_link(self, address: str, timeout: float) -> ChannelTransport:
+    async def _candidate_link(self, address: str, timeout: float) -> ChannelTransport:
         candidate = self._pool.table.of(address)
         if candidate is None:
             raise ReservedError(
                 f"reservation: expected {address} in the pool, found that it is gone, and the "
                 "reservation with it"
             )
-        return self._pool.links.of(candidate, timeout).repeating(self._pool.check_open)
+        link = await self._pool.links.of(candidate, timeout)
+        return link.repeating(self._pool.check_open)
 
 
 def _may_change(error: NpucallError) -> bool:

@@ -48,23 +48,22 @@ class PoolSessions:
         self._pool = pool
         self._places: dict[str, Candidate[ChannelTransport]] = {}
 
-    @property
-    def program_steps(self) -> int:
+    async def program_steps(self) -> int:
         """Of one of the members."""
-        return self._any().program_steps
+        course = Course(NOTHING, _SECONDS)
+        return await self._pool.anywhere(course, lambda link, _: link.sessions.program_steps())
 
-    @property
-    def remembers(self) -> bool:
+    async def remembers(self) -> bool:
         """Whether one of the members does."""
-        return self._any().remembers
+        course = Course(NOTHING, _SECONDS)
+        return await self._pool.anywhere(course, lambda link, _: link.sessions.remembers())
 
-    def _any(self) -> RemoteSessions:
-        return self._pool.anywhere(Course(NOTHING, _SECONDS), lambda link, _: link.sessions)
-
-    def execute(self, call: BoundCall, home: Home, timeout: float, request_id: str) -> Response:
+    async def execute(
+        self, call: BoundCall, home: Home, timeout: float, request_id: str
+    ) -> Response:
         """A call that names handles of a session."""
         with _lost_elsewhere():
-            return self.link_of(home).execute(call, timeout, request_id)
+            return await self.link_of(home).execute(call, timeout, request_id)
 
     def link_of(self, home: Home) -> ChannelTransport:
         """The link to the member of a session. Raises HandleLostError where it is gone."""
@@ -86,10 +85,10 @@ class PoolSessions:
             "it; open another session, or one with refill=True"
         )
 
-    def open(self, lease: float, budget: int, timeout: float) -> Opened:
+    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         """Opens a session on the member with the least to do."""
         course = Course(NOTHING, timeout)
-        opened = self._pool.anywhere(
+        opened = await self._pool.anywhere(
             course, lambda link, seconds: link.sessions.open(lease, budget, seconds)
         )
         candidate = self._pool.table.of(course.at)
@@ -97,27 +96,27 @@ class PoolSessions:
             self._places[opened.id] = candidate
         return opened
 
-    def renew(self, home: Home, timeout: float) -> None:
+    async def renew(self, home: Home, timeout: float) -> None:
         with _lost_elsewhere():
-            self._of(home).renew(home, timeout)
+            await self._of(home).renew(home, timeout)
 
-    def close(self, home: Home, timeout: float) -> None:
+    async def close(self, home: Home, timeout: float) -> None:
         try:
-            self._of(home).close(home, timeout)
+            await self._of(home).close(home, timeout)
         finally:
             self._places.pop(home.id, None)
 
-    def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
         with _lost_elsewhere():
-            self._of(home).release(home, handles, timeout)
+            await self._of(home).release(home, handles, timeout)
 
-    def upload(
+    async def upload(
         self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
     ) -> None:
         with _lost_elsewhere():
-            self._of(home).upload(home, upload, timeout, request_id, progress)
+            await self._of(home).upload(home, upload, timeout, request_id, progress)
 
-    def download(  # noqa: PLR0913  # all that makes a call
+    async def download(  # noqa: PLR0913  # all that makes a call
         self,
         home: Home,
         part: HandlePart,
@@ -127,19 +126,19 @@ class PoolSessions:
         progress: Progress | None,
     ) -> None:
         with _lost_elsewhere():
-            self._of(home).download(home, part, memory, timeout, request_id, progress)
+            await self._of(home).download(home, part, memory, timeout, request_id, progress)
 
-    def run_program(
+    async def run_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> list[Response]:
         with _lost_elsewhere():
-            return self._of(home).run_program(home, steps, timeout, request_id)
+            return await self._of(home).run_program(home, steps, timeout, request_id)
 
-    def plan_program(
+    async def plan_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> pb.PlanProgramResponse:
         with _lost_elsewhere():
-            return self._of(home).plan_program(home, steps, timeout, request_id)
+            return await self._of(home).plan_program(home, steps, timeout, request_id)
 
     def _of(self, home: Home) -> RemoteSessions:
         return self.link_of(home).sessions

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from npucall_client.pool.candidate import Candidate
 from npucall_client.pool.members import State
 from npucall_client.pool.picking import COST_BYTES, check_alike, none_fits
+from npucall_client.senders.threads import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_client.pool.members import Member
     from npucall_client.pool.picking import Wish
+    from npucall_client.senders import Sender
 
 T = TypeVar("T")
 
@@ -53,13 +55,19 @@ NOTHING = Wanted()
 class Table(Generic[T]):
     """The members of a pool. Safe to use from several threads.
 
-    ``changed`` is notified when a call that waits may find a member.
+    A call that waits may find a member once something has changed.
     """
 
-    def __init__(self, wish: Wish, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        wish: Wish,
+        sender: Sender = THREADS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.wish = wish
+        self._sender = sender
         self._lock = threading.Lock()
-        self.changed = threading.Condition(self._lock)
+        self._changed = sender.condition(self._lock)
         self.catalogues: dict[int, frozenset[tuple[str, str]]] = {}
         """Names and variants of the operators, by ``Member.catalogue``."""
         self._clock = clock
@@ -79,7 +87,7 @@ class Table(Generic[T]):
             for member in members:
                 known = self._known.get(member.address)
                 if known is None:
-                    known = self._known[member.address] = Candidate(member)
+                    known = self._known[member.address] = Candidate(member, self._sender.lock())
                 known.hear(member)
             listed = {member.address for member in members}
             gone = [each for name, each in self._known.items() if name not in listed]
@@ -201,6 +209,16 @@ class Table(Generic[T]):
                 return _EAGER_SECONDS
             return max(_EAGER_SECONDS, min([1.0, *(each - self._clock() for each in resting)]))
 
+    async def wait(self, seconds: float) -> None:
+        """Waits until something changes."""
+        with self._lock:
+            await self._changed.wait(seconds)
+
+    def wake(self) -> None:
+        """Has whoever waits look again."""
+        with self._lock:
+            self._changed.notify_all()
+
     @property
     def known(self) -> Mapping[str, Candidate[T]]:
         """All of them, by address."""
@@ -221,7 +239,7 @@ class Table(Generic[T]):
         self._fitting.clear()
         rooms = [each.member.memory_limit for each in self._known.values()]
         self._smallest = min((room for room in rooms if room), default=1 << 62)
-        self.changed.notify_all()
+        self._changed.notify_all()
 
     def _fit(self, wanted: Wanted) -> list[Candidate[T]]:
         now = self._clock()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -31,7 +30,7 @@ from npucall_client.remote.losses import is_break, needs_look
 from npucall_client.remote.transfer import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from npucall.v1 import access_service_pb2 as access
     from npucall.v1 import operator_service_pb2 as pb
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from npucall_client.remote.channel import ChannelTransport
     from npucall_client.remote.losses import Losses
     from npucall_client.reservations import Granted
+    from npucall_client.senders import Sender
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
 
@@ -52,50 +52,55 @@ _RESERVED_SECONDS = 1.0
 
 
 class PoolTransport:
-    """Calls on the members that a source lists.
+    """Calls on the members that a source lists."""
 
-    Raises ServerUnreachableError where none of them answers within ``connect_timeout``,
-    NoMemberError and MixedPoolError for wishes that none, or too many kinds, of them fit.
-    """
-
-    def __init__(self, settings: ClientSettings, source: Source) -> None:
+    def __init__(self, settings: ClientSettings, source: Source, sender: Sender) -> None:
+        self.sender = sender
         self._settings = settings
         self._source = source
         self.table: Table[ChannelTransport] = Table(
-            Wish(settings.soc, settings.product, settings.labels)
+            Wish(settings.soc, settings.product, settings.labels), sender
         )
-        self.links = Links(settings, self.table)
+        self.links = Links(settings, self.table, sender)
         self._bucket = Bucket()
-        self._closed = threading.Event()
+        self._closed = sender.event()
         self._keys: Mapping[str, str] | None = None
         """Of the reserved members, by address, where calls go to those alone."""
         self._sharing: list[Candidate[ChannelTransport]] = []
         self._sessions = PoolSessions(self)
-        self._looker = Looker(self.table, self.links)
-        source.start(self.links.hear)
+        self._looker = Looker(self.table, self.links, sender)
+
+    async def open(self) -> Self:
+        """Connects to one of them; to be called first.
+
+        Raises ServerUnreachableError where none of them answers within ``connect_timeout``,
+        NoMemberError and MixedPoolError for wishes that none, or too many kinds, of them fit.
+        """
+        self._source.start(self.links.hear)
         try:
-            self.anywhere(Course(NOTHING, settings.connect_timeout), lambda link, _: link)
+            await self.anywhere(Course(NOTHING, self._settings.connect_timeout), _itself)
         except BaseException:
-            self.close()
+            await self.close()
             raise
+        return self
 
     # --- Calls ------------------------------------------------------------------------------------
 
-    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call: where its session or its memory is, else wherever it is quickest."""
         if call.home is not None:
-            return self._sessions.execute(call, call.home, timeout, request_id)
+            return await self._sessions.execute(call, call.home, timeout, request_id)
         if self._sharing and (link := self._sharing_link(call)) is not None:
-            return link.execute(call, timeout, request_id)
-        return self.run(self.course(call, timeout, request_id), call)
+            return await link.execute(call, timeout, request_id)
+        return await self.run(self.course(call, timeout, request_id), call)
 
     def course(self, call: BoundCall, timeout: float, request_id: str) -> Course:
         """The way of a call over the members."""
         return Course(Wanted(call.operator, call.variant, size_of(call)), timeout, request_id)
 
-    def run(self, course: Course, call: BoundCall) -> Response:
+    async def run(self, course: Course, call: BoundCall) -> Response:
         """A call that may go to any member; ``course``: where it has been."""
-        return self.anywhere(
+        return await self.anywhere(
             course, lambda link, seconds: link.execute(call, seconds, course.request_id)
         )
 
@@ -109,18 +114,21 @@ class PoolTransport:
                 return candidate.link.repeating(self.check_open)
         return None
 
-    def anywhere(self, course: Course, send: Callable[[ChannelTransport, float], T]) -> T:
+    async def anywhere(
+        self, course: Course, send: Callable[[ChannelTransport, float], Awaitable[T]]
+    ) -> T:
         """What a member gives; ``send`` gets its link and the seconds left.
 
         Goes on to others while that is worth it, within the time of the course.
         """
         while True:
-            candidate = self.take(course)
+            candidate = await self.take(course)
             try:
-                answer = send(self.link_of(candidate, course.left, course.losses), course.left)
+                link = await self.link_of(candidate, course.left, course.losses)
+                answer = await send(link, course.left)
             except NpucallError as error:
                 self.give_back(candidate, course, well=False)
-                delay = self.failed(candidate, course, error)
+                delay = await self.failed(candidate, course, error)
                 if delay is None:
                     raise
             except BaseException:
@@ -129,9 +137,9 @@ class PoolTransport:
             else:
                 self.give_back(candidate, course, well=True)
                 return answer
-            self.wait(min(delay, course.left))
+            await self.wait(min(delay, course.left))
 
-    def failed(
+    async def failed(
         self, candidate: Candidate[ChannelTransport], course: Course, error: NpucallError
     ) -> float | None:
         """A member did not answer a call. Answers the seconds until the next attempt.
@@ -141,7 +149,7 @@ class PoolTransport:
         """
         self.note(candidate, error)
         if is_break(error) and (link := candidate.link) is not None:
-            ended = needs_look(error) and link.has_ended(candidate.opened)
+            ended = needs_look(error) and await link.has_ended(candidate.opened)
             course.lost(error, candidate.address, candidate.opened, ended=ended)
         goes_on = course.failed(candidate.address, candidate.host, error)
         return self._bucket.take() if goes_on else None
@@ -154,7 +162,7 @@ class PoolTransport:
         if well:
             self._bucket.answered()
 
-    def take(self, course: Course) -> Candidate[ChannelTransport]:
+    async def take(self, course: Course) -> Candidate[ChannelTransport]:
         """Who gets a call; waits where nobody can take it. Raises what ends the call."""
         while True:
             self.check_open()
@@ -169,19 +177,18 @@ class PoolTransport:
             if course.tried:
                 if (pause := course.tried_all()) is None:
                     raise course.said()
-                self.wait(pause)
+                await self.wait(pause)
             else:
-                with self.table.changed:
-                    self.table.changed.wait(min(course.left, 0.1))
+                await self.table.wait(min(course.left, 0.1))
 
-    def link_of(
+    async def link_of(
         self,
         candidate: Candidate[ChannelTransport],
         seconds: float,
         losses: Losses | None = None,
     ) -> ChannelTransport:
         """The link to a member, under this client's reservation of it if there is one."""
-        link = self.links.of(candidate, seconds)
+        link = await self.links.of(candidate, seconds)
         if losses is not None:
             link = link.carrying(losses)
         return link if self._keys is None else link.under(self._keys[candidate.address])
@@ -203,40 +210,47 @@ class PoolTransport:
 
     # --- What any member answers ------------------------------------------------------------------
 
-    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    async def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
         if call.home is not None:
-            return self._sessions.link_of(call.home).plan(call, timeout, request_id)
+            return await self._sessions.link_of(call.home).plan(call, timeout, request_id)
         course = Course(Wanted(call.operator, call.variant), timeout)
-        return self.anywhere(course, lambda link, left: link.plan(call, left, request_id))
+        return await self.anywhere(course, lambda link, left: link.plan(call, left, request_id))
 
-    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """What one of the members lists."""
-        return self.anywhere(Course(NOTHING, timeout), lambda link, left: link.operators(left))
+        return await self.anywhere(
+            Course(NOTHING, timeout), lambda link, left: link.operators(left)
+        )
 
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """An operator of a member that has it."""
         course = Course(Wanted(name, variant), timeout)
-        return self.anywhere(course, lambda link, left: link.operator(name, variant, left))
+        return await self.anywhere(course, lambda link, left: link.operator(name, variant, left))
 
-    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """What one of the members is."""
-        return self.anywhere(Course(NOTHING, timeout), lambda link, left: link.server_info(left))
+        return await self.anywhere(
+            Course(NOTHING, timeout), lambda link, left: link.server_info(left)
+        )
 
     # --- What all of them answer ------------------------------------------------------------------
 
-    def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
+    async def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
         """Who used the members how long. Raises what kept one of them from answering."""
-        return sum_of_usage(self.of_all(lambda link: link.usage(last_seconds, timeout), timeout))
+        answers = await self.of_all(lambda link: link.usage(last_seconds, timeout), timeout)
+        return sum_of_usage(answers)
 
-    def activity(self, timeout: float) -> access.GetActivityResponse:
+    async def activity(self, timeout: float) -> access.GetActivityResponse:
         """Who uses the members now. Raises what kept one of them from answering."""
-        return sum_of_activity(self.of_all(lambda link: link.activity(timeout), timeout))
+        return sum_of_activity(await self.of_all(lambda link: link.activity(timeout), timeout))
 
-    def of_all(self, ask: Callable[[ChannelTransport], T], timeout: float) -> list[T]:
+    async def of_all(
+        self, ask: Callable[[ChannelTransport], Awaitable[T]], timeout: float
+    ) -> list[T]:
         """What each member that the client would call answers."""
         allowed = sorted(self.table.allowed(), key=lambda each: each.address)
-        return [ask(self.link_of(candidate, timeout)) for candidate in allowed]
+        return [await ask(await self.link_of(candidate, timeout)) for candidate in allowed]
 
     # --- What belongs to one member ---------------------------------------------------------------
 
@@ -245,15 +259,15 @@ class PoolTransport:
         """Sessions, each on a member of its own."""
         return self._sessions
 
-    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+    async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of a member on this host."""
         ends = time.monotonic() + timeout
         refusals = []
         for candidate in sorted(self.table.allowed(), key=lambda each: each.work):
             left = max(0.0, ends - time.monotonic())
             try:
-                link = self.link_of(candidate, left)
-                memory = link.shared(nbytes, socket, left)
+                link = await self.link_of(candidate, left)
+                memory = await link.shared(nbytes, socket, left)
             except (SharedMemoryError, ServerUnreachableError, DrainingError) as error:
                 refusals.append(f"{candidate.address}: {error}")
                 continue
@@ -264,17 +278,17 @@ class PoolTransport:
             f"none of {len(refusals)}" + "".join(f"; {refusal}" for refusal in refusals[:1])
         )
 
-    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+    async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Reserves so many members."""
-        return PoolReservations(self).reserve(seconds, wait, timeout, count)
+        return await PoolReservations(self).reserve(seconds, wait, timeout, count)
 
-    def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, key: str, timeout: float) -> Granted:
         """Has a reservation go on, of each of its members."""
-        return PoolReservations(self).renew(key, timeout)
+        return await PoolReservations(self).renew(key, timeout)
 
-    def release(self, key: str, timeout: float) -> None:
+    async def release(self, key: str, timeout: float) -> None:
         """Ends a reservation; without a key those of all members."""
-        PoolReservations(self).release(key, timeout)
+        await PoolReservations(self).release(key, timeout)
 
     def under(self, key: str) -> Self:
         """The same pool, for calls on reserved members alone."""
@@ -284,14 +298,13 @@ class PoolTransport:
 
     # --- Ends -------------------------------------------------------------------------------------
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes all links; calls under way are cancelled."""
         self._closed.set()
         self._source.close()
         self._looker.close()
-        self.links.close()
-        with self.table.changed:
-            self.table.changed.notify_all()
+        await self.links.close()
+        self.table.wake()
 
     def check_open(self) -> None:
         """Raises CancelledError once the client is closed."""
@@ -302,9 +315,9 @@ class PoolTransport:
     def _only(self) -> frozenset[str] | None:
         return None if self._keys is None else frozenset(self._keys)
 
-    def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         """Waits. Raises CancelledError once the client is closed."""
-        if seconds and self._closed.wait(seconds):
+        if seconds and await self._closed.wait(seconds):
             raise closed()
 
     def _nobody(self, course: Course) -> NpucallError:
@@ -317,3 +330,8 @@ class PoolTransport:
             f"pool: expected a member of {self._settings.target} that takes calls within "
             f"{course.timeout:g} s, found {len(known)} members: {found}"
         )
+
+
+async def _itself(link: ChannelTransport, _: float) -> ChannelTransport:
+    """A link is all that is wanted."""
+    return link

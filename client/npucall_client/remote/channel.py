@@ -33,12 +33,14 @@ from npucall_client.reservations import RUNNING_SECONDS, Granted, check_one
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from contextlib import AbstractContextManager
 
     from npucall_client.arguments import BoundCall
     from npucall_client.pipeline import Calls
     from npucall_client.remote.large_call import StreamOpener
     from npucall_client.remote.losses import Losses
+    from npucall_client.senders import Sender
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
 
@@ -50,41 +52,49 @@ _NO_SPAN = nullcontext()
 class ChannelTransport(Link):
     """Sends to the server that the settings name; ``once``: see Link.
 
-    Raises ServerUnreachableError where nothing answers within ``connect_timeout``, and ValueError
-    for credentials that cannot be.
+    Raises ValueError for credentials that cannot be.
     """
 
-    def __init__(self, settings: ClientSettings, *, once: bool = False) -> None:
-        super().__init__(settings, once=once)
+    def __init__(self, settings: ClientSettings, sender: Sender, *, once: bool = False) -> None:
+        super().__init__(settings, sender, once=once)
         self._memories = SharedMemories()
         self._stream_from = settings.stream_from
-        seconds = settings.connect_timeout
+        self._connect_timeout = settings.connect_timeout
+        self.info = pb.GetServerInfoResponse()
+
+    async def open(self) -> Self:
+        """Asks what the server is; to be called first.
+
+        Raises ServerUnreachableError where nothing answers within ``connect_timeout``.
+        """
+        seconds = self._connect_timeout
         try:
-            self.info = self.asked(seconds)
+            self.info = await self.asked(seconds)
         except (DeadlineError, ServerUnreachableError) as error:
-            why = "" if once else self.why_unreachable()
-            self.close()
+            why = "" if self._once else await self.why_unreachable()
+            await self.close()
             if isinstance(error, ConnectionLostError):
                 raise
             way = self._connections.way.told
             raise unreachable(self.target, seconds, why, way) from error
         except BaseException:
-            self.close()
+            await self.close()
             raise
+        return self
 
-    def asked(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def asked(self, timeout: float) -> pb.GetServerInfoResponse:
         """What the server is now; its limits count from here on."""
-        info = self.server_info(timeout)
+        info = await self.server_info(timeout)
         self._seen.instance = info.server.instance
         self._limits = ServerLimits(info.limits, self._stream_from)
         return info
 
-    def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         """One call, repeated while the server is unavailable and the timeout allows."""
         if call.home is not self._home:
-            return self.at(call.home).execute(call, timeout, request_id)
+            return await self.at(call.home).execute(call, timeout, request_id)
         with self._span("Execute", call):
-            return self._executed(call, timeout, request_id)
+            return await self._executed(call, timeout, request_id)
 
     def _span(self, method: str, call: BoundCall) -> AbstractContextManager[None]:
         """Of one call, where somebody wants spans."""
@@ -92,76 +102,80 @@ class ChannelTransport(Link):
             return _NO_SPAN
         return self._spans.call(method, call.operator, self.target)
 
-    def _executed(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def _executed(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         if not self._memories.regions:
-            return self._run(call, timeout, request_id)
+            return await self._run(call, timeout, request_id)
         end = time.monotonic() + timeout
         self._memories.place(call)
         try:
-            return self._run(call, timeout, request_id)
+            return await self._run(call, timeout, request_id)
         except SharedMemoryError:
             if not self._memories.withdraw(call):
                 raise
-        return self._run(call, max(0.0, end - time.monotonic()), request_id)
+        return await self._run(call, max(0.0, end - time.monotonic()), request_id)
 
-    def _run(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def _run(self, call: BoundCall, timeout: float, request_id: str) -> Response:
         if self._limits.travels_in_chunks(call):
-            return self._execute_in_chunks(call, timeout, request_id)
+            return await self._execute_in_chunks(call, timeout, request_id)
         message = message_of(call)
         self._limits.check_message(call, len(message))
         end = time.monotonic() + timeout
         try:
-            return split_response(self.send("Execute", message, timeout, request_id, call.operator))
+            data = await self.send("Execute", message, timeout, request_id, call.operator)
+            return split_response(data)
         except TooLargeError as error:  # only the server can know how long its answer is
             if error.details.get("method") != "ExecuteStream" or not self._limits.stream_window:
                 raise
-        return self._execute_in_chunks(call, end - time.monotonic(), request_id)
+        return await self._execute_in_chunks(call, end - time.monotonic(), request_id)
 
-    def again(self, call: BoundCall, timeout: float, request_id: str, losses: Losses) -> Response:
+    async def again(
+        self, call: BoundCall, timeout: float, request_id: str, losses: Losses
+    ) -> Response:
         """One call of which something was lost before."""
         link = self.carrying(losses)
         link._home = call.home  # noqa: SLF001  # of its own kind
-        return link.execute(call, timeout, request_id)
+        return await link.execute(call, timeout, request_id)
 
-    def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    async def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
         """Phase one of a call."""
         message = join_request(call.call, ())
         with self._span("Plan", call):
-            return pb.PlanResponse.FromString(self.send("Plan", message, timeout, request_id))
+            data = await self.send("Plan", message, timeout, request_id)
+        return pb.PlanResponse.FromString(data)
 
-    def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """What the server lists."""
-        data = self.send("ListOperators", b"", timeout)
+        data = await self.send("ListOperators", b"", timeout)
         return list(pb.ListOperatorsResponse.FromString(data).operators)
 
-    def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """One operator of the server."""
         request = pb.GetOperatorRequest(operator=name, variant=variant).SerializeToString()
-        data = self.send("GetOperator", request, timeout)
+        data = await self.send("GetOperator", request, timeout)
         return pb.GetOperatorResponse.FromString(data).operator
 
-    def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """What the server is."""
-        data = self.send("GetServerInfo", b"", timeout)
+        data = await self.send("GetServerInfo", b"", timeout)
         return pb.GetServerInfoResponse.FromString(data)
 
-    def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
+    async def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
         """Who used the server how long."""
         request = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
-        data = self.send("GetUsage", request, timeout)
+        data = await self.send("GetUsage", request, timeout)
         return access.GetUsageResponse.FromString(data)
 
-    def activity(self, timeout: float) -> access.GetActivityResponse:
+    async def activity(self, timeout: float) -> access.GetActivityResponse:
         """Who uses the server now."""
-        data = self.send("GetActivity", b"", timeout)
+        data = await self.send("GetActivity", b"", timeout)
         return access.GetActivityResponse.FromString(data)
 
-    def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+    async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
         """Memory of the server's; ``socket``: where, unless it is where the server says."""
 
-        def attempt(seconds: float) -> SharedMemory:
+        async def attempt(seconds: float) -> SharedMemory:
             ends = time.monotonic() + seconds
-            info = self.server_info(seconds)
+            info = await self.server_info(seconds)
             path = socket or info.shared_memory_socket
             if not info.shared_memory_socket:
                 raise SharedMemoryError(
@@ -169,54 +183,56 @@ class ChannelTransport(Link):
                     f"{self.target}; its setting shared_memory (--shared-memory PATH) turns it on"
                 )
             try:
-                who = self._credential.authorization()
-                return self._memories.open(path, nbytes, ends - time.monotonic(), who)
+                who = await self.authorization()
+                return await self.sender.beside(
+                    lambda: self._memories.open(path, nbytes, ends - time.monotonic(), who)
+                )
             except SharedMemoryError as error:
-                self._check_same_server(info, error, ends - time.monotonic())
+                await self._check_same_server(info, error, ends - time.monotonic())
                 raise
 
-        return self.tried(attempt, timeout)
+        return await self.tried(attempt, timeout)
 
     @property
     def sessions(self) -> RemoteSessions:
         """Sessions on the server."""
         return RemoteSessions(self.target, self._limits, self, self.at)
 
-    def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+    async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
         """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
         check_one(count)
         ends = time.monotonic() + wait
         asks = wait + RUNNING_SECONDS + timeout
 
-        def send(link: Self, left: float, authorization: str) -> bytes:
+        def send(link: Self, left: float, authorization: str) -> Awaitable[bytes]:
             waits = max(0.0, ends - time.monotonic())
             request = access.ReserveRequest(seconds=seconds, wait_seconds=waits).SerializeToString()
             return link.send_once("Reserve", request, left, asks, authorization)
 
-        data = self.repeated(send, asks, "Reserve")
+        data = await self.repeated(send, asks, "Reserve")
         answer = access.ReserveResponse.FromString(data)
         return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
 
-    def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, key: str, timeout: float) -> Granted:
         """Has a reservation go on."""
         request = access.RenewReservationRequest(key=key).SerializeToString()
-        data = self.send("RenewReservation", request, timeout)
+        data = await self.send("RenewReservation", request, timeout)
         answer = access.RenewReservationResponse.FromString(data)
         return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
 
-    def release(self, key: str, timeout: float) -> None:
+    async def release(self, key: str, timeout: float) -> None:
         """Ends a reservation; without a key whatever there is."""
         request = access.ReleaseReservationRequest(key=key).SerializeToString()
-        self.send("ReleaseReservation", request, timeout)
+        await self.send("ReleaseReservation", request, timeout)
 
-    def _check_same_server(
+    async def _check_same_server(
         self, before: pb.GetServerInfoResponse, error: NpucallError, seconds: float
     ) -> None:
         """Raises what is repeated where a server went while its side socket was asked.
 
         A socket that is gone, refuses or closes says no more than that; who lives on meant it.
         """
-        now = self.server_info(max(0.0, seconds))
+        now = await self.server_info(max(0.0, seconds))
         if now.server.instance != before.server.instance:
             raise ServerUnreachableError(
                 f"shared memory: expected the server that was asked, found another one: {error}"
@@ -237,9 +253,9 @@ class ChannelTransport(Link):
         """Has everything travel, where the server does not know the memory; else False."""
         return self._memories.withdraw(call)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes the connection and the memory; calls under way are cancelled."""
-        super().close()
+        await super().close()
         self._memories.close()
 
     def calls(self) -> Calls:
@@ -253,16 +269,18 @@ class ChannelTransport(Link):
             lambda home: CallStream(self.at(home), window, chunk_bytes, frames)
         )
 
-    def _execute_in_chunks(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def _execute_in_chunks(
+        self, call: BoundCall, timeout: float, request_id: str
+    ) -> Response:
         """One call on a stream of its own."""
         chunk_bytes, early = self._limits.chunk_bytes, self._limits.early_outputs
         if not self._limits.chunks_beside_places:
             place_nothing_in_chunks(call, chunk_bytes)
         self._limits.check_room(call)
 
-        def attempt(open_stream: StreamOpener, seconds: float) -> Response:
+        def attempt(open_stream: StreamOpener, seconds: float) -> Awaitable[Response]:
             large = LargeCall(call, request_id, chunk_bytes, early_outputs=early)
             return large.run(open_stream, seconds)
 
         name = call.operator
-        return self.on_stream("ExecuteStream", attempt, timeout, request_id, name)
+        return await self.on_stream("ExecuteStream", attempt, timeout, request_id, name)

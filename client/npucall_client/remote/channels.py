@@ -6,15 +6,17 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import grpc
+from typing import TYPE_CHECKING, NamedTuple
 
 from npucall_client.remote.service import OPTIONS, STREAM_OPTIONS, path_of
 from npucall_client.remote.ways import way_to
+from npucall_client.senders import Files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall_client.remote.ways import Way
+    from npucall_client.senders import Messages, Metadata, Sender, Stream, Unary
     from npucall_client.settings import ClientSettings
 
 _LOOK_SECONDS = 1.0
@@ -24,43 +26,44 @@ _LOOK_SECONDS = 1.0
 class Channels:
     """Two channels, of which streams have one: small calls do not wait behind large ones."""
 
-    def __init__(self, way: Way, credentials: grpc.ChannelCredentials | None) -> None:
-        def channel(options: list[tuple[str, int]]) -> grpc.Channel:
-            every: list[tuple[str, str | int]] = [*options, *way.options]
-            if credentials is None:
-                return grpc.insecure_channel(way.target, every)
-            return grpc.secure_channel(way.target, credentials, every)
-
-        self._calls, self._streams = channel(OPTIONS), channel(STREAM_OPTIONS)
-        self._methods: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
+    def __init__(self, sender: Sender, way: Way, files: Files | None) -> None:
+        self._calls, self._streams = (
+            sender.channel(way.target, [*options, *way.options], files)
+            for options in (OPTIONS, STREAM_OPTIONS)
+        )
+        self._methods: dict[str, Unary] = {}
         self.users = 0
         """Calls and streams under way, counted by who owns this."""
 
-    def method(self, name: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
+    def method(self, name: str) -> Unary:
         """A method with one request and one response."""
         method = self._methods.get(name)
         if method is None:
-            method = self._calls.unary_unary(path_of(name))  # type: ignore[call-arg]
-            self._methods[name] = method
+            method = self._methods[name] = self._calls.unary(path_of(name))
         return method
 
-    def stream(self, name: str) -> Any:
-        """A method of frames."""
-        return self._streams.stream_stream(path_of(name))  # type: ignore[call-arg]
+    def stream(  # noqa: PLR0913  # all that makes one
+        self,
+        name: str,
+        messages: Messages,
+        seconds: float | None,
+        metadata: Metadata,
+        *,
+        waits: bool,
+        ended: Callable[[], object],
+    ) -> Stream:
+        """Opens a method of frames; ``ended`` is called once it has ended."""
+        path = path_of(name)
+        return self._streams.stream(path, messages, seconds, metadata, waits=waits, ended=ended)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Cancels what is under way."""
-        self._streams.close()
-        self._calls.close()
+        await self._streams.close()
+        await self._calls.close()
 
     def is_connected(self) -> bool:
         """Whether the server has answered, and a connection is there."""
-        # What gRPC has for it in public answers later, in a thread that breaks when the channel is
-        # closed meanwhile.
-        ready = grpc.ChannelConnectivity.READY.value[0]
-        channels: list[Any] = [self._calls, self._streams]
-        cores = [channel._channel for channel in channels]  # noqa: SLF001
-        return ready in [core.check_connectivity_state(False) for core in cores]  # noqa: FBT003  # do not connect
+        return self._calls.is_connected() or self._streams.is_connected()
 
 
 class Connections:
@@ -71,7 +74,8 @@ class Connections:
     cannot be.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, sender: Sender) -> None:
+        self._sender = sender
         self.way = way_to(settings)
         self._files = _Files.of(settings) if settings.encrypts else None
         self._contents = None if self._files is None else self._files.read()
@@ -93,12 +97,12 @@ class Connections:
         with self._lock:
             channels.users -= 1
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Cancels all calls."""
         with self._lock:
             every = [self._current, *self._retired]
         for channels in every:
-            channels.close()
+            await channels.close()
 
     def is_connected(self) -> bool:
         """Whether a connection for new calls is there."""
@@ -109,7 +113,7 @@ class Connections:
         idle = [channels for channels in self._retired if not channels.users]
         self._retired = [channels for channels in self._retired if channels.users]
         for channels in idle:
-            channels.close()
+            self._sender.start(channels.close, "npucall-channels")
         try:
             if files.contents() == self._contents:
                 return
@@ -120,19 +124,7 @@ class Connections:
         self._current = self._opened()
 
     def _opened(self) -> Channels:
-        if self._contents is None:
-            return Channels(self.way, None)
-        ca, certificate, key = self._contents
-        credentials = grpc.ssl_channel_credentials(ca, key, certificate)
-        return Channels(self.way, credentials)
-
-
-class _Contents(NamedTuple):
-    """What the files say; None for those that are not set."""
-
-    ca: bytes | None
-    certificate: bytes | None
-    key: bytes | None
+        return Channels(self._sender, self.way, self._contents)
 
 
 class _Files(NamedTuple):
@@ -156,7 +148,7 @@ class _Files(NamedTuple):
         files = (settings.ca, settings.certificate, settings.key)
         return cls(*(Path(file) if file else None for file in files))
 
-    def read(self) -> _Contents:
+    def read(self) -> Files:
         """Raises ValueError where a file cannot be read, and for a key of another certificate."""
         before = self.contents()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -177,7 +169,7 @@ class _Files(NamedTuple):
             raise ValueError("certificate: expected files at rest, found that they change")
         return before
 
-    def contents(self) -> _Contents:
+    def contents(self) -> Files:
         """What they say, whether or not it is any good. Raises ValueError for a missing one."""
         contents = []
         for name, file in self._asdict().items():
@@ -185,4 +177,4 @@ class _Files(NamedTuple):
                 contents.append(None if file is None else file.read_bytes())
             except OSError as error:
                 raise ValueError(f"{name}: expected a file, found: {error}") from error
-        return _Contents(*contents)
+        return Files(*contents)

@@ -84,15 +84,22 @@ class Credential:
         self._held: Held | None = None
         self._lock = threading.Lock()
 
-    def authorization(self) -> str:
-        """The metadata of a call; empty where there is nothing to say.
-
-        Raises UnauthenticatedError where there is no credential any more.
-        """
+    def at_hand(self) -> str | None:
+        """The metadata of a call; empty where nothing is to be said, None where one has to ask."""
         held = self._held
         if held is not None and time.time() < held.renew:
             return held.authorization
-        return "" if self._source is None else self._renewed(self._source, held)
+        return "" if self._source is None else None
+
+    def authorization(self) -> str:
+        """The metadata of a call. Asks where they are not at hand, which may take seconds.
+
+        Raises UnauthenticatedError where there is no credential any more.
+        """
+        known, held = self.at_hand(), self._held
+        if known is not None or self._source is None:
+            return known or ""
+        return self._renewed(self._source, held)
 
     def seconds_left(self) -> float | None:
         """Until it is asked again, at least one; None where it never is."""

@@ -26,7 +26,7 @@ _NEVER = ("failed to connect to all addresses", "DNS resolution failed")
 """What gRPC says where there was no connection: the call has not begun anywhere."""
 
 
-class Sender(NamedTuple):
+class Origin(NamedTuple):
     """What has to be known of who sent the call."""
 
     target: str
@@ -39,7 +39,7 @@ class Sender(NamedTuple):
 
 
 def failure(
-    sender: Sender, code: StatusCode, message: str | None, trailers: Any, timeout: float
+    origin: Origin, code: StatusCode, message: str | None, trailers: Any, timeout: float
 ) -> NpucallError:
     """The error that the server raised, or what gRPC's own means.
 
@@ -51,36 +51,36 @@ def failure(
     if is_ours(details):
         return known
     if isinstance(known, DeadlineError):
-        return lateness(sender, timeout)
-    if sender.is_closed:
+        return lateness(origin, timeout)
+    if origin.is_closed:
         return known
     if isinstance(known, CancelledError):
         # So gRPC answers what a server that goes down, or that somebody floods with calls, had not
         # begun; nobody here asked for it.
         return ServerUnreachableError(
-            f"call: expected an answer of the server at {sender.target}, found that it ended the "
+            f"call: expected an answer of the server at {origin.target}, found that it ended the "
             "call without one, as a server that goes down does"
         )
     if isinstance(known, ServerUnreachableError) or _RESET in (message or ""):
-        return _unavailable(sender, message or "")
+        return _unavailable(origin, message or "")
     return known
 
 
-def _unavailable(sender: Sender, message: str) -> NpucallError:
+def _unavailable(origin: Origin, message: str) -> NpucallError:
     if any(each in message for each in _NEVER):
         return ServerUnreachableError(
-            f"call: expected a server at {sender.target}{sender.way}, found none: {message}"
+            f"call: expected a server at {origin.target}{origin.way}, found none: {message}"
         )
     return ConnectionLostError(
-        f"call: expected an answer of the server at {sender.target}, found that the connection "
+        f"call: expected an answer of the server at {origin.target}, found that the connection "
         f"to it broke: {message}"
     )
 
 
-def lateness(sender: Sender, timeout: float) -> NpucallError:
+def lateness(origin: Origin, timeout: float) -> NpucallError:
     """What a call that got no answer in time raises."""
-    if not sender.is_connected:
-        return unreachable(sender.target, timeout, way=sender.way)
+    if not origin.is_connected:
+        return unreachable(origin.target, timeout, way=origin.way)
     return DeadlineError(f"call: its timeout of {timeout:g} s ended")
 
 

@@ -8,7 +8,7 @@ from npucall.errors import NpucallError
 from npucall_client.remote.losses import Losses, is_break, needs_look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Carrier(Protocol):
     def carrying(self, losses: Losses) -> Self:
         """The same connection, for a call of which something was lost."""
 
-    def has_ended(self, instance: str) -> bool:
+    async def has_ended(self, instance: str) -> bool:
         """Whether that process is gone."""
 
 
@@ -46,7 +46,7 @@ class Following(Generic[L, T]):
     def __init__(
         self,
         link: L,
-        send: Callable[[L, float], T],
+        send: Callable[[L, float], Awaitable[T]],
         losses: Losses | None,
         name: str,
         request_id: str,
@@ -54,20 +54,20 @@ class Following(Generic[L, T]):
         self._link, self._send, self._losses = link, send, losses
         self._name, self._request_id = name, request_id
 
-    def __call__(self, seconds: float) -> T:
+    async def __call__(self, seconds: float) -> T:
         """Raises what the attempt raises, or PoisonedCallError."""
         instance = self._link.instance
         try:
-            return self._send(self._link, seconds)
+            return await self._send(self._link, seconds)
         except NpucallError as error:
             if is_break(error):
-                self._hear(error, instance)
+                await self._hear(error, instance)
             raise
 
-    def _hear(self, error: NpucallError, instance: str) -> None:
+    async def _hear(self, error: NpucallError, instance: str) -> None:
         if self._losses is None:
             self._losses = Losses(self._name, self._request_id)
             self._link = self._link.carrying(self._losses)
         link = self._link
-        ended = needs_look(error) and link.has_ended(instance)
+        ended = needs_look(error) and await link.has_ended(instance)
         self._losses.check(error, link.target, instance, ended=ended)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
+    from npucall_client.senders import Stream
 
 _CALL_ID = 1
 
@@ -26,8 +26,8 @@ _CALL_ID = 1
 class StreamOpener(Protocol):
     """Opens an ``ExecuteStream``."""
 
-    def __call__(self, messages: Iterator[bytes], timeout: float) -> Any:
-        """The call of gRPC, which iterates over the messages that come back."""
+    def __call__(self, messages: Iterator[bytes], timeout: float) -> Stream:
+        """The messages that come back."""
 
 
 class LargeCall:
@@ -43,7 +43,7 @@ class LargeCall:
         self._progress = Telling(call.progress, size_of(call))
         self._answered = False
 
-    def run(self, stream: StreamOpener, timeout: float) -> Response:
+    async def run(self, stream: StreamOpener, timeout: float) -> Response:
         """Sends the call and receives its answer.
 
         Raises the error that the server answers, grpc.RpcError where the stream breaks, and what a
@@ -51,7 +51,7 @@ class LargeCall:
         """
         answers = stream(self._frames(), timeout)
         try:
-            return self._receive(answers)
+            return await self._receive(answers)
         except (grpc.RpcError, NpucallError):
             self._progress.check()
             raise
@@ -77,12 +77,13 @@ class LargeCall:
                 yield join_cancel(_CALL_ID)
                 return
 
-    def _receive(self, messages: Iterator[bytes]) -> Response:
+    async def _receive(self, messages: Stream) -> Response:
         incoming = Incoming(self._call, self._progress.received)
-        for frame in chain.from_iterable(map(response_frames, messages)):
-            response = incoming.take(split_response_frame(frame)[1])
-            if response is not None:
-                with suppress(grpc.RpcError):  # the answer is whole
-                    list(messages)
-                return response
+        async for message in messages:
+            for frame in response_frames(message):
+                response = incoming.take(split_response_frame(frame)[1])
+                if response is not None:
+                    with suppress(grpc.RpcError):  # the answer is whole
+                        [_ async for _ in messages]
+                    return response
         raise InternalError("stream: expected an answer, found its end")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -26,18 +25,19 @@ from npucall_client import tracing
 from npucall_client.calling import closed
 from npucall_client.remote.channels import Connections
 from npucall_client.remote.credentials import credential_of
-from npucall_client.remote.failures import Sender, failure, lateness
+from npucall_client.remote.failures import Origin, failure, lateness
 from npucall_client.remote.following import Following
 from npucall_client.remote.losses import is_break, told
 from npucall_client.remote.retry import Attempts, repeated
 from npucall_client.remote.service import MANY_FRAMES, instance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from npucall_client.held import Home
     from npucall_client.remote.large_call import StreamOpener
     from npucall_client.remote.losses import Losses
+    from npucall_client.senders import Messages, Sender, Stream
     from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
@@ -61,23 +61,24 @@ class Link:
     else has others. Raises ValueError for credentials that cannot be.
     """
 
-    def __init__(self, settings: ClientSettings, *, once: bool = False) -> None:
+    def __init__(self, settings: ClientSettings, sender: Sender, *, once: bool = False) -> None:
+        self.sender = sender
         self.target = settings.target
         self._once = once
         self._seen = Seen()
         self._losses: Losses | None = None
         self._goes_on: Callable[[], object] = _nothing
         self._credential = credential_of(settings)
-        self._connections = Connections(settings)
-        self._closed = threading.Event()
+        self._connections = Connections(settings, sender)
+        self._closed = sender.event()
         self._key = ""
         self._home: Home | None = None
         self._spans = tracing.spans()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes the channels; calls under way are cancelled."""
         self._closed.set()
-        self._connections.close()
+        await self._connections.close()
 
     def under(self, key: str) -> Self:
         """The same connection, for calls under a reservation."""
@@ -105,7 +106,7 @@ class Link:
         """Of the process that answered last, as far as it was looked at."""
         return self._seen.instance
 
-    def has_ended(self, instance: str) -> bool:
+    async def has_ended(self, instance: str) -> bool:
         """Whether that process is gone: the address refuses, or another one answers there.
 
         One that does not answer within two seconds counts as not ended.
@@ -113,7 +114,7 @@ class Link:
         ends = time.monotonic() + _LOOK_SECONDS
         while (left := ends - time.monotonic()) > 0:
             try:
-                self._look(left)
+                await self._look(left)
             except ServerUnreachableError as error:
                 if _NOBODY in str(error) or _NO_SOCKET in str(error):
                     return True
@@ -121,17 +122,17 @@ class Link:
                 return False
             else:
                 return self.instance != instance
-            self._closed.wait(_BETWEEN_LOOKS)
+            await self._closed.wait(_BETWEEN_LOOKS)
             self.check_open()
         return False
 
-    def _look(self, seconds: float) -> None:
+    async def _look(self, seconds: float) -> None:
         """Asks who answers, without waiting for somebody who does."""
-        metadata = self._metadata(self._credential.authorization())
+        metadata = self._metadata(await self.authorization())
         channels = self._connections.take()
         try:
             with self.errors(seconds):
-                answer = channels.method("GetServerInfo")(b"", timeout=seconds, metadata=metadata)
+                answer = await channels.method("GetServerInfo")(b"", seconds, metadata)
         finally:
             self._connections.give_back(channels)
         self._seen.instance = instance_of(answer)
@@ -145,60 +146,74 @@ class Link:
         other._once, other._goes_on = False, goes_on  # noqa: SLF001  # of its own kind
         return other
 
-    def open_stream(
+    def open_stream(  # noqa: PLR0913  # all that goes with it
         self,
-        messages: Iterator[bytes],
+        messages: Messages,
         timeout: float | None,
         authorization: str,
         method: str = "ExecuteStream",
         request_id: str = "",
-    ) -> Any:
-        """Opens a method of streams: gRPC's call, which iterates over the messages that come."""
+        ended: Callable[[], object] = _nothing,
+    ) -> Stream:
+        """Opens a method of streams: the messages that come. ``ended`` is called at its end."""
+
+        def over() -> None:
+            self._connections.give_back(channels)
+            ended()
+
         metadata = (*(self._metadata(authorization, request_id) or ()), MANY_FRAMES)
         channels = self._connections.take()
         try:
-            stream = channels.stream(method)(
-                messages, timeout=timeout, metadata=metadata, wait_for_ready=self._waits
+            return channels.stream(
+                method,
+                messages,
+                timeout,
+                metadata,
+                waits=self._waits,
+                ended=over,
             )
         except BaseException:
             self._connections.give_back(channels)
             raise
-        if not stream.add_callback(lambda: self._connections.give_back(channels)):
-            self._connections.give_back(channels)  # it has ended already
-        return stream
 
-    def authorization(self) -> str:
+    async def authorization(self) -> str:
         """What says now who calls; empty where nothing does. Raises UnauthenticatedError."""
-        return self._credential.authorization()
+        known = self._credential.at_hand()
+        if known is not None:
+            return known
+        return await self.sender.beside(self._credential.authorization)
 
     def authorization_lasts(self) -> float | None:
         """Seconds until there is another one; None where there never is."""
         return self._credential.seconds_left()
 
-    def has_another(self, error: NpucallError, sent: str) -> bool:
+    async def has_another(self, error: NpucallError, sent: str) -> bool:
         """Whether there is another authorization than that which the server refused."""
-        return isinstance(error, UnauthenticatedError) and self._credential.another(error, sent)
+        if not isinstance(error, UnauthenticatedError):
+            return False
+        refused = error
+        return await self.sender.beside(lambda: self._credential.another(refused, sent))
 
-    def on_stream(
+    async def on_stream(
         self,
         method: str,
-        exchange: Callable[[StreamOpener, float], T],
+        exchange: Callable[[StreamOpener, float], Awaitable[T]],
         timeout: float,
         request_id: str = "",
         name: str = "",
     ) -> T:
         """What an exchange over a stream of its own gives; begun anew where it breaks."""
 
-        def send(link: Self, seconds: float, authorization: str) -> T:
-            def open_stream(messages: Iterator[bytes], timeout: float) -> Any:
+        async def send(link: Self, seconds: float, authorization: str) -> T:
+            def open_stream(messages: Iterator[bytes], timeout: float) -> Stream:
                 return link.open_stream(messages, timeout, authorization, method, request_id)
 
             with link.errors(timeout):
-                return exchange(open_stream, seconds)
+                return await exchange(open_stream, seconds)
 
-        return self.repeated(send, timeout, name or method, request_id)
+        return await self.repeated(send, timeout, name or method, request_id)
 
-    def send(
+    async def send(
         self, method: str, request: bytes, timeout: float, request_id: str = "", name: str = ""
     ) -> bytes:
         """A method of one request and one response, repeated as calls are.
@@ -206,10 +221,10 @@ class Link:
         ``name`` is the call's, for errors; else the method's.
         """
 
-        def send(link: Self, seconds: float, authorization: str) -> bytes:
+        def send(link: Self, seconds: float, authorization: str) -> Awaitable[bytes]:
             return link.send_once(method, request, seconds, timeout, authorization, request_id)
 
-        return self.repeated(send, timeout, name or method, request_id)
+        return await self.repeated(send, timeout, name or method, request_id)
 
     def _metadata(
         self, authorization: str, request_id: str = ""
@@ -227,8 +242,12 @@ class Link:
             pairs += self._losses.metadata
         return tuple(pair for pair in pairs if pair[1]) or None
 
-    def repeated(
-        self, send: Callable[[Self, float, str], T], timeout: float, name: str, request_id: str = ""
+    async def repeated(
+        self,
+        send: Callable[[Self, float, str], Awaitable[T]],
+        timeout: float,
+        name: str,
+        request_id: str = "",
     ) -> T:
         """What one of the attempts gives.
 
@@ -236,15 +255,15 @@ class Link:
         for a call that ends its servers; ``name`` is its name.
         """
         if self._once:
-            return self._authorized(send)(self, timeout)
+            return await self._authorized(send)(self, timeout)
         following = Following(self, self._authorized(send), self._losses, name, request_id)
-        return self.tried(following, timeout)
+        return await self.tried(following, timeout)
 
-    def tried(self, attempt: Callable[[float], T], timeout: float) -> T:
+    async def tried(self, attempt: Callable[[float], Awaitable[T]], timeout: float) -> T:
         """What an attempt gives: the only one, or one of several."""
         if self._once:
-            return attempt(timeout)
-        return repeated(attempt, timeout, self.pause)
+            return await attempt(timeout)
+        return await repeated(attempt, timeout, self.pause)
 
     def attempts(self, ends: float) -> Attempts:
         """Those behind the first one that a call has until ``ends``."""
@@ -255,26 +274,29 @@ class Link:
         """Whether a call waits for a connection."""
         return not self._once and self._goes_on is _nothing
 
-    def _authorized(self, send: Callable[[Self, float, str], T]) -> Callable[[Self, float], T]:
+    def _authorized(
+        self, send: Callable[[Self, float, str], Awaitable[T]]
+    ) -> Callable[[Self, float], Awaitable[T]]:
         """An attempt; once more where the server wants another credential, and there is one."""
 
-        def attempt(link: Self, seconds: float) -> T:
+        async def attempt(link: Self, seconds: float) -> T:
             ends = time.monotonic() + seconds
-            sent = self._credential.authorization()
+            sent = await self.authorization()
             try:
-                return send(link, seconds, sent)
+                return await send(link, seconds, sent)
             except UnauthenticatedError as error:
-                if not self._credential.another(error, sent):
+                if not await self.has_another(error, sent):
                     raise
-            return send(link, max(0.0, ends - time.monotonic()), self._credential.authorization())
+            another = await self.authorization()
+            return await send(link, max(0.0, ends - time.monotonic()), another)
 
         return attempt
 
-    def why_unreachable(self) -> str:
+    async def why_unreachable(self) -> str:
         """What gRPC says of a connection that somebody refuses, such as for its certificate."""
         channels = self._connections.take()
         try:
-            channels.method("GetServerInfo")(b"", timeout=_LAST_TRY_SECONDS)
+            await channels.method("GetServerInfo")(b"", _LAST_TRY_SECONDS)
         except grpc.RpcError as error:
             refused: Any = error
             if refused.code() is grpc.StatusCode.UNAVAILABLE:
@@ -285,7 +307,7 @@ class Link:
             self._connections.give_back(channels)
         return ""
 
-    def send_once(  # noqa: PLR0913  # all that goes with it
+    async def send_once(  # noqa: PLR0913  # all that goes with it
         self,
         method: str,
         request: bytes,
@@ -303,15 +325,8 @@ class Link:
         try:
             with self.errors(timeout):
                 send = channels.method(method)
-                if self._losses is None:
-                    return send(
-                        request, timeout=seconds, metadata=metadata, wait_for_ready=self._waits
-                    )
-                answer, call = send.with_call(
-                    request, timeout=seconds, metadata=metadata, wait_for_ready=self._waits
-                )
-                self._seen.hear(call.initial_metadata())
-                return answer
+                hear = None if self._losses is None else self._seen.hear
+                return await send(request, seconds, metadata, waits=self._waits, hear=hear)
         finally:
             self._connections.give_back(channels)
 
@@ -324,16 +339,16 @@ class Link:
         if self._closed.is_set():
             raise closed()
 
-    def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Waits between two attempts. Raises CancelledError once the client is closed."""
-        if self._closed.wait(seconds):
+        if await self._closed.wait(seconds):
             raise closed()
         self._goes_on()
 
     def failure(self, error: Any, timeout: float) -> NpucallError:
         """What gRPC's error means."""
         trailers = error.trailing_metadata()
-        known = failure(self._sender(), error.code(), error.details(), trailers, timeout)
+        known = failure(self._origin(), error.code(), error.details(), trailers, timeout)
         if self._losses is not None and is_break(known):
             initial = error.initial_metadata() or ()
             self._seen.hear(initial)
@@ -342,12 +357,12 @@ class Link:
 
     def lateness(self, timeout: float) -> NpucallError:
         """What a call that got no answer in time raises."""
-        return lateness(self._sender(), timeout)
+        return lateness(self._origin(), timeout)
 
-    def _sender(self) -> Sender:
+    def _origin(self) -> Origin:
         is_closed = self._closed.is_set()
         is_connected = not is_closed and self._connections.is_connected()
-        return Sender(self.target, is_connected, is_closed, self._connections.way.told)
+        return Origin(self.target, is_connected, is_closed, self._connections.way.told)
 
 
 class Seen:

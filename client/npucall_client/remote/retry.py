@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from npucall.errors import NpucallError, Repeat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
 
@@ -50,7 +50,11 @@ class Attempts:
         return PAUSES[min(self._failures, len(PAUSES) - 1)]
 
 
-def repeated(attempt: Callable[[float], T], timeout: float, wait: Callable[[float], object]) -> T:
+async def repeated(
+    attempt: Callable[[float], Awaitable[T]],
+    timeout: float,
+    wait: Callable[[float], Awaitable[object]],
+) -> T:
     """What an attempt gives; made again while that is worth it and the timeout allows.
 
     ``attempt`` gets the seconds that are left and raises NpucallError, ``wait`` those of a pause.
@@ -60,9 +64,9 @@ def repeated(attempt: Callable[[float], T], timeout: float, wait: Callable[[floa
     while True:
         # The error has no name beyond its block: its traceback would keep it, and the tensors.
         try:
-            return attempt(max(0.0, ends - time.monotonic()))
+            return await attempt(max(0.0, ends - time.monotonic()))
         except NpucallError as error:
             pause = attempts.pause_after(error)
             if pause is None:
                 raise
-        wait(pause)
+        await wait(pause)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import grpc
 
@@ -20,7 +20,7 @@ from npucall_client.remote.transfer import planned_step_of, step_of
 from npucall_client.sessions.transport import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from npucall.places import HandlePart
     from npucall.wire.messages import Response
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from npucall_client.held import Home
     from npucall_client.remote.large_call import StreamOpener
     from npucall_client.remote.server_limits import ServerLimits
+    from npucall_client.senders import Stream
     from npucall_client.sessions.transport import Upload
 
 T = TypeVar("T")
@@ -40,13 +41,15 @@ _NO_CALL = 0
 class Sender(Protocol):
     """Sends for a session, or for none."""
 
-    def send(self, method: str, request: bytes, timeout: float, request_id: str = "") -> bytes:
+    async def send(
+        self, method: str, request: bytes, timeout: float, request_id: str = ""
+    ) -> bytes:
         """A method of one request and one response."""
 
-    def on_stream(
+    async def on_stream(
         self,
         method: str,
-        exchange: Callable[[StreamOpener, float], T],
+        exchange: Callable[[StreamOpener, float], Awaitable[T]],
         timeout: float,
         request_id: str = "",
     ) -> T:
@@ -64,15 +67,13 @@ class RemoteSessions:
         self._sender = sender
         self._at = at
 
-    @property
-    def program_steps(self) -> int:
+    async def program_steps(self) -> int:
         return self._limits.program_steps
 
-    @property
-    def remembers(self) -> bool:
+    async def remembers(self) -> bool:
         return self._limits.remembers
 
-    def open(self, lease: float, budget: int, timeout: float) -> Opened:
+    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         if not self._limits.has_sessions:
             raise HandleMemoryError(
                 f"session: expected a server that holds handles, found none at {self._target}; its "
@@ -81,35 +82,36 @@ class RemoteSessions:
                 limit="0",
             )
         request = session_pb.OpenSessionRequest(lease_seconds=lease, budget_bytes=budget)
-        data = self._sender.send("OpenSession", request.SerializeToString(), timeout)
+        data = await self._sender.send("OpenSession", request.SerializeToString(), timeout)
         answer = session_pb.OpenSessionResponse.FromString(data)
         return Opened(answer.session, answer.lease_seconds, answer.budget_bytes)
 
-    def renew(self, home: Home, timeout: float) -> None:
-        self._at(home).send("Renew", b"", timeout)
+    async def renew(self, home: Home, timeout: float) -> None:
+        await self._at(home).send("Renew", b"", timeout)
 
-    def close(self, home: Home, timeout: float) -> None:
-        self._at(home).send("Close", b"", timeout)
+    async def close(self, home: Home, timeout: float) -> None:
+        await self._at(home).send("Close", b"", timeout)
 
-    def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
         for start in range(0, len(handles), MAX_ENTRIES):
             some = session_pb.ReleaseRequest(handles=handles[start : start + MAX_ENTRIES])
-            self._at(home).send("Release", some.SerializeToString(), timeout)
+            await self._at(home).send("Release", some.SerializeToString(), timeout)
 
-    def upload(
+    async def upload(
         self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
     ) -> None:
-        def attempt(open_stream: StreamOpener, seconds: float) -> None:
+        async def attempt(open_stream: StreamOpener, seconds: float) -> None:
             telling = Telling(progress, len(upload.data))
             answers = open_stream(
                 _upload_frames(upload, self._limits.chunk_bytes, telling), seconds
             )
-            for _ in _heard(answers, telling):
-                telling.check()
+            async with aclosing(_heard(answers, telling)) as heard:
+                async for _ in heard:
+                    telling.check()
 
-        self._at(home).on_stream("Upload", attempt, timeout, request_id)
+        await self._at(home).on_stream("Upload", attempt, timeout, request_id)
 
-    def download(  # noqa: PLR0913  # all that makes a call
+    async def download(  # noqa: PLR0913  # all that makes a call
         self,
         home: Home,
         part: HandlePart,
@@ -120,23 +122,24 @@ class RemoteSessions:
     ) -> None:
         request = session_pb.DownloadRequest(part=tensor_pb2.HandlePart(**part._asdict()))
 
-        def attempt(open_stream: StreamOpener, seconds: float) -> None:
+        async def attempt(open_stream: StreamOpener, seconds: float) -> None:
             telling = Telling(progress, 0)
             receiving = Receiving("the handle", [part.length], into([memory]))
             answers = open_stream(iter([request.SerializeToString()]), seconds)
-            for message in _heard(answers, telling):
-                _take(receiving, message)
-                telling.received(receiving.received, receiving.nbytes)
+            async with aclosing(_heard(answers, telling)) as heard:
+                async for message in heard:
+                    _take(receiving, message)
+                    telling.received(receiving.received, receiving.nbytes)
             _end(receiving)
 
-        self._at(home).on_stream("Download", attempt, timeout, request_id)
+        await self._at(home).on_stream("Download", attempt, timeout, request_id)
 
-    def run_program(
+    async def run_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> list[Response]:
         message = join_program(map(step_of, steps))
         self._limits.check_program(steps, len(message))
-        data = self._at(home).send("ExecuteProgram", message, timeout, request_id)
+        data = await self._at(home).send("ExecuteProgram", message, timeout, request_id)
         answers = split_program_response(data).steps
         if len(answers) != len(steps):
             raise InternalError(
@@ -144,11 +147,11 @@ class RemoteSessions:
             )
         return list(answers)
 
-    def plan_program(
+    async def plan_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> pb.PlanProgramResponse:
         message = join_program(map(planned_step_of, steps))
-        data = self._at(home).send("PlanProgram", message, timeout, request_id)
+        data = await self._at(home).send("PlanProgram", message, timeout, request_id)
         return pb.PlanProgramResponse.FromString(data)
 
 
@@ -171,10 +174,11 @@ def _upload_frames(upload: Upload, chunk_bytes: int, telling: Telling) -> Iterat
     yield join_end(_NO_CALL)
 
 
-def _heard(answers: Any, telling: Telling) -> Iterator[bytes]:
+async def _heard(answers: Stream, telling: Telling) -> AsyncGenerator[bytes]:
     """The messages that come. Raises what the caller's own function raised, where it did."""
     try:
-        yield from answers
+        async for message in answers:
+            yield message
     except (grpc.RpcError, NpucallError):
         telling.check()
         raise

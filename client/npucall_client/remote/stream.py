@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import (
     CancelledError,
@@ -22,7 +21,7 @@ from npucall_client.remote.transfer import Incoming
 from npucall_client.remote.writing import Authorized, OpenStream, SentCall, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from npucall.exchange import ResponseFrame
@@ -30,10 +29,15 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.remote.retry import Attempts
     from npucall_client.remote.writing import Done
+    from npucall_client.senders import Messages, Sender, Stream, Task
 
 
 class Connection(Authorized, Again, Protocol):
     """What opens streams."""
+
+    @property
+    def sender(self) -> Sender:
+        """What waits and sends."""
 
     @property
     def target(self) -> str:
@@ -43,15 +47,20 @@ class Connection(Authorized, Again, Protocol):
     def instance(self) -> str:
         """Of the process that answered there last."""
 
-    def has_ended(self, instance: str) -> bool:
+    async def has_ended(self, instance: str) -> bool:
         """Whether that process is gone."""
 
     def open_stream(
-        self, messages: Iterator[bytes], timeout: float | None, authorization: str
-    ) -> Any:
-        """The call of gRPC, which iterates over the messages that come back."""
+        self,
+        messages: Messages,
+        timeout: float | None,
+        authorization: str,
+        *,
+        ended: Callable[[], object],
+    ) -> Stream:
+        """The messages that come back."""
 
-    def has_another(self, error: NpucallError, sent: str) -> bool:
+    async def has_another(self, error: NpucallError, sent: str) -> bool:
         """Whether there is another authorization than that which the server refused."""
 
     def attempts(self, ends: float) -> Attempts:
@@ -77,8 +86,8 @@ def _nobody(_: Response | Exception) -> None:
 class CallStream:
     """Sends calls in the order in which they come, hears answers in the order in which they finish.
 
-    Three threads: gRPC's own takes what is to be sent, one reads answers and opens the stream, one
-    ends calls that are late. ``window``: calls that may be without an answer.
+    Three things go on: gRPC takes what is to be sent, something reads answers and opens the stream,
+    something ends calls that are late. ``window``: calls that may be without an answer.
     ``frames_per_message``: what the server takes.
     """
 
@@ -89,18 +98,24 @@ class CallStream:
         self._window = window
         self._chunk_bytes = chunk_bytes
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
-        self._sooner = threading.Condition(self._lock)
+        sender = connection.sender
+        self._room = sender.condition(self._lock)
+        self._sooner = sender.condition(self._lock)
         self._open: dict[int, SentCall] = {}
-        self._writer = Writer(connection, self._open, self._lock, chunk_bytes, frames_per_message)
+        work = sender.condition(self._lock)
+        self._writer = Writer(
+            connection, self._open, work, self._lock, chunk_bytes, frames_per_message
+        )
         self._last_id = 0
         self._watched = float("inf")
         self._closing = False
-        self._threads: list[threading.Thread] = []
-        self._own = OwnCalls(connection, lambda call, outcome: self._finish((call, outcome)))
+        self._tasks: list[Task] = []
+        self._own = OwnCalls(
+            connection, sender, lambda call, outcome: self._finish((call, outcome))
+        )
         self._on_their_own: dict[int, SentCall] = {}
 
-    def send(self, call: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
+    async def send(self, call: BoundCall, timeout: float, request_id: str, done: Done) -> SentCall:
         """Sends a call once the window has room.
 
         Raises DeadlineError if it has none in time, CancelledError once this is closed.
@@ -108,9 +123,9 @@ class CallStream:
         self._connection.place(call)
         sent = SentCall(call, timeout, request_id, done, self._connection.attempts)
         with self._lock:
-            self._start_threads()
+            self._start()
             if len(self._open) >= self._window:
-                self._wait_for_room(timeout)
+                await self._wait_for_room(timeout)
             if self._closing:
                 raise CancelledError("pipeline: expected it open, found it closed")
             self._enqueue(sent)
@@ -122,19 +137,19 @@ class CallStream:
         """Ends a call; the server hears of it."""
         self._give_up(call, CancelledError("call: cancelled"))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Waits until every call has ended."""
         with self._lock:
             self._closing = True
             self._room.notify_all()
             self._writer.close()
             self._sooner.notify()
-        for thread in self._threads:
-            thread.join()
-        self._own.close()
+        for task in self._tasks:
+            await task.join()
+        await self._own.close()
 
-    def _wait_for_room(self, timeout: float) -> None:
-        if not self._room.wait_for(
+    async def _wait_for_room(self, timeout: float) -> None:
+        if not await self._room.wait_for(
             lambda: self._closing or len(self._open) < self._window, timeout
         ):
             raise DeadlineError(
@@ -142,16 +157,11 @@ class CallStream:
                 f"timeout of {timeout:g} s, found none"
             )
 
-    def _start_threads(self) -> None:
-        if not self._threads:
+    def _start(self) -> None:
+        if not self._tasks:
             for run in self._read_streams, self._watch_deadlines:
                 # A stream belongs to the span in which its first call was sent.
-                inside = contextvars.copy_context().run
-                thread = threading.Thread(
-                    target=inside, args=(run,), name="npucall-pipeline", daemon=True
-                )
-                thread.start()
-                self._threads.append(thread)
+                self._tasks.append(self._connection.sender.start(run, "npucall-pipeline"))
 
     def _enqueue(self, call: SentCall) -> None:
         """Under an id of its own. To be called with the lock."""
@@ -184,7 +194,7 @@ class CallStream:
                 self._writer.cancel(call.id)
         self._finish((call, error))
 
-    def _watch_deadlines(self) -> None:
+    async def _watch_deadlines(self) -> None:
         while True:
             with self._lock:
                 if self._closing and not self._open:
@@ -195,35 +205,37 @@ class CallStream:
                     ends = (call.ends for call in self._open.values())
                     self._watched = min(ends, default=float("inf"))
                     left = self._watched - now
-                    self._sooner.wait(left if self._open else None)
+                    await self._sooner.wait(left if self._open else None)
             for call in late:
                 self._give_up(call, self._connection.lateness(call.timeout))
 
-    def _read_streams(self) -> None:
-        while self._writer.wait():
+    async def _read_streams(self) -> None:
+        while await self._writer.wait():
             opened = OpenStream()
             opened.instance = self._connection.instance
-            failure = self._read_one_stream(opened)
-            if failure is None or self._has_another(failure, opened):
+            failure = await self._read_one_stream(opened)
+            if failure is None or await self._has_another(failure, opened):
                 failure = ServerUnreachableError("stream: the server ended it")
-            self._repeat(failure, opened)
+            await self._repeat(failure, opened)
 
-    def _has_another(self, failure: NpucallError, opened: OpenStream) -> bool:
+    async def _has_another(self, failure: NpucallError, opened: OpenStream) -> bool:
         """Whether another credential may open a stream that was refused."""
         try:
-            return self._connection.has_another(failure, opened.authorization)
+            return await self._connection.has_another(failure, opened.authorization)
         except NpucallError:
             return False
 
-    def _read_one_stream(self, opened: OpenStream) -> NpucallError | None:
+    async def _read_one_stream(self, opened: OpenStream) -> NpucallError | None:
         """Why the stream ended."""
         try:
             with self._connection.errors(0.0):
-                opened.authorization = who = self._connection.authorization()
-                stream = self._connection.open_stream(self._writer.messages(opened), None, who)
+                opened.authorization = who = await self._connection.authorization()
+                messages = self._writer.messages(opened)
+                stream = self._connection.open_stream(
+                    messages, None, who, ended=lambda: self._end(opened)
+                )
                 opened.stream = stream
-                stream.add_callback(lambda: self._end(opened))
-                for message in stream:
+                async for message in stream:
                     self._take(opened, message)
         except NpucallError as error:
             return None if opened.left else error
@@ -290,7 +302,7 @@ class CallStream:
             opened.left = True
             self._end(opened)
 
-    def _repeat(self, failure: NpucallError, opened: OpenStream) -> None:
+    async def _repeat(self, failure: NpucallError, opened: OpenStream) -> None:
         """Sends the unanswered calls once more, after the longest pause that one of them needs.
 
         Those behind which there is no attempt end. What may have ended the server goes on its own.
@@ -300,8 +312,8 @@ class CallStream:
         pauses = [self._pause_of(call, failure) for call in calls]
         if not self._open:
             return
-        self._count_losses(failure, opened)
-        threading.Event().wait(max(pauses))
+        await self._count_losses(failure, opened)
+        await self._connection.sender.event().wait(max(pauses))
         with self._lock:
             own = [call for call in self._open.values() if call.losses.lost]
             for call in own:
@@ -314,11 +326,11 @@ class CallStream:
         for call in own:
             self._own.send(call)
 
-    def _count_losses(self, failure: NpucallError, opened: OpenStream) -> None:
+    async def _count_losses(self, failure: NpucallError, opened: OpenStream) -> None:
         """Of the calls that the server may have begun: they were sent, and are not refused."""
         if not is_break(failure):
             return
-        ended = needs_look(failure) and self._connection.has_ended(opened.instance)
+        ended = needs_look(failure) and await self._connection.has_ended(opened.instance)
         with self._lock:
             calls = list(self._open.values())
         for call in calls:

@@ -31,7 +31,7 @@ class StreamsOfSessions:
         self._closed = False
         self._lock = threading.Lock()
 
-    def send(
+    async def send(
         self,
         call: BoundCall,
         timeout: float,
@@ -45,16 +45,16 @@ class StreamsOfSessions:
             stream = self._streams.get(call.home)
             if stream is None:
                 stream = self._streams[call.home] = self._opened(call.home)
-        return _Sent(stream, stream.send(call, timeout, request_id, done))
+        return _Sent(stream, await stream.send(call, timeout, request_id, done))
 
     def cancel(self, call: _Sent) -> None:
         """Ends a call; the server hears of it."""
         call.stream.cancel(call.call)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Waits until every call has ended."""
         with self._lock:
             self._closed = True
             streams = list(self._streams.values())
         for stream in streams:
-            stream.close()
+            await stream.close()

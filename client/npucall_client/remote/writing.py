@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -16,11 +15,13 @@ from npucall_client.remote.losses import Losses
 from npucall_client.remote.transfer import Incoming, outgoing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    import threading
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.remote.retry import Attempts
+    from npucall_client.senders import Condition
 
     Done: TypeAlias = "Callable[[Response | Exception], object]"
     """Hears how a call ended."""
@@ -34,7 +35,7 @@ _BETWEEN_FRAMES = 6
 class Authorized(Protocol):
     """What knows who calls."""
 
-    def authorization(self) -> str:
+    async def authorization(self) -> str:
         """What says now who calls; empty where nothing does. Raises UnauthenticatedError."""
 
     def authorization_lasts(self) -> float | None:
@@ -85,14 +86,15 @@ class OpenStream:
 class Writer:
     """Calls on their way out, in the order in which they come.
 
-    ``is_open``: the calls without an answer, by id; ``lock`` guards them. ``most``: frames in a
-    message.
+    ``is_open``: the calls without an answer, by id; ``lock`` guards them; ``work`` is its
+    condition. ``most``: frames in a message.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it shares with who reads the stream
         self,
         connection: Authorized,
         is_open: Mapping[int, SentCall],
+        work: Condition,
         lock: threading.Lock,
         chunk_bytes: int,
         most: int,
@@ -102,7 +104,7 @@ class Writer:
         self._chunk_bytes = chunk_bytes
         self._most = max(1, min(most, FRAMES_PER_MESSAGE))
         self._most_bytes = min(_MESSAGE_BYTES, chunk_bytes)  # which any message has room for
-        self._work = threading.Condition(lock)
+        self._work, self._lock = work, lock
         self._unsent: deque[SentCall] = deque()
         self._cancelled: deque[int] = deque()
         self._closing = False
@@ -135,27 +137,29 @@ class Writer:
         """Looks again whether there is something to do."""
         self._work.notify_all()
 
-    # --- In other threads -------------------------------------------------------------------------
+    # --- Without the lock -------------------------------------------------------------------------
 
-    def wait(self) -> bool:
+    async def wait(self) -> bool:
         """Waits for a call to send; False once nothing more will come."""
-        with self._work:
-            self._work.wait_for(lambda: self._closing or self._is_open)
+        with self._lock:
+            await self._work.wait_for(lambda: self._closing or self._is_open)
             return bool(self._is_open)
 
-    # --- In gRPC's thread -------------------------------------------------------------------------
+    # --- As gRPC sends ----------------------------------------------------------------------------
 
-    def messages(self, opened: OpenStream) -> Iterator[bytes]:
+    async def messages(self, opened: OpenStream) -> AsyncIterator[bytes]:
         """What is sent on a stream, until that is over or nothing more will come."""
-        while (ready := self._ready(opened)) is not None:
-            frames = self._frames(opened, *ready)
-            yield from _in_messages(frames, self._most, self._most_bytes)
-            del ready  # arrays are not kept until more comes
+        while (ready := await self._ready(opened)) is not None:
+            frames = self._frames(opened, await self._renewal(opened), *ready)
+            for message in _in_messages(frames, self._most, self._most_bytes):
+                yield message
+                del message
+            del ready, frames  # arrays are not kept until more comes
 
-    def _ready(self, opened: OpenStream) -> tuple[deque[int], deque[SentCall]] | None:
+    async def _ready(self, opened: OpenStream) -> tuple[deque[int], deque[SentCall]] | None:
         """Waits for something to send: ids of cancelled calls, and calls. None: it is over."""
-        with self._work:
-            has_come = self._work.wait_for(
+        with self._lock:
+            has_come = await self._work.wait_for(
                 lambda: opened.over or self._cancelled or self._unsent or self._is_done(),
                 self._connection.authorization_lasts(),
             )
@@ -169,22 +173,27 @@ class Writer:
         return self._closing and not self._is_open
 
     def _frames(
-        self, opened: OpenStream, cancelled: deque[int], calls: deque[SentCall]
+        self,
+        opened: OpenStream,
+        renewal: Sequence[bytes],
+        cancelled: deque[int],
+        calls: deque[SentCall],
     ) -> Iterator[bytes]:
-        yield from self._renewal(opened)
+        yield from renewal
         yield from map(join_cancel, cancelled)
         while calls and not opened.over:
             yield from self._call_frames(opened, calls.popleft())
 
-    def _renewal(self, opened: OpenStream) -> Iterator[bytes]:
+    async def _renewal(self, opened: OpenStream) -> Sequence[bytes]:
         """The frame that tells the server of another credential, where there is one."""
         try:
-            now = self._connection.authorization()
+            now = await self._connection.authorization()
         except NpucallError:
-            return  # the server ends the stream; who opens the next one is told
-        if now and now != opened.authorization:
-            opened.authorization = now
-            yield join_credential(Credential(now))
+            return ()  # the server ends the stream; who opens the next one is told
+        if not now or now == opened.authorization:
+            return ()
+        opened.authorization = now
+        return (join_credential(Credential(now)),)
 
     def _call_frames(self, opened: OpenStream, call: SentCall) -> Iterator[bytes]:
         left = call.ends - time.monotonic()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import weakref
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from npucall_client.calling import plan_of, result_of, value_of
 from npucall_client.sessions.checks import Checks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
-    from npucall_client.calling import Binding, Options
+    from npucall_client.calling import Binding, Options, Plan, Result
     from npucall_client.sessions.home import Home
     from npucall_client.sessions.transport import SessionTransport
     from npucall_client.transport import Transport
@@ -36,19 +38,19 @@ class Shared:
     def __contains__(self, home: object) -> bool:
         return home in self._homes
 
-    def checks(self, made: Callable[[], Checks]) -> Checks:
+    async def checks(self, made: Callable[[], Awaitable[Checks]]) -> Checks:
         """The rules of the server, asked for once."""
         if self._checks is None:
-            self._checks = made()
+            self._checks = await made()
         return self._checks
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Ends all sessions, and the connection."""
         with self._lock:
             homes = [] if self.closed else list(self._homes)
             self.closed = True
         for home in homes:
-            home.close()
+            await home.close()
 
 
 class Connection:
@@ -71,16 +73,15 @@ class Connection:
         """What keeps the handles."""
         return self._transport().sessions
 
-    @property
-    def checks(self) -> Checks:
+    async def checks(self) -> Checks:
         """The rules of the server, in this process."""
-        return self._shared.checks(self._checks)
+        return await self._shared.checks(self._checks)
 
     def having(self, **options: Any) -> Connection:
         """The same with other options, None standing for not given."""
         return Connection(self._transport, self._binding.having(**options), self._shared)
 
-    def bind(
+    async def bind(
         self,
         operator: Any,
         args: tuple[Any, ...],
@@ -95,7 +96,8 @@ class Connection:
         binding = self._binding
         options = binding.options_of(operator, kwargs)
         if not binding.knows(operator):
-            binding.declare(self._transport().operator(operator, "", options.timeout))
+            info = await self._transport().operator(operator, "", options.timeout)
+            binding.declare(info)
         call = binding.bind(operator, args, kwargs, options, home, within)
         if call.home is not home and call.home not in self._shared:
             raise ValueError(
@@ -104,26 +106,42 @@ class Connection:
             )
         return call, options
 
-    def bind_ready(
+    async def bind_ready(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[BoundCall, Options]:
         """The same for a pipeline: the session is open, or is opened anew, before the call goes."""
-        call, options = self.bind(operator, args, kwargs)
+        call, options = await self.bind(operator, args, kwargs)
         if call.home is not None:
-            call.home.ready(options.timeout, call.held)
+            await call.home.ready(options.timeout, call.held)
         return call, options
 
-    def send(self, call: BoundCall, options: Options) -> Response:
+    async def run(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What ``Client.run`` answers."""
+        call, options = await self.bind(operator, args, kwargs)
+        return value_of(call, await self.send(call, options))
+
+    async def execute(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
+        """What ``Client.execute`` answers."""
+        start = perf_counter_ns()
+        call, options = await self.bind(operator, args, kwargs)
+        return result_of(call, await self.send(call, options), start)
+
+    async def plan(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
+        """What ``Client.plan`` answers."""
+        call, options = await self.bind(operator, args, kwargs)
+        return plan_of(await self._transport().plan(call, options.timeout, options.request_id))
+
+    async def send(self, call: BoundCall, options: Options) -> Response:
         """One call."""
         name = options.request_id
         if call.home is None:
-            return self._transport().execute(call, options.timeout, name)
-        return call.home.attempt(
+            return await self._transport().execute(call, options.timeout, name)
+        return await call.home.attempt(
             lambda seconds: self._transport().execute(call, seconds, name),
             options.timeout,
             call.held,
         )
 
-    def _checks(self) -> Checks:
-        info = self._transport().server_info(self.options.timeout)
+    async def _checks(self) -> Checks:
+        info = await self._transport().server_info(self.options.timeout)
         return Checks(info, self._binding.declared)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 import weakref
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from npucall.buffers import fresh
 from npucall.errors import (
@@ -26,11 +25,13 @@ from npucall_client.sessions.refill import Proofs
 from npucall_client.sessions.release import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from npucall.places import HandlePart
     from npucall_client.calling import Progress
     from npucall_client.held import Held
+    from npucall_client.senders import Event, Sender, Task
+    from npucall_client.sessions.remote import RemoteTensor
     from npucall_client.sessions.transport import SessionTransport, Upload
 
 T = TypeVar("T")
@@ -60,8 +61,13 @@ class Home:
         request_id: str = "",
         *,
         refill: bool,
+        sender: Sender,
+        remote: type[RemoteTensor],
     ) -> None:
+        self.remote = remote
+        """The class of its tensors."""
         self.host = host
+        self._sender = sender
         self._transport = transport
         self._wanted = lease, budget
         self._timeout = timeout
@@ -71,12 +77,16 @@ class Home:
         self._process = os.getpid()
         self._closed = False
         self._lost: NpucallError | None = None
-        self._opening = threading.RLock()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._opening = sender.lock()
+        self._wake = sender.event()
+        self._task: Task | None = None
         self.filling = 0
         """Counts up where the session is opened anew: handles of before are lost, or proved."""
-        self._open(timeout)
+
+    async def open(self) -> Self:
+        """Opens it; to be called first."""
+        await self._open(self._timeout)
+        return self
 
     @property
     def id(self) -> str:
@@ -92,27 +102,29 @@ class Home:
         """Bytes that its handles may hold."""
         return self._budget
 
-    def attempt(self, send: Callable[[float], T], timeout: float, held: Sequence[Held] = ()) -> T:
+    async def attempt(
+        self, send: Callable[[float], Awaitable[T]], timeout: float, held: Sequence[Held] = ()
+    ) -> T:
         """What a call gives that names handles of the session; ``send`` gets the seconds left.
 
         Once more where room could be made by releasing what was collected, and where the session
         was opened anew. ``held``: what the call names.
         """
         ends = time.monotonic() + timeout
-        known = self.ready(timeout, held)
+        known = await self.ready(timeout, held)
         try:
-            return send(timeout)
+            return await send(timeout)
         except HandleMemoryError:
-            if not self.flush(ends - time.monotonic()):
+            if not await self.flush(ends - time.monotonic()):
                 raise
         except (*_GONE, WrongServerError) as error:
-            self._end(error, known)
+            await self._end(error, known)
             if not self._can_refill(error):
                 raise
-        self.ready(max(0.0, ends - time.monotonic()), held)
-        return send(max(0.0, ends - time.monotonic()))
+        await self.ready(max(0.0, ends - time.monotonic()), held)
+        return await send(max(0.0, ends - time.monotonic()))
 
-    def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
+    async def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
         """Checks that it is open, opens it anew where it was lost. Answers ``filling``.
 
         Raises what ended it, CancelledError once it is closed, and HandleLostError where one of
@@ -120,7 +132,7 @@ class Home:
         """
         self._check()
         if self._lost is not None:
-            self._refill(timeout)
+            await self._refill(timeout)
         if self.filling > 1:
             for each in held:
                 each.place(None)
@@ -142,55 +154,57 @@ class Home:
         if lost is not None and not self._can_refill(lost):
             raise _again(lost) from lost
 
-    def upload(
+    async def upload(
         self, upload: Upload, timeout: float, request_id: str, progress: Progress | None
     ) -> None:
         """Fills a handle."""
-        self.attempt(lambda seconds: self._fill(upload, seconds, request_id, progress), timeout)
+        await self.attempt(
+            lambda seconds: self._fill(upload, seconds, request_id, progress), timeout
+        )
         if self._proofs is not None:
             self._proofs.keep(upload)
 
-    def download(
+    async def download(
         self, held: Held, part: HandlePart, timeout: float | None, progress: Progress | None
     ) -> memoryview:
         """The bytes of a handle."""
         memory = memoryview(fresh(part.length))
 
-        def send(seconds: float) -> None:
-            self._transport.download(self, part, memory, seconds, self._name, progress)
+        def send(seconds: float) -> Awaitable[None]:
+            return self._transport.download(self, part, memory, seconds, self._name, progress)
 
-        self.attempt(send, self._timeout if timeout is None else timeout, [held])
+        await self.attempt(send, self._timeout if timeout is None else timeout, [held])
         return memory
 
     def collect(self, handle: bytes, nbytes: int) -> None:
         """Nobody can name the handle any more: it is released with the next batch. Never waits."""
         self._collected.add(handle, nbytes)
 
-    def flush(self, timeout: float | None = None) -> bool:
+    async def flush(self, timeout: float | None = None) -> bool:
         """Releases what was collected; False where there was nothing."""
         handles = self._collected.take()
         if handles:
-            self._release(handles, self._timeout if timeout is None else max(0.0, timeout))
+            await self._release(handles, self._timeout if timeout is None else max(0.0, timeout))
         return bool(handles)
 
-    def _release(self, handles: Sequence[bytes], timeout: float) -> None:
+    async def _release(self, handles: Sequence[bytes], timeout: float) -> None:
         """Releases handles; of a session that has ended there are none."""
         if self._proofs is not None:
             self._proofs.forget(handles)
         if self._closed or self._lost is not None or self._process != os.getpid():
             return
         try:
-            self._transport.release(self, handles, timeout)
+            await self._transport.release(self, handles, timeout)
         except (*_GONE, WrongServerError) as error:
-            self._end(error, self.filling)
+            await self._end(error, self.filling)
         except NpucallError:
             for handle in handles:
                 self._collected.add(handle, 0)  # with the next batch
             raise
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Ends the session. Where the server does not answer, it ends with its lease."""
-        with self._opening:
+        async with self._opening:
             if self._closed:
                 return
             self._closed = True
@@ -199,11 +213,11 @@ class Home:
             return
         if self._lost is None:
             with suppress(NpucallError):
-                self._transport.close(self, _CLOSE_SECONDS)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_CLOSE_SECONDS)
+                await self._transport.close(self, _CLOSE_SECONDS)
+        if self._task is not None:
+            await self._task.join(_CLOSE_SECONDS)
 
-    def renew(self) -> bool:
+    async def renew(self) -> bool:
         """Renews the lease, and releases what was collected. False once there is nothing to renew.
 
         Goes on while the server does not answer: it may be starting again.
@@ -214,10 +228,10 @@ class Home:
             return self._proofs is not None
         known, seconds = self.filling, max(1.0, self._pause())
         try:
-            if not self.flush(seconds):
-                self._transport.renew(self, seconds)
+            if not await self.flush(seconds):
+                await self._transport.renew(self, seconds)
         except (*_GONE, WrongServerError) as error:
-            self._end(error, known)
+            await self._end(error, known)
             return self._can_refill(error)
         except CancelledError:
             return False  # the client was closed
@@ -225,66 +239,66 @@ class Home:
             pass
         return True
 
-    def _end(self, error: NpucallError, known: int) -> None:
+    async def _end(self, error: NpucallError, known: int) -> None:
         """The session is no more, as far as it is that which was open then."""
-        with self._opening:
+        async with self._opening:
             if self.filling == known and self._lost is None:
                 self._lost = error
 
     def _can_refill(self, error: NpucallError) -> bool:
         return self._proofs is not None and isinstance(error, _GONE)
 
-    def _refill(self, timeout: float) -> None:
+    async def _refill(self, timeout: float) -> None:
         ends = time.monotonic() + timeout
-        with self._opening:
+        async with self._opening:
             if self._lost is None or self._proofs is None:
                 return
             self._proofs.forget(self._collected.take())
-            self._open(timeout)
+            await self._open(timeout)
             for upload in self._proofs.valid():
-                self._fill(upload, max(0.0, ends - time.monotonic()), "", None)
+                await self._fill(upload, max(0.0, ends - time.monotonic()), "", None)
             self._lost = None
 
-    def _fill(
+    async def _fill(
         self, upload: Upload, seconds: float, request_id: str, progress: Progress | None
     ) -> None:
         """Of a constant that is long, by its digest if that will do."""
         ends = time.monotonic() + seconds
-        is_long = len(upload.data) >= _ASKED_FROM and self._transport.remembers
-        if upload.digest and is_long:
+        is_long = len(upload.data) >= _ASKED_FROM
+        if upload.digest and is_long and await self._transport.remembers():
             with suppress(MissingError):
                 named = replace(upload, by_digest=True)
-                return self._transport.upload(self, named, seconds, request_id, None)
+                return await self._transport.upload(self, named, seconds, request_id, None)
         left = max(0.0, ends - time.monotonic())
-        return self._transport.upload(self, upload, left, request_id, progress)
+        return await self._transport.upload(self, upload, left, request_id, progress)
 
     def proves(self, handle: bytes) -> bool:
         """Whether a handle was filled again when the session was opened anew."""
         return self._proofs is not None and handle in self._proofs
 
-    def _open(self, timeout: float) -> None:
-        granted = self._transport.open(*self._wanted, timeout)
+    async def _open(self, timeout: float) -> None:
+        granted = await self._transport.open(*self._wanted, timeout)
         self._id, self._lease, self._budget = granted
         self.filling += 1
-        if self._thread is None and self._lease < math.inf:
-            arguments = weakref.ref(self), self._wake
-            self._thread = threading.Thread(
-                target=_keep_renewing, args=arguments, name="npucall-session", daemon=True
-            )
-            self._thread.start()
+        if self._task is None and self._lease < math.inf:
+            self._task = _keep_renewing(weakref.ref(self), self._wake, self._sender)
 
     def _pause(self) -> float:
         return min(self._lease / _RENEWALS_A_LEASE, _LONGEST_PAUSE)
 
 
-def _keep_renewing(home_of: weakref.ref[Home], wake: threading.Event) -> None:
-    """The thread. It does not keep the session: where nobody has it any more, its lease ends it."""
-    pause = 0.0
-    while (home := home_of()) is not None and (not pause or home.renew()):
-        pause = home._pause()  # noqa: SLF001  # of the same module
-        del home
-        wake.wait(pause)
-        wake.clear()
+def _keep_renewing(home_of: weakref.ref[Home], wake: Event, sender: Sender) -> Task:
+    """Renews a session beside, and does not keep it: where nobody has it its lease ends it."""
+
+    async def renew() -> None:
+        pause = 0.0
+        while (home := home_of()) is not None and (not pause or await home.renew()):
+            pause = home._pause()  # noqa: SLF001  # of the same module
+            del home
+            await wake.wait(pause)
+            wake.clear()
+
+    return sender.start(renew, "npucall-session")
 
 
 def _again(error: NpucallError) -> NpucallError:

@@ -10,7 +10,7 @@ from npucall.errors import NpucallError, TooLargeError
 from npucall.places import Discard, Keep, StepOutput
 from npucall_client import answers
 from npucall_client.calling import plan_of
-from npucall_client.sessions.remote import Remote
+from npucall_client.senders import finished
 from npucall_client.sessions.results import came_from_torch, new_handle, results_of_step
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.arguments import BoundCall
     from npucall_client.calling import Plan
+    from npucall_client.sessions.checks import Checks
     from npucall_client.sessions.connection import Connection
     from npucall_client.sessions.home import Home
+    from npucall_client.sessions.remote import Remote, RemoteTensor
 
 P = ParamSpec("P")
 
@@ -42,17 +44,11 @@ class _Step(NamedTuple):
     """A call, and its results as far as somebody has them."""
 
     call: BoundCall
-    results: Mapping[str, weakref.ref[Remote]]
+    results: Mapping[str, weakref.ref[RemoteTensor]]
 
 
-class Program:
-    """Calls that are sent together when the block is left. Made by ``session.program``.
-
-    ``run`` checks a call at once, as its server will, and answers Remotes whose shape and dtype are
-    known; their bytes are there once the block was left without an exception. Results that nobody
-    has any more then are not kept. Where a call fails nothing is kept, and leaving the block raises
-    the error, whose ``details["step"]`` counts from 0. For one thread.
-    """
+class ProgramBase:
+    """A program without the methods that wait for the server."""
 
     def __init__(self, home: Home, connection: Connection, timeout: float) -> None:
         self._home = home
@@ -61,8 +57,154 @@ class Program:
         self._steps: list[_Step] = []
         self._fetched: set[StepOutput] = set()
         self._ended = ""
-        self._most = connection.sessions.program_steps
-        self._checks = connection.checks
+        self._most = 0
+        self._checks: Checks | None = None
+
+    def __len__(self) -> int:
+        """How many calls it has."""
+        return len(self._steps)
+
+    def fetch(self, *remotes: RemoteTensor) -> None:
+        """Has results come back with the program's answer, instead of being kept on the server.
+
+        Then ``numpy`` of them asks nobody; where a later call takes them they travel again.
+        """
+        for remote in remotes:
+            place = remote.place(self)
+            if not isinstance(place, StepOutput):
+                raise TypeError(f"fetch: expected a result of this program, found {remote!r}")
+            self._fetched.add(place)
+
+    async def begin(self) -> None:
+        """Asks what it is checked by; to be called first. Once is enough."""
+        if self._checks is None:
+            self._most = await self._connection.sessions.program_steps()
+            self._checks = await self._connection.checks()
+
+    async def _leave(self, kind: type[BaseException] | None) -> None:
+        """Its block was left."""
+        if self._ended:
+            return
+        if kind is not None:
+            self._abandon(f"the block of its program raised {kind.__name__}")
+        elif self._steps:
+            await self._send()
+        self._ended = "its block was left"
+
+    async def _add(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Adds a call, and answers what stands for its results."""
+        await self.begin()
+        assert self._checks is not None  # noqa: S101  # it has begun
+        self._check(kwargs)
+        number = len(self._steps)
+        call, _ = await self._connection.bind(operator, args, kwargs, self._home, self)
+        call.within = None
+        results = results_of_step(
+            self, number, self._home, call, self._checks, from_torch=came_from_torch(args, kwargs)
+        )
+        self._steps.append(
+            _Step(call, {name: weakref.ref(remote) for name, remote in results.items()})
+        )
+        return self._value(call, results, self._checks)
+
+    async def _plan(self) -> ProgramPlan:
+        await self.begin()
+        self._check({})
+        calls = [step.call for step in self._steps]
+        sessions, name = self._connection.sessions, self._connection.options.request_id
+        answer = await self._home.attempt(
+            lambda seconds: sessions.plan_program(self._home, calls, seconds, name), self._timeout
+        )
+        return ProgramPlan(tuple(map(plan_of, answer.steps)), answer.peak_device_bytes)
+
+    def _value(self, call: BoundCall, results: Mapping[str, RemoteTensor], checks: Checks) -> Any:
+        """What ``run`` answers: results, and the caller's own arrays, in the operator's order."""
+        if len(results) == 1 and not call.targets and not call.lists:
+            return next(iter(results.values()))
+        names = checks.results_of(call)
+        outputs = {name: results.get(name, call.targets.get(name)) for name in names}
+        return answers.value_of(call.operator, answers.in_lists(call, outputs))
+
+    def _check(self, kwargs: Mapping[str, Any]) -> None:
+        if self._ended:
+            raise ValueError(
+                f"program: expected an open one, found that {self._ended}; session.program() "
+                "opens another one"
+            )
+        if "timeout" in kwargs:
+            raise TypeError("timeout: expected that of session.program(timeout=...), found another")
+        if len(self._steps) >= self._most:
+            raise TooLargeError(
+                f"program: expected at most {self._most} calls on this server, found one more; "
+                "open another program, or call session.run() where it takes none",
+                limit=str(self._most),
+            )
+
+    async def _send(self) -> None:
+        living = [
+            {name: remote for name, of in step.results.items() if (remote := of()) is not None}
+            for step in self._steps
+        ]
+        for number, step in enumerate(self._steps):
+            self._place_outputs(number, step, living[number])
+        try:
+            answers = await self._run()
+        except NpucallError as error:
+            self._abandon(f"its program failed: {error}")
+            raise
+        except BaseException as error:
+            self._abandon(f"its program raised {type(error).__name__}")
+            raise
+        for step, remotes, answer in zip(self._steps, living, answers, strict=True):
+            _take(step.call, remotes, answer)
+        self._steps.clear()
+
+    def _place_outputs(self, number: int, step: _Step, living: Mapping[str, RemoteTensor]) -> None:
+        """Says which results are kept, which come back, and which nobody has any more."""
+        for name in step.results:
+            remote = living.get(name)
+            if remote is None:
+                step.call.kept[name] = Discard()
+            elif StepOutput(number, name) not in self._fetched:
+                handle = new_handle()
+                step.call.kept[name] = Keep(handle)
+                remote.keep_as(handle)
+
+    async def _run(self) -> Sequence[Response]:
+        calls = [step.call for step in self._steps]
+        held = [each for call in calls for each in call.held]
+        sessions, name = self._connection.sessions, self._connection.options.request_id
+        return await self._home.attempt(
+            lambda seconds: sessions.run_program(self._home, calls, seconds, name),
+            self._timeout,
+            held,
+        )
+
+    def _abandon(self, why: str) -> None:
+        for step in self._steps:
+            for result in step.results.values():
+                if (remote := result()) is not None:
+                    remote.never_filled(why)
+
+
+def _take(call: BoundCall, remotes: Mapping[str, RemoteTensor], answer: Response) -> None:
+    """Gives results what they are now."""
+    reply = answers.decode_reply(answer.reply)
+    for name, place in answers.placed(call, reply, answer.storage).items():
+        if name in call.targets:
+            answers.receive(call, name, reply.outputs[name], place)
+        elif name in remotes:
+            remotes[name].filled(bytes(place) if isinstance(place, memoryview) else None)
+
+
+class Program(ProgramBase):
+    """Calls that are sent together when the block is left. Made by ``session.program``.
+
+    ``run`` checks a call at once, as its server will, and answers Remotes whose shape and dtype are
+    known; their bytes are there once the block was left without an exception. Results that nobody
+    has any more then are not kept. Where a call fails nothing is kept, and leaving the block raises
+    the error, whose ``details["step"]`` counts from 0. For one thread.
+    """
 
     def __enter__(self) -> Self:
         return self
@@ -73,17 +215,7 @@ class Program:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._ended:
-            return
-        if kind is not None:
-            self._abandon(f"the block of its program raised {kind.__name__}")
-        elif self._steps:
-            self._send()
-        self._ended = "its block was left"
-
-    def __len__(self) -> int:
-        """How many calls it has."""
-        return len(self._steps)
+        finished(self._leave(kind))
 
     @overload
     def run(
@@ -113,114 +245,8 @@ class Program:
         Arguments as for ``session.run``. Arrays travel with the program, each time that they are
         given: ``put`` first what several calls take, and do not change arrays before the end.
         """
-        self._check(kwargs)
-        number = len(self._steps)
-        call, _ = self._connection.bind(operator, args, kwargs, self._home, self)
-        call.within = None
-        results = results_of_step(
-            self, number, self._home, call, self._checks, from_torch=came_from_torch(args, kwargs)
-        )
-        self._steps.append(
-            _Step(call, {name: weakref.ref(remote) for name, remote in results.items()})
-        )
-        return self._value(call, results)
-
-    def fetch(self, *remotes: Remote) -> None:
-        """Has results come back with the program's answer, instead of being kept on the server.
-
-        Then ``numpy`` of them asks nobody; where a later call takes them they travel again.
-        """
-        for remote in remotes:
-            place = remote.place(self)
-            if not isinstance(place, StepOutput):
-                raise TypeError(f"fetch: expected a result of this program, found {remote!r}")
-            self._fetched.add(place)
+        return finished(self._add(operator, args, kwargs))
 
     def plan(self) -> ProgramPlan:
         """What running it would need and give, as far as it has calls. Sends no data."""
-        self._check({})
-        calls = [step.call for step in self._steps]
-        sessions, name = self._connection.sessions, self._connection.options.request_id
-        answer = self._home.attempt(
-            lambda seconds: sessions.plan_program(self._home, calls, seconds, name), self._timeout
-        )
-        return ProgramPlan(tuple(map(plan_of, answer.steps)), answer.peak_device_bytes)
-
-    def _value(self, call: BoundCall, results: Mapping[str, Remote]) -> Any:
-        """What ``run`` answers: results, and the caller's own arrays, in the operator's order."""
-        if len(results) == 1 and not call.targets and not call.lists:
-            return next(iter(results.values()))
-        names = self._checks.results_of(call)
-        outputs = {name: results.get(name, call.targets.get(name)) for name in names}
-        return answers.value_of(call.operator, answers.in_lists(call, outputs))
-
-    def _check(self, kwargs: Mapping[str, Any]) -> None:
-        if self._ended:
-            raise ValueError(
-                f"program: expected an open one, found that {self._ended}; session.program() "
-                "opens another one"
-            )
-        if "timeout" in kwargs:
-            raise TypeError("timeout: expected that of session.program(timeout=...), found another")
-        if len(self._steps) >= self._most:
-            raise TooLargeError(
-                f"program: expected at most {self._most} calls on this server, found one more; "
-                "open another program, or call session.run() where it takes none",
-                limit=str(self._most),
-            )
-
-    def _send(self) -> None:
-        living = [
-            {name: remote for name, of in step.results.items() if (remote := of()) is not None}
-            for step in self._steps
-        ]
-        for number, step in enumerate(self._steps):
-            self._place_outputs(number, step, living[number])
-        try:
-            answers = self._run()
-        except NpucallError as error:
-            self._abandon(f"its program failed: {error}")
-            raise
-        except BaseException as error:
-            self._abandon(f"its program raised {type(error).__name__}")
-            raise
-        for step, remotes, answer in zip(self._steps, living, answers, strict=True):
-            _take(step.call, remotes, answer)
-        self._steps.clear()
-
-    def _place_outputs(self, number: int, step: _Step, living: Mapping[str, Remote]) -> None:
-        """Says which results are kept, which come back, and which nobody has any more."""
-        for name in step.results:
-            remote = living.get(name)
-            if remote is None:
-                step.call.kept[name] = Discard()
-            elif StepOutput(number, name) not in self._fetched:
-                handle = new_handle()
-                step.call.kept[name] = Keep(handle)
-                remote.keep_as(handle)
-
-    def _run(self) -> Sequence[Response]:
-        calls = [step.call for step in self._steps]
-        held = [each for call in calls for each in call.held]
-        sessions, name = self._connection.sessions, self._connection.options.request_id
-        return self._home.attempt(
-            lambda seconds: sessions.run_program(self._home, calls, seconds, name),
-            self._timeout,
-            held,
-        )
-
-    def _abandon(self, why: str) -> None:
-        for step in self._steps:
-            for result in step.results.values():
-                if (remote := result()) is not None:
-                    remote.never_filled(why)
-
-
-def _take(call: BoundCall, remotes: Mapping[str, Remote], answer: Response) -> None:
-    """Gives results what they are now."""
-    reply = answers.decode_reply(answer.reply)
-    for name, place in answers.placed(call, reply, answer.storage).items():
-        if name in call.targets:
-            answers.receive(call, name, reply.outputs[name], place)
-        elif name in remotes:
-            remotes[name].filled(bytes(place) if isinstance(place, memoryview) else None)
+        return finished(self._plan())

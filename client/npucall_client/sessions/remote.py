@@ -13,6 +13,7 @@ from npucall.places import HandlePart
 from npucall.tensors import TensorSpec
 from npucall_client import arrays
 from npucall_client.held import Held
+from npucall_client.senders import finished
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,12 +36,8 @@ def _spec_of(tensor: Tensor) -> TensorSpec:
     return TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape)  # type: ignore[arg-type]
 
 
-class Remote(Held):
-    """A tensor on the server. Made by a session; give it wherever an array may stand in a call.
-
-    ``numpy``, ``torch`` and ``fetch`` download it; nothing else does, so NumPy's own functions
-    refuse it. When nobody has it any more the server releases it, with others.
-    """
+class RemoteTensor(Held):
+    """A tensor on the server, without the methods that wait for the server."""
 
     __slots__ = (
         "__weakref__", "_fault", "_filling", "_handle", "_here", "_made", "_nbytes", "_program",
@@ -107,37 +104,23 @@ class Remote(Held):
         """Bytes that it holds on the server."""
         return self._nbytes
 
-    def numpy(self, *, progress: Progress | None = None, timeout: float | None = None) -> AnyArray:
-        """Downloads it, as a NumPy array of its own memory.
-
-        progress: called with bytes sent, bytes received, and bytes in all. timeout: in seconds, the
-        client's if not given.
-
-        Raises HandleEmptyError, HandleReleasedError, HandleLostError and SessionExpiredError;
-        DeadlineError.
-        """
+    async def _numpy(self, progress: Progress | None, timeout: float | None) -> AnyArray:
         spec = _spec_of(self.tensor)
         place = self.place(None)
         if isinstance(place, HandlePart):
-            return arrays.receive(spec, self.home.download(self, place, timeout, progress))
+            return arrays.receive(spec, await self.home.download(self, place, timeout, progress))
         return arrays.receive(spec, memoryview(place)).copy()  # type: ignore[arg-type]  # no step
 
-    def torch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
-        """Downloads it, as a torch tensor. Raises ImportError without torch; see ``numpy``."""
-        return arrays.to_torch(self.numpy(progress=progress, timeout=timeout))
+    async def _torch(self, progress: Progress | None, timeout: float | None) -> Any:
+        return arrays.to_torch(await self._numpy(progress, timeout))
 
-    def fetch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
-        """Downloads it: as a torch tensor where tensors of torch came in, else as an array."""
-        read = self.torch if self.from_torch else self.numpy
-        return read(progress=progress, timeout=timeout)
+    async def _fetch(self, progress: Progress | None, timeout: float | None) -> Any:
+        read = self._torch if self.from_torch else self._numpy
+        return await read(progress, timeout)
 
-    def release(self) -> None:
-        """Gives its memory back now, not when it is collected. It cannot be used any more.
-
-        Calls that read it already go on. Nothing happens where it was released before.
-        """
+    async def _release(self) -> None:
         self.drop()
-        self.home.flush()
+        await self.home.flush()
 
     def drop(self) -> None:
         """Has its memory be given back with the next batch."""
@@ -207,3 +190,39 @@ class Remote(Held):
         def __le__(self, other: Any, /) -> Any: ...
         def __gt__(self, other: Any, /) -> Any: ...
         def __ge__(self, other: Any, /) -> Any: ...
+
+
+class Remote(RemoteTensor):
+    """A tensor on the server. Made by a session; give it wherever an array may stand in a call.
+
+    ``numpy``, ``torch`` and ``fetch`` download it; nothing else does, so NumPy's own functions
+    refuse it. When nobody has it any more the server releases it, with others.
+    """
+
+    __slots__ = ()
+
+    def numpy(self, *, progress: Progress | None = None, timeout: float | None = None) -> AnyArray:
+        """Downloads it, as a NumPy array of its own memory.
+
+        progress: called with bytes sent, bytes received, and bytes in all. timeout: in seconds, the
+        client's if not given.
+
+        Raises HandleEmptyError, HandleReleasedError, HandleLostError and SessionExpiredError;
+        DeadlineError.
+        """
+        return finished(self._numpy(progress, timeout))
+
+    def torch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
+        """Downloads it, as a torch tensor. Raises ImportError without torch; see ``numpy``."""
+        return finished(self._torch(progress, timeout))
+
+    def fetch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
+        """Downloads it: as a torch tensor where tensors of torch came in, else as an array."""
+        return finished(self._fetch(progress, timeout))
+
+    def release(self) -> None:
+        """Gives its memory back now, not when it is collected. It cannot be used any more.
+
+        Calls that read it already go on. Nothing happens where it was released before.
+        """
+        finished(self._release())

@@ -9,7 +9,6 @@ from npucall.limits import HANDLE_BYTES
 from npucall.places import StepOutput
 from npucall_client.arrays import is_torch
 from npucall_client.held import Held
-from npucall_client.sessions.remote import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,29 +16,36 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.sessions.checks import Checks
     from npucall_client.sessions.home import Home
-    from npucall_client.sessions.program import Program
+    from npucall_client.sessions.program import ProgramBase
+    from npucall_client.sessions.remote import RemoteTensor
 
 
 def results_of(
     home: Home, call: BoundCall, checks: Checks, *, from_torch: bool
-) -> dict[str, Remote]:
+) -> dict[str, RemoteTensor]:
     """A Remote for each output that the caller gave no array for, by name.
 
     Raises what the server would, before it runs the call.
     """
     return {
-        name: Remote(home, new_handle(), tensor, nbytes, from_torch=from_torch)
+        name: home.remote(home, new_handle(), tensor, nbytes, from_torch=from_torch)
         for name, (tensor, nbytes) in checks.results_of(call).items()
         if name not in call.targets
     }
 
 
 def results_of_step(  # noqa: PLR0913  # what stands for a result, and whose it is
-    program: Program, number: int, home: Home, call: BoundCall, checks: Checks, *, from_torch: bool
-) -> dict[str, Remote]:
+    program: ProgramBase,
+    number: int,
+    home: Home,
+    call: BoundCall,
+    checks: Checks,
+    *,
+    from_torch: bool,
+) -> dict[str, RemoteTensor]:
     """The same of a step of a program. They get handles when it is sent."""
     return {
-        name: Remote(
+        name: home.remote(
             home,
             b"",
             tensor,

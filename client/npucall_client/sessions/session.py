@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 from npucall.dtypes import BY_NUMPY
 from npucall.places import Keep
 from npucall_client import answers, arrays
+from npucall_client.senders import finished
 from npucall_client.sessions.program import Program
-from npucall_client.sessions.remote import Remote
+from npucall_client.sessions.remote import Remote, RemoteTensor
 from npucall_client.sessions.results import came_from_torch, new_handle, results_of
 from npucall_client.sessions.transport import Upload
 
@@ -27,32 +28,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-class Session:
-    """Arrays that stay on the server. A context manager; made by ``client.session``.
-
-    ``put`` sends an array once, ``run`` computes and keeps the results there, ``program`` does so
-    with many calls in one round trip; each answers a ``Remote``. Arrays may be given wherever a
-    Remote may: they travel with the call. Safe to use from several threads.
-
-    It is kept alive in the background as long as this object lives. Where the server is started
-    again, or the lease ends, later uses raise HandleLostError or SessionExpiredError, unless the
-    session was opened with ``refill=True``.
-    """
+class SessionBase:
+    """A session without its public methods."""
 
     def __init__(self, home: Home, connection: Connection) -> None:
         self._home = home
         self._connection = connection
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Session on {self._home.host}, lease {self.lease:g} s, {self.budget} bytes>"
@@ -66,6 +47,69 @@ class Session:
     def budget(self) -> int:
         """Bytes that its tensors may hold together."""
         return self._home.budget
+
+    async def _put(
+        self, array: Array, progress: Progress | None, timeout: float | None, *, constant: bool
+    ) -> Any:
+        source = arrays.as_array("array", array)
+        sent = arrays.send("array", source, keep_layout=False)
+        nbytes = len(sent.storage)
+        digest = sha256(sent.storage).digest() if constant and nbytes else b""
+        wire = BY_NUMPY[sent.dtype].wire
+        upload = Upload(new_handle(), sent.storage, digest, wire)
+        name = self._connection.options.request_id
+        await self._home.upload(upload, self._timeout(timeout), name, progress)
+        from_torch = arrays.is_torch(array)
+        return self._home.remote(self._home, upload.handle, sent[:4], nbytes, from_torch=from_torch)
+
+    async def _run(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        call, options = await self._connection.bind(operator, args, kwargs, self._home)
+        remotes = results_of(
+            self._home,
+            call,
+            await self._connection.checks(),
+            from_torch=came_from_torch(args, kwargs),
+        )
+        call.kept = {name: Keep(remote.handle) for name, remote in remotes.items()}
+        response = await self._connection.send(call, options)
+        for remote in remotes.values():
+            remote.filled()
+        reply = answers.decode_reply(response.reply)
+        outputs = answers.unpack(call, reply, response.storage, remotes)
+        return answers.value_of(call.operator, outputs)
+
+    async def _release(self, remotes: RemoteTensor | Iterable[RemoteTensor]) -> None:
+        several = [remotes] if isinstance(remotes, RemoteTensor) else list(remotes)
+        for remote in several:
+            remote.drop()
+        await self._home.flush()
+
+    def _timeout(self, given: float | None) -> float:
+        return self._connection.options.timeout if given is None else given
+
+
+class Session(SessionBase):
+    """Arrays that stay on the server. A context manager; made by ``client.session``.
+
+    ``put`` sends an array once, ``run`` computes and keeps the results there, ``program`` does so
+    with many calls in one round trip; each answers a ``Remote``. Arrays may be given wherever a
+    Remote may: they travel with the call. Safe to use from several threads.
+
+    It is kept alive in the background as long as this object lives. Where the server is started
+    again, or the lease ends, later uses raise HandleLostError or SessionExpiredError, unless the
+    session was opened with ``refill=True``.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def put(
         self,
@@ -87,16 +131,8 @@ class Session:
         filled in again as long as it has not changed. Raises HandleMemoryError where the server
         has no room.
         """
-        source = arrays.as_array("array", array)
-        sent = arrays.send("array", source, keep_layout=False)
-        nbytes = len(sent.storage)
-        digest = sha256(sent.storage).digest() if constant and nbytes else b""
-        wire = BY_NUMPY[sent.dtype].wire
-        upload = Upload(new_handle(), sent.storage, digest, wire)
-        name = self._connection.options.request_id
-        self._home.upload(upload, self._timeout(timeout), name, progress)
-        from_torch = arrays.is_torch(array)
-        return Remote(self._home, upload.handle, sent[:4], nbytes, from_torch=from_torch)
+        remote: Remote = finished(self._put(array, progress, timeout, constant=constant))
+        return remote
 
     @overload
     def run(
@@ -128,34 +164,20 @@ class Session:
         array for is written there, and does not stay on the server; one that is to stay, of an
         operator that only a C header declares, is given by ``npucall_client.Empty(shape, dtype)``.
         """
-        call, options = self._connection.bind(operator, args, kwargs, self._home)
-        remotes = results_of(
-            self._home,
-            call,
-            self._connection.checks,
-            from_torch=came_from_torch(args, kwargs),
-        )
-        call.kept = {name: Keep(remote.handle) for name, remote in remotes.items()}
-        response = self._connection.send(call, options)
-        for remote in remotes.values():
-            remote.filled()
-        reply = answers.decode_reply(response.reply)
-        outputs = answers.unpack(call, reply, response.storage, remotes)
-        return answers.value_of(call.operator, outputs)
+        return finished(self._run(operator, args, kwargs))
 
     def program(self, *, timeout: float | None = None) -> Program:
         """Many calls in one round trip: ``with session.program() as p: a = p.run(...)``.
 
         timeout: seconds for all of them, the client's if not given.
         """
-        return Program(self._home, self._connection, self._timeout(timeout))
+        program = Program(self._home, self._connection, self._timeout(timeout))
+        finished(program.begin())
+        return program
 
     def release(self, remotes: Remote | Iterable[Remote]) -> None:
         """Gives the memory of these back now, not when they are collected; in one call."""
-        several = [remotes] if isinstance(remotes, Remote) else list(remotes)
-        for remote in several:
-            remote.drop()
-        self._home.flush()
+        finished(self._release(remotes))
 
     def options(
         self,
@@ -178,7 +200,4 @@ class Session:
 
     def close(self) -> None:
         """Ends the session: the server releases all of it."""
-        self._home.close()
-
-    def _timeout(self, given: float | None) -> float:
-        return self._connection.options.timeout if given is None else given
+        finished(self._home.close())

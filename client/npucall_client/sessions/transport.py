@@ -44,32 +44,30 @@ class Upload:
 class SessionTransport(Protocol):
     """Sessions, their handles and their programs."""
 
-    @property
-    def program_steps(self) -> int:
+    async def program_steps(self) -> int:
         """Most steps of a program; 0: there are no programs."""
 
-    @property
-    def remembers(self) -> bool:
+    async def remembers(self) -> bool:
         """Whether bytes are kept by their digests."""
 
-    def open(self, lease: float, budget: int, timeout: float) -> Opened:
+    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         """Opens a session. 0: as long, or as much, as there is."""
 
-    def renew(self, home: Home, timeout: float) -> None:
+    async def renew(self, home: Home, timeout: float) -> None:
         """Has its lease begin anew."""
 
-    def close(self, home: Home, timeout: float) -> None:
+    async def close(self, home: Home, timeout: float) -> None:
         """Ends it, and releases its handles."""
 
-    def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
         """Releases handles, any number of them."""
 
-    def upload(
+    async def upload(
         self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
     ) -> None:
         """Fills a handle."""
 
-    def download(  # noqa: PLR0913  # all that makes a call
+    async def download(  # noqa: PLR0913  # all that makes a call
         self,
         home: Home,
         part: HandlePart,
@@ -80,12 +78,12 @@ class SessionTransport(Protocol):
     ) -> None:
         """Writes what a handle holds to memory of that length."""
 
-    def run_program(
+    async def run_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> list[Response]:
         """Runs the steps, and answers each of them."""
 
-    def plan_program(
+    async def plan_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> pb.PlanProgramResponse:
         """Checks the steps."""

@@ -9,7 +9,7 @@
         F = functional(client)
         F.kl_div(student, teacher, reduction="batchmean").backward()
 
-Needs the extra ``torch``.
+``check`` compares the gradients of a whole module. Needs the extra ``torch``.
 """
 
 try:
@@ -20,7 +20,8 @@ except ImportError as error:
         "pip install 'npucall-client[torch]' installs it"
     ) from error
 
+from npucall_client.torch.checking import Checked, check
 from npucall_client.torch.functional import Functional, functional
 from npucall_client.torch.places import WireWarning
 
-__all__ = ["Functional", "WireWarning", "functional"]
+__all__ = ["Checked", "Functional", "WireWarning", "check", "functional"]

@@ -137,7 +137,7 @@ def ctc_loss(
         return losses.sum() if code == CODES["sum"] else (losses / lengths(losses)).mean()
 
     def lengths(like: Tensor) -> Tensor:
-        return torch.tensor([max(each, 1) for each in target_lengths], dtype=like.dtype)
+        return like.new_tensor([max(each, 1) for each in target_lengths])
 
     def forward(run: Run) -> tuple[Any, Any, Any]:
         # Zeros for infinite losses would hide from the backward which items have no gradient.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npucall.limits import CACHED_CALLS
 from npucall_client.torch.places import Held, held_for, place_of, ticket
 from npucall_client.torch.runs import Keeping
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from npucall_client.torch.declared import Function, Run, Steps
+    from npucall_client.torch.places import Place
 
 _BEFORE = 3
 """Arguments that stand before the function's own."""
@@ -65,6 +67,8 @@ def _forward(  # what goes before a function's own arguments
     arguments = function.filled(arguments)
     place, steps = place_of(number), function.steps(*arguments)
     holds = place.holds(arguments, keep=keep, by_torch=by_torch)
+    if keep and not fake:
+        _check_backward(function, place, arguments)
     if by_torch:
         result, *hidden = _several(function.by_torch(steps, arguments, fake=fake))
         return result, *hidden, ticket(None)
@@ -79,6 +83,30 @@ def _forward(  # what goes before a function's own arguments
         return tensor, *hidden, ticket(None)
     saved = [result, *hidden] if function.saves_result else hidden
     return tensor, *(torch.empty(0) for _ in hidden), ticket(Held(run.held, saved))
+
+
+def _check_backward(function: Function[Any], place: Place, arguments: Sequence[Any]) -> None:
+    """Raises what the backward would raise later; looks once at calls that look alike."""
+    key = function.name, *(_look(each) for each in arguments)
+    if key in place.checked:
+        return
+    steps = function.steps(*(_without_data(each) for each in arguments))
+    result, *hidden = _several(steps.forward(place.planned))
+    saved = [result, *hidden] if function.saves_result else hidden
+    _found(place.planned, steps, function.gradients[:1], result, saved)
+    if len(place.checked) >= CACHED_CALLS:
+        place.checked.clear()
+    place.checked.add(key)
+
+
+def _look(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _without_data(value: Any) -> Any:
+    return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
 
 
 def _backward(  # noqa: PLR0913  # what goes before a function's own arguments

@@ -53,6 +53,8 @@ class Place:
     def __init__(self, client: Client, session: Session | None) -> None:
         self.number = next(_numbers)
         self.session = session
+        self.checked: set[tuple[Any, ...]] = set()
+        """Calls whose backward would pass its checks."""
         self._client = client
         _places[self.number] = self
 
@@ -122,8 +124,8 @@ class Place:
             _warned.add(self._client)
         warnings.warn(
             f"wire: expected a backward that computes, found {wire / result.total_ns:.0%} of its "
-            f"{result.total_ns / 1e6:.1f} ms on the wire; a session spares what is sent twice, "
-            "and check() needs one step alone",
+            f"{result.total_ns / 1e6:.1f} ms on the wire; docs/torch.md says what that costs, and "
+            "what sessions spare",
             WireWarning,
             stacklevel=2,
         )

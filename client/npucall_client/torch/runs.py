@@ -146,9 +146,12 @@ class Planned:
         called = CATALOGUE.find(operator, "", self._variant)
         items = tuple((name, _item(called, name, value)) for name, value in arguments.items())
         specs = _results(called, self._product, items)
-        exact = any(each is torch.float64 for each in map(_dtype_of, arguments.values()))
+        tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
+        exact = any(each.dtype is torch.float64 for each in tensors)
         return _one_or_several(
-            torch.empty(spec.shape, dtype=torch.float64 if exact else _DTYPES[spec.dtype.numpy])
+            tensors[0].new_empty(
+                spec.shape, dtype=torch.float64 if exact else _DTYPES[spec.dtype.numpy]
+            )
             for spec in specs
         )
 
@@ -179,10 +182,6 @@ def _item(operator: Operator[Any, Any], name: str, value: Any) -> Any:
 def _spec_dtype(value: Tensor) -> DType:
     dtype = _OF_TORCH[value.dtype]
     return FLOAT if dtype is DOUBLE else dtype
-
-
-def _dtype_of(value: Any) -> Any:
-    return value.dtype if isinstance(value, torch.Tensor) else None
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

@@ -16,6 +16,8 @@ from npucall_client.pool.links import said, serves, settings_of
 from npucall_client.pool.members import Load, Member, State
 from npucall_client.pool.sources import source_of
 from npucall_client.remote.channel import ChannelTransport
+from npucall_client.senders import finished
+from npucall_client.senders.threads import THREADS
 from npucall_client.settings import LOCAL, POOL, ClientSettings
 from npucall_client.watching.texts import size
 
@@ -137,14 +139,16 @@ def _seen(member: Member, settings: ClientSettings) -> Seen:
 def _asked(member: Member, settings: ClientSettings) -> Member:
     """What a member says of itself. Raises what keeps it from doing so."""
     if member.address == LOCAL:
-        info = LocalTransport(settings.soc or DEFAULT_SOC).server_info(_PATIENCE_SECONDS)
+        local = LocalTransport(settings.soc or DEFAULT_SOC)
+        info = finished(local.server_info(_PATIENCE_SECONDS))
         return said(member, info)
-    link = ChannelTransport(settings_of(member, settings, _PATIENCE_SECONDS), once=True)
+    link = ChannelTransport(settings_of(member, settings, _PATIENCE_SECONDS), THREADS, once=True)
+    finished(link.open())
     try:
-        now = link.activity(_PATIENCE_SECONDS)
-        state = State.SERVING if serves(link, _PATIENCE_SECONDS) else State.DRAINING
+        now = finished(link.activity(_PATIENCE_SECONDS))
+        state = State.SERVING if finished(serves(link, _PATIENCE_SECONDS)) else State.DRAINING
     finally:
-        link.close()
+        finished(link.close())
     load = Load(
         now.running,
         now.waiting,

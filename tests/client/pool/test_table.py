@@ -33,7 +33,7 @@ def member(address: str, **said: Any) -> Member:
 
 def table(*members: Member, wish: Wish | None = None) -> tuple[Table[Any], Clock]:
     clock = Clock()
-    made: Table[Any] = Table(wish or Wish(), clock)
+    made: Table[Any] = Table(wish or Wish(), clock=clock)
     made.update(members, complete=True)
     return made, clock
 

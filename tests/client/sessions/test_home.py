@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.blocking import Blocking
 from tests.client import stream_script
 
 import npucall_client
@@ -24,8 +25,11 @@ from npucall.errors import (
     WrongServerError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.senders import finished
+from npucall_client.senders.threads import THREADS
 from npucall_client.sessions.home import Home
 from npucall_client.sessions.release import Collected
+from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.transport import Opened, Upload
 
 if TYPE_CHECKING:
@@ -38,42 +42,46 @@ SECONDS = 60
 class Script:
     """Keeps nothing; says what is asked of it, and raises what it is told."""
 
-    program_steps = 0
-    remembers = False
-
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.opened = 0
         self.errors: list[Exception] = []
         self.is_away = False
 
-    def open(self, lease: float, budget: int, timeout: float) -> Opened:
+    async def program_steps(self) -> int:
+        return 0
+
+    async def remembers(self) -> bool:
+        return False
+
+    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         self.opened += 1
         return Opened(f"session {self.opened}", math.inf, budget)
 
-    def renew(self, home: Home, timeout: float) -> None:
+    async def renew(self, home: Home, timeout: float) -> None:
         self.asked.append("renew")
 
-    def close(self, home: Home, timeout: float) -> None:
+    async def close(self, home: Home, timeout: float) -> None:
         self.asked.append("close")
 
-    def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
         if self.is_away:
             raise ServerUnreachableError("away")
         self.asked.append(list(handles))
 
-    def upload(self, home: Home, upload: Upload, *_: Any) -> None:
+    async def upload(self, home: Home, upload: Upload, *_: Any) -> None:
         self.asked.append((home.id, upload.handle))
 
-    def call(self, seconds: float) -> str:
+    async def call(self, seconds: float) -> str:
         assert seconds > 0
         if self.errors:
             raise self.errors.pop(0)
         return "done"
 
 
-def home_of(script: Any, *, refill: bool = False) -> Home:
-    return Home(script, "host", 0.0, 0, 9.0, refill=refill)
+def home_of(script: Any, *, refill: bool = False) -> Any:
+    home = Home(script, "host", 0.0, 0, 9.0, refill=refill, sender=THREADS, remote=Remote)
+    return Blocking(finished(home.open()))
 
 
 def test_a_full_server_is_given_back_what_was_collected_and_asked_once_more() -> None:
@@ -154,10 +162,10 @@ def test_two_calls_that_find_the_session_lost_open_one() -> None:
     script = Script()
     home = home_of(script, refill=True)
 
-    def both(seconds: float) -> str:
+    async def both(seconds: float) -> str:
         if script.opened == 1:
             script.errors = [HandleLostError("gone")]
-            assert home.attempt(script.call, seconds) == "done"
+            assert await home.awaited.attempt(script.call, seconds) == "done"
             raise HandleLostError("gone")
         return "done"
 

@@ -15,6 +15,7 @@ import pytest
 import npucall_client
 from npucall.errors import HandleLostError, SessionExpiredError, WrongServerError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.senders import finished
 from npucall_client.sessions.home import Home
 from npucall_client.testing import running_server
 
@@ -185,7 +186,7 @@ def test_closing_a_session_whose_server_went_does_not_wait_for_it(address: str) 
 def test_a_lease_that_ended(
     npucall_server: str, monkeypatch: pytest.MonkeyPatch, refill: bool
 ) -> None:
-    monkeypatch.setattr(Home, "renew", lambda _: True)  # so that nobody does
+    monkeypatch.setattr(Home, "renew", nobody_renews)  # so that nobody does
     with (
         npucall_client.connect(npucall_server) as client,
         client.session(lease=0.5, refill=refill) as session,
@@ -217,11 +218,10 @@ def test_an_idle_session_outlives_its_lease(npucall_server: str) -> None:
 def test_nobody_renews_a_session_that_nobody_has(npucall_server: str) -> None:
     with npucall_client.connect(npucall_server) as client:
         session = client.session(lease=0.6)
-        thread: Any = session._home._thread
+        task: Any = session._home._task
         del session
         gc.collect()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+        assert finished(task.join(PATIENCE))
 
 
 @pytest.mark.more
@@ -229,11 +229,10 @@ def test_the_idle_thread_sees_that_the_session_was_lost(address: str) -> None:
     with running_server(listen=address) as server:
         client = npucall_client.connect(server.target)
         session = client.session(lease=0.6)
-        thread: Any = session._home._thread
+        task: Any = session._home._task
         kill(server)
     with running_server(listen=address), client:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+        assert finished(task.join(PATIENCE))
         with pytest.raises(HandleLostError):
             session.put(X)
 
@@ -254,3 +253,7 @@ def test_another_server_at_the_address_is_told_apart(npucall_server: str, addres
             remote.numpy()
         with pytest.raises(WrongServerError):
             theirs.put(X)
+
+
+async def nobody_renews(_: Home) -> bool:
+    return True

@@ -148,10 +148,11 @@ def test_calls_larger_than_a_message_take_handles_beside_chunks(client: Client) 
 
 def test_a_digest_that_nobody_has_is_missing(client: Client) -> None:
     """What ``put`` asks first; it sends the bytes then."""
+    from npucall_client.senders import finished
     from npucall_client.sessions.transport import Upload
 
     with client.session() as session:
         home = session._home
         upload = Upload(bytes(range(16)), bytes(100), bytes(32), by_digest=True)
         with pytest.raises(MissingError):
-            client._transport.sessions.upload(home, upload, 9.0, "", None)
+            finished(client._transport.sessions.upload(home, upload, 9.0, "", None))

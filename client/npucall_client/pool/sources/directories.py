@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError, Repeat, ServerUnreachableError
 from npucall.membership import QUIET_SECONDS
@@ -14,11 +14,14 @@ from npucall_client.pool.sources.changes import read
 from npucall_client.pool.sources.looking import heard_by
 from npucall_client.pool.sources.watched import Watched
 from npucall_client.remote.link import Link
+from npucall_client.senders import finished
+from npucall_client.senders.threads import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall_client.pool.members import Update
+    from npucall_client.senders import Stream
     from npucall_client.settings import ClientSettings
 
 FIRST_SECONDS = 5.0
@@ -71,7 +74,7 @@ class DirectorySource:
         self._stop.set()
         self._wake.set()
         for each in self._directories:
-            each.link.close()
+            finished(each.link.close())
 
     def _run(self, update_of: Callable[[], Update | None]) -> None:
         count = len(self._directories)
@@ -92,7 +95,7 @@ class DirectorySource:
         """Passes on what a directory says, until it ends. Answers whether to ask it again first."""
         heard, sent = False, ""
         try:
-            sent = directory.link.authorization()
+            sent = finished(directory.link.authorization())
             for message in directory.messages(sent):
                 changes = read(message)
                 if not heard:
@@ -107,7 +110,7 @@ class DirectorySource:
         except NpucallError as error:
             directory.failure = str(error)
             directory.refusal = error if error.repeat is Repeat.NEVER else None
-            return heard or directory.link.has_another(error, sent)
+            return heard or finished(directory.link.has_another(error, sent))
         return heard
 
     def _tell(self, update_of: Callable[[], Update | None]) -> None:
@@ -136,12 +139,12 @@ class _Directory:
 
     def __init__(self, settings: ClientSettings, address: str) -> None:
         self.address = address
-        self.link = Link(replace(settings, target=address), once=True)
+        self.link = Link(replace(settings, target=address), THREADS, once=True)
         self.failure = "it has not answered yet"
         """Why nobody hears of members from it."""
         self.refusal: NpucallError | None = None
         """What it refused, where asking again does not help."""
-        self._stream: Any = None
+        self._stream: Stream | None = None
         self._expected = 0.0
         """When the next message has to have come."""
         self._is_late = False
@@ -162,7 +165,7 @@ class _Directory:
         stream = self.link.open_stream(iter([b""]), None, authorization, "WatchMembers")
         self._stream = stream
         try:
-            for message in stream:
+            while (message := finished(anext(stream, None))) is not None:
                 self._expected = time.monotonic() + PATIENCE_SECONDS
                 yield message
         finally:

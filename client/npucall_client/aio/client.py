@@ -1,0 +1,242 @@
+"""``connect`` and ``Client`` for asyncio."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+
+from npucall_client import client
+from npucall_client.aio.opening import Opening
+from npucall_client.aio.pipeline import Pipeline
+from npucall_client.aio.sessions import Remote, Session
+from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
+from npucall_client.senders.loop import LoopSender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from npucall.declare import Operator
+    from npucall.v1 import access_service_pb2 as access_pb
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.calling import Plan, Progress, Result
+    from npucall_client.shared.memory import SharedMemory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _like(other: Callable[P, object]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Gives a function the parameters of another one."""
+
+    def typed(function: Callable[..., R]) -> Callable[P, R]:
+        return functools.wraps(other, assigned=())(function)
+
+    return typed
+
+
+@_like(client.connect)
+def connect(*args: Any, **kwargs: Any) -> Opening[Client]:
+    """Connects to a server or to a pool: ``async with connect(target) as client``, or ``await``.
+
+    Settings and errors are those of ``npucall_client.connect``. The client belongs to the event
+    loop on which it was opened. Raises ValueError at once for a setting that cannot be.
+    """
+    settings = settings_of(**inspect.signature(client.connect).bind(*args, **kwargs).arguments)
+
+    async def open_() -> Client:
+        return Client(await opened(settings, LoopSender()), settings)
+
+    return Opening(open_, Client.close)
+
+
+class Client(ClientBase):
+    """Calls operators, for the tasks of one event loop. Made by ``connect``.
+
+    Methods, options and errors are those of ``npucall_client.Client``; what waits there is awaited
+    here. Cancelling a task cancels the call that it waits for, on the server too.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection. Calls under way, and whatever comes, raise CancelledError.
+
+        That is the one of ``npucall.errors``, which is no asyncio.CancelledError. Its sessions are
+        closed before.
+        """
+        await self._close()
+
+    @overload
+    async def run(self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def run(
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Any: ...
+    async def run(self, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Runs an operator: arrays in, an array out; a named tuple of arrays if it has several.
+
+        Arrays must not be changed until it is done. See ``npucall_client.Client.run``.
+        """
+        return await self._calls.run(operator, args, kwargs)
+
+    @overload
+    async def execute(
+        self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Result: ...
+    @overload
+    async def execute(
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Result: ...
+    async def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
+        """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
+        return await self._calls.execute(operator, args, kwargs)
+
+    @overload
+    async def plan(
+        self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Plan: ...
+    @overload
+    async def plan(
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Plan: ...
+    async def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
+        """Checks a call as ``run`` would, without sending or computing data."""
+        return await self._calls.plan(operator, args, kwargs)
+
+    def pipeline(self) -> Pipeline:
+        """A stream for many calls, several in flight at a time, with the options of this client.
+
+        ``async with client.pipeline() as p: calls = [await p.submit(operator, ...) for ...]``, then
+        ``await`` each of them.
+        """
+        transport = self._open()
+        return Pipeline(transport.calls(), self._calls.bind_ready, transport.sender)
+
+    def session(
+        self, *, lease: float | None = None, budget: int | None = None, refill: bool = False
+    ) -> Opening[Session]:
+        """Arrays that stay on the server, to be computed with many times.
+
+        ``async with client.session() as s: x = await s.put(array)``, then ``await s.run(...)``. See
+        ``npucall_client.Client.session``.
+        """
+
+        async def open_() -> Session:
+            return Session(await self._home(Remote, lease, budget, refill=refill), self._calls)
+
+        return Opening(open_, Session.close)
+
+    def shared(self, nbytes: int) -> Opening[SharedMemory]:
+        """Memory that a server on this host sees too, so that what lies in it does not travel.
+
+        ``async with client.shared(2**30) as memory: x = memory.array(x)``. See
+        ``npucall_client.Client.shared``.
+        """
+        return Opening(lambda: self._memory(nbytes), _closed)
+
+    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Opening[Reserved]:
+        """Reserves the device, and answers a client of the same connection that has it alone.
+
+        ``async with client.reserve(60) as quiet:``. See ``npucall_client.Client.reserve``.
+        """
+
+        async def open_() -> Reserved:
+            return Reserved(self, await self._renewal(seconds, wait, count))
+
+        return Opening(open_, Reserved.close)
+
+    async def release_reservation(self) -> None:
+        """Ends the reservation of whoever has one. Raises PermissionDeniedError unless an admin."""
+        await self._open().release("", self._binding.options.timeout)
+
+    def options(  # noqa: PLR0913  # one an option
+        self,
+        *,
+        timeout: float | None = None,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        keep_layout: bool | None = None,
+        progress: Progress | None = None,
+    ) -> Client:
+        """A client of the same connection with these options: see ``npucall_client.Client``.
+
+        ``progress`` is called on the event loop.
+        """
+        binding = self._binding.having(
+            timeout=timeout,
+            variant=variant,
+            outputs=outputs,
+            request_id=request_id,
+            keep_layout=keep_layout,
+            progress=progress,
+        )
+        return Client(self._transport, self._settings, binding, self._shared)
+
+    async def operators(self) -> list[pb.OperatorInfo]:
+        """What the server lists, as messages of the contract (``npucall/v1``)."""
+        return await self._open().operators(self._binding.options.timeout)
+
+    async def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
+        """One operator of the server. Raises OperatorUnknownError."""
+        return await self._open().operator(name, variant, self._binding.options.timeout)
+
+    async def server_info(self) -> pb.GetServerInfoResponse:
+        """What the server is and allows, as a message of the contract."""
+        return await self._open().server_info(self._binding.options.timeout)
+
+    async def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
+        """What callers used in the last seconds (0: as far as is known), as a message."""
+        return await self._open().usage(last_seconds, self._binding.options.timeout)
+
+    async def activity(self) -> access_pb.GetActivityResponse:
+        """Who uses the server now, as a message of the contract: your own line, and the sums."""
+        return await self._open().activity(self._binding.options.timeout)
+
+
+class Reserved(ReservedBase, Client):
+    """A client that has the device alone, until it is closed. Made by ``Client.reserve``."""
+
+    async def close(self) -> None:
+        """Releases the device. The client that reserved it stays open."""
+        await self._reservation.close()
+
+    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Opening[Reserved]:
+        """It has the device already: raises ValueError."""
+        raise self._has_it_already(seconds, wait, count)
+
+
+async def _closed(memory: SharedMemory) -> None:
+    memory.close()

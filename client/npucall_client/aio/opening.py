@@ -1,0 +1,35 @@
+"""What is opened by ``await``, or by ``async with``, which closes it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from types import TracebackType
+
+T = TypeVar("T")
+
+
+class Opening(Generic[T]):
+    """``async with opening as it: ...``; or ``it = await opening``, and ``close`` at the end."""
+
+    def __init__(
+        self, open_: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[object]]
+    ) -> None:
+        self._open, self._close = open_, close
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close(self._opened)

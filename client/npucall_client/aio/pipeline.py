@@ -1,0 +1,110 @@
+"""``client.pipeline()`` for asyncio: calls in flight side by side, each with a future."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
+
+from npucall_client.pipeline import PipelineBase
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from types import TracebackType
+
+    from npucall.declare.declaration import Operator
+    from npucall_client.arguments import BoundCall
+    from npucall_client.calling import Options, Result
+    from npucall_client.pipeline import Calls
+    from npucall_client.senders import Sender
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PendingCall(asyncio.Future[R], Generic[R]):
+    """A call of a pipeline: a future of what ``client.run`` answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: Result | None = None
+        self.end: Callable[[], object] = lambda: None
+
+    async def answer(self) -> Result:
+        """Waits for the call, and answers all that ``client.execute`` does."""
+        await self
+        assert self.answered is not None  # noqa: S101  # it has a result
+        return self.answered
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Ends the call, here and on its server: whoever awaits it gets asyncio's CancelledError.
+
+        So does cancelling a task that awaits it.
+        """
+        if not super().cancel(msg):
+            return False
+        self.end()
+        return True
+
+
+class Pipeline(PipelineBase[PendingCall[Any]]):
+    """Sends calls without waiting for their answers. Leaving the context waits for all of them.
+
+    Answers come in the order in which calls finish; errors are each call's own. A connection that
+    breaks is opened again, and what had no answer is sent once more, as long as its timeout allows.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        sender: Sender,
+    ) -> None:
+        super().__init__(calls, bind, sender, PendingCall)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Waits until every call has ended, and closes the stream."""
+        await self._close()
+
+    @overload
+    async def submit(
+        self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> PendingCall[R]: ...
+    @overload
+    async def submit(
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> PendingCall[Any]: ...
+    async def submit(self, operator: Any, /, *args: Any, **kwargs: Any) -> PendingCall[Any]:
+        """Sends a call with the arguments of ``client.run``; waits while too many are in flight.
+
+        Arrays must not be changed until the call is done. Raises what is wrong with the arguments,
+        DeadlineError where no place comes free within the call's timeout, and CancelledError of
+        ``npucall.errors`` once the pipeline is closed; all else is raised where what it answers is
+        awaited.
+        """
+        return await self._submit(operator, args, kwargs)
+
+    async def as_completed(self) -> AsyncIterator[PendingCall[Any]]:
+        """Calls in the order in which they end, until none is in flight.
+
+        Of those that ended before, the ones that you hold and that it did not give yet.
+        """
+        while (call := await self._next_completed()) is not None:
+            yield call

@@ -1,0 +1,169 @@
+"""What a client does, whatever sends for it: settings, the transport, and what calls go through."""
+
+from __future__ import annotations
+
+from os import fspath
+from typing import TYPE_CHECKING, Any
+
+from npucall import buffers, memory
+from npucall.products import DEFAULT_SOC
+from npucall_client.calling import Binding, closed
+from npucall_client.local import LocalTransport
+from npucall_client.pool.sources import source_of
+from npucall_client.pool.transport import PoolTransport
+from npucall_client.remote.channel import ChannelTransport
+from npucall_client.reservations import Renewal, checked_seconds
+from npucall_client.sessions.connection import Connection, Shared
+from npucall_client.sessions.home import Home
+from npucall_client.settings import LOCAL, POOL, ClientSettings
+
+if TYPE_CHECKING:
+    from npucall_client.senders import Sender
+    from npucall_client.sessions.remote import RemoteTensor
+    from npucall_client.shared.memory import SharedMemory
+    from npucall_client.transport import Transport
+
+_KEPT = 2**30
+"""Bytes that ``keep_memory=True`` keeps."""
+_PATHS = ("ca", "certificate", "key", "token_file")
+_WISHES = ("soc", "product", "labels")
+
+
+def settings_of(**given: Any) -> ClientSettings:
+    """The settings that ``connect`` was given; those of the process count from here on.
+
+    Raises ValueError for a setting that cannot be.
+    """
+    for name in _PATHS:
+        if given.get(name) is not None:
+            given[name] = fspath(given[name])
+    if given.get("keep_memory") is True:
+        given["keep_memory"] = _KEPT
+    settings = ClientSettings.of(**given)
+    _check_wishes(settings.target, {name: given.get(name) for name in _WISHES})
+    if settings.poison:
+        buffers.poison()
+    if settings.keep_memory:
+        memory.keep(settings.keep_memory)
+    return settings
+
+
+def _check_wishes(target: str, wishes: dict[str, object]) -> None:
+    """Raises ValueError for a wish that the caller has beside a target with one server."""
+    for name, wish in wishes.items():
+        allowed = target.startswith(POOL) or (name == "soc" and target == LOCAL)
+        if wish is not None and not allowed:
+            raise ValueError(
+                f"{name}: expected none beside target {target}, found {wish}; the server has its "
+                "own, only pool: takes a wish" + (", or local:" if name == "soc" else "")
+            )
+
+
+async def opened(settings: ClientSettings, sender: Sender) -> Transport:
+    """Where calls are computed. Raises what ``connect`` does."""
+    if settings.target == LOCAL:
+        return LocalTransport(settings.soc or DEFAULT_SOC, sender)
+    transport: Transport
+    if settings.target.startswith(POOL):
+        transport = await PoolTransport(settings, source_of(settings), sender).open()
+    else:
+        transport = await ChannelTransport(settings, sender).open()
+    return transport.under(settings.reservation)
+
+
+class ClientBase:
+    """A client without its public methods."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: ClientSettings,
+        binding: Binding | None = None,
+        shared: Shared | None = None,
+    ) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._binding = binding or Binding(settings)
+        self._shared = shared or Shared()
+        self._calls = Connection(self._open, self._binding, self._shared)
+
+    async def _close(self) -> None:
+        await self._shared.close()
+        await self._transport.close()
+
+    async def _home(
+        self,
+        remote: type[RemoteTensor],
+        lease: float | None,
+        budget: int | None,
+        *,
+        refill: bool,
+    ) -> Home:
+        """A session, whose tensors are of that class."""
+        transport, options = self._open(), self._binding.options
+        home = Home(
+            transport.sessions,
+            self._settings.target,
+            lease or 0.0,
+            budget or 0,
+            options.timeout,
+            options.request_id,
+            refill=refill,
+            sender=transport.sender,
+            remote=remote,
+        )
+        await home.open()
+        self._shared.add(home)
+        return home
+
+    async def _memory(self, nbytes: int) -> SharedMemory:
+        socket, timeout = self._settings.shared_memory_socket, self._binding.options.timeout
+        return await self._open().shared(nbytes, socket, timeout)
+
+    async def _renewal(self, seconds: float, wait: float, count: int) -> Renewal:
+        """A reservation, which is renewed from here on."""
+        if self._settings.reservation:
+            raise ValueError(
+                "reserve: expected a client without a reservation, found one with the setting "
+                "reservation (NPUCALL_RESERVATION)"
+            )
+        checked_seconds(seconds, wait)
+        transport = self._open()
+        granted = await transport.reserve(seconds, wait, self._binding.options.timeout, count)
+        return Renewal(transport, granted, transport.sender)
+
+    def _open(self) -> Transport:
+        """The transport. Raises CancelledError once the client is closed."""
+        if self._shared.closed:
+            raise closed()
+        return self._transport
+
+
+class ReservedBase(ClientBase):
+    """A client of the same connection that has the device alone."""
+
+    def __init__(self, client: ClientBase, reservation: Renewal) -> None:
+        of = client._transport.under(reservation.key)  # noqa: SLF001  # of its own kind
+        super().__init__(of, client._settings, client._binding, client._shared)  # noqa: SLF001
+        self._reservation = reservation
+
+    @property
+    def key(self) -> str:
+        """What calls are made under: NPUCALL_RESERVATION for a child process."""
+        return self._reservation.key
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until its end, at the latest; 0 where it has ended or was lost."""
+        return self._reservation.remaining
+
+    def _has_it_already(self, seconds: float, wait: float, count: int) -> ValueError:
+        return ValueError(
+            f"reserve: expected a client without a reservation, found one with "
+            f"{self.remaining:.0f} s of it left; asked for {count}, {seconds:g} s, wait {wait:g} s"
+        )
+
+    def _open(self) -> Transport:
+        """The transport. Raises ReservedError where the reservation was lost."""
+        self._reservation.check()
+        return super()._open()
