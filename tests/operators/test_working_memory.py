@@ -123,7 +123,8 @@ def kl(name: str, variant: str, small: str, large: str) -> Large:
 def of_one_shape(operator: Operator[Any, Any]) -> Large:
     subject = next(s for s in SUBJECTS if s.operator is operator)
     names = [p.name for p in operator.inputs]
-    attributes = subject.table.attributes
+    declared = {attribute.name for attribute in operator.attributes}
+    attributes = {n: v for n, v in subject.table.attributes.items() if n in declared}
     return Large(operator.name, dict.fromkeys(names, (MANY,)), attributes, {}, operator.variant)
 
 
