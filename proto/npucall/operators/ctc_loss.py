@@ -46,10 +46,10 @@ def alpha(draft: Draft) -> Shape:
 
 
 def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
-    """A few numbers for each item; and of an item longer than a block its states."""
+    """A few numbers for each item; and of an item longer than a block each state's."""
     del attributes
     items, _, width = facts.shapes["alpha"]
-    return (6 * items + (4 * width if width > BLOCK else 0)) * DOUBLE.itemsize
+    return (4 * items + (width if width > BLOCK else 0)) * DOUBLE.itemsize
 
 
 def _computes(facts: Facts, attributes: Mapping[str, Any]) -> int:
