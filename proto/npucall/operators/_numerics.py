@@ -16,9 +16,6 @@ NONE, MEAN, SUM, BATCHMEAN = range(4)
 
 _ONE = 40
 """From here on the sigmoid is 1 also in float64, and e^x is far from too large in float32."""
-_PIECE = 1 << 13
-"""Elements of a piece of which a long polynomial is computed."""
-
 _CLOSED = -85
 """1 + e^-x is e^-x for such an x, and nearly infinite in float32."""
 
@@ -90,25 +87,15 @@ def normal_distribution(x: AnyArray) -> tuple[AnyArray, AnyArray]:
     wide = np.asarray(x, np.float64)
     density = np.exp(-0.5 * wide * wide) * (1 / sqrt(2 * pi))
     beyond = density * _mills_ratio(np.abs(wide))
-    return np.where(wide < 0, beyond, 1 - beyond), density
+    return chosen(wide < 0, beyond, 1 - beyond), density
 
 
 def _mills_ratio(x: AnyArray) -> AnyArray:
     """``(1 - distribution) / density`` of the standard normal distribution for x >= 0.
 
     ``(1 + x)`` times the ratio is smooth and goes from sqrt(pi / 2) to 1; ``y = (x - 4) / (x + 4)``
-    takes 0 to infinity to -1 to 1, where a polynomial is that near. It is computed in pieces that
-    stay near the core: there are many steps.
+    takes 0 to infinity to -1 to 1, where a polynomial is that near.
     """
-    ratio = np.empty(x.shape)
-    flat, results = x.reshape(-1), ratio.reshape(-1)
-    for start in range(0, flat.size, _PIECE):
-        piece = slice(start, start + _PIECE)
-        results[piece] = _mills_ratio_of(flat[piece])
-    return ratio
-
-
-def _mills_ratio_of(x: AnyArray) -> AnyArray:
     y = 1 - 8 / (x + 4)
     smooth = np.full_like(y, _MILLS[-1])
     for coefficient in _MILLS[-2::-1]:
