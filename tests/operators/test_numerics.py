@@ -1,4 +1,4 @@
-"""The functions of numerics that NumPy has not: sigmoid and the normal distribution."""
+"""What of numerics NumPy has not, or has slower: sigmoid, the normal distribution, a choice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.operators._numerics import normal_distribution, sigmoid
+from npucall.operators._numerics import chosen, normal_distribution, sigmoid
 
 INF, NAN = np.inf, np.nan
 
@@ -72,3 +72,25 @@ def test_the_sigmoid_of_special_numbers(dtype: Any) -> None:
     with np.errstate(under="ignore"):
         found = sigmoid(np.array([-INF, -1e30, 0, 1e30, INF, NAN], dtype))
     np.testing.assert_array_equal(found, [0, 0, 0.5, 1, 1, NAN])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.uint8, np.int16, np.int64])
+def test_chosen_is_where_bit_by_bit(kind: Any) -> None:
+    random = np.random.default_rng(3)
+    one, other = (random.integers(0, 256, (9, 40), np.uint8).view(kind) for _ in range(2))
+    condition = random.random(one.shape) < 0.5
+    number = one[0, 0]
+    for first, second in ((one, other), (number, other)):
+        expected = np.where(condition, first, second)
+        assert chosen(condition, first, second).tobytes() == expected.tobytes()
+        place = np.empty_like(other)
+        assert chosen(condition, first, second, out=place) is place
+        assert place.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_sigmoid_goes_where_it_is_told(kind: Any) -> None:
+    x = np.linspace(-9, 9, 99).astype(kind)
+    place = np.empty_like(x)
+    assert sigmoid(x, out=place) is place
+    np.testing.assert_array_equal(place, sigmoid(x))
