@@ -37,23 +37,28 @@ def numbered(facts: Facts, array: Array, numbers: AnyArray) -> AnyArray:
     return facts.read(array, np.unravel_index(numbers, shape) if shape else ...)
 
 
-def chosen(mask: AnyArray, one: AnyArray, other: AnyArray) -> AnyArray:
-    """``one`` where the mask is true, else ``other``: float arrays of one dtype that broadcast.
+def chosen(
+    condition: AnyArray, one: AnyArray, other: AnyArray, out: AnyArray | None = None
+) -> AnyArray:
+    """``np.where`` of arrays or numbers of one dtype, several times as fast.
 
-    ``np.where``, by bits: that takes 7 ns a number where the mask has no pattern, this 1.
+    It works on their bits, all of a kind, where ``np.where`` has a branch for each element.
     """
-    bits = np.dtype(f"i{one.dtype.itemsize}")
-    first, second = one.view(bits), other.view(bits)
-    taken = (first ^ second) & -mask.astype(bits)
-    taken ^= second
-    result: AnyArray = taken.view(one.dtype)
-    return result
+    bits = np.dtype(f"i{other.itemsize}")
+    mask = np.negative(condition.view(np.int8)).astype(bits)  # all bits, or none
+    old = other.view(bits)
+    changed = (one.view(bits) ^ old) & mask
+    if out is None:
+        return (changed ^ old).view(other.dtype)
+    np.bitwise_xor(changed, old, out=out.view(bits))
+    return out
 
 
 def sigmoid(x: AnyArray, out: AnyArray | None = None) -> AnyArray:
     """``1 / (1 + e^-x)`` in the array's own dtype; large x of either sign lose nothing."""
     power = np.exp(np.clip(x, -inf, _ONE))
-    return np.divide(power, 1 + power, out=out)
+    total = np.add(power, 1, out=out)
+    return np.divide(power, total, out=out)
 
 
 def gated(values: AnyArray, gates: AnyArray, out: AnyArray | None = None) -> AnyArray:
