@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, UINT8
+from npucall.errors import ShapeError
 from npucall_client.conformance import defects, reals
 from npucall_client.conformance.domains import choice, mixed, normal
 from npucall_client.conformance.statement import In, Invalid, Setup
@@ -53,6 +54,12 @@ def converted(*pairs: tuple[DType, DType]) -> tuple[Setup, ...]:
 def float_of(dtypes: DTypes) -> DType:
     """FLOAT for integers and BOOL, else the dtype of ``self``."""
     return FLOAT if dtypes["self"].kind in ("int", "bool") else dtypes["self"]
+
+
+def too_many_dimensions() -> tuple[Invalid, ...]:
+    """Both tensors have nine: no shape differs then."""
+    change = {name: {"shape": defects.NINE} for name in TENSORS}
+    return (Invalid("rank-9-both", change, ("self",), ShapeError, block="rank"),)
 
 
 def shapes_of(blamed: str) -> tuple[Invalid, ...]:

@@ -57,6 +57,7 @@ HARDSIGMOID = elementwise(
         *defects.dtypes("self", found=INT64),
         *defects.no_bfloat16("self"),
         *defects.ranks("self"),
+        *shared.too_many_dimensions(),
         *shared.shapes_of("self"),
         *defects.dtypes("out", found=FLOAT16, blames=("self",)),
         *defects.dtypes("self", found=INT32),

@@ -97,7 +97,8 @@ HARDTANH = elementwise(
         ends("up-to-53-bits", Scalar(INT64, 3 - 2**53), Scalar(INT64, 2**53 - 3),
              -(2**53), 2**53 - 4, 2**53 - 2, dtypes={"self": INT64}),
         ends("short", Scalar(FLOAT16, -0.1), Scalar(FLOAT, 0.1)),
-        ends("bfloat16", Scalar(BF16, -0.1), Scalar(BF16, 0.3)),
+        ends("bfloat16", Scalar(BF16, -0.1), Scalar(BF16, 0.3),
+             products=("Ascend910B", "Ascend910_93", "Ascend950")),
         ends("equal-as-integers", Scalar(INT32, 0), -0.5, -3, 0, 2),
     ),
     edges=(
@@ -130,6 +131,7 @@ HARDTANH = elementwise(
         *defects.dtypes("self", found=DOUBLE, blames=shared.TENSORS),
         *defects.dtypes("out", found=FLOAT16, blames=shared.TENSORS),
         *defects.ranks("self"),
+        *shared.too_many_dimensions(),
         *shared.shapes_of("self"),
         crossing("ends-crossed", Scalar(DOUBLE, 0.5), Scalar(DOUBLE, 0.25)),
         crossing("ends-crossed-as-doubles", Scalar(FLOAT, 0.5), Scalar(INT32, 0)),

@@ -79,10 +79,12 @@ LEAKY_RELU = elementwise(
     invalid=(
         *defects.nulls("self", "negative_slope", "out"),
         *defects.dtypes("self", found=INT32),
+        *defects.dtypes("self", found=COMPLEX64),
         *defects.no_bfloat16("self"),
         *defects.uncastable("out"),
         *defects.uncastable("out", BOOL),
         *defects.ranks("self"),
+        *shared.too_many_dimensions(),
         *defects.shapes("self", (4, 3), (1, 4), blames=("out",)),
         *defects.shapes("out", (4, 3), (1, 4), (1, 3, 4)),
         Invalid(

@@ -90,6 +90,7 @@ SOFTPLUS = elementwise(
         *defects.uncastable("out"),
         *defects.uncastable("out", BOOL),
         *defects.ranks("self"),
+        *shared.too_many_dimensions(),
         *shared.shapes_of("self"),
     ),
     contradictions=(

@@ -55,10 +55,14 @@ TANH = elementwise(
         Invalid("format-self-alone", {"self": {"format": Format.NCHW}}, ("self",), FormatError),
         Invalid("format-out-alone", {"out": {"format": Format.NHWC}}, ("self",), FormatError),
         Invalid(
+            "format-private-out", {"out": {"format": Format.FRACTAL_NZ}}, ("self",), FormatError
+        ),
+        Invalid(
             "format-private", {name: {"format": Format.FRACTAL_NZ} for name in shared.TENSORS},
             ("self",), FormatError,
         ),
         *defects.ranks("self"),
+        *shared.too_many_dimensions(),
         *shared.shapes_of("self"),
     ),
 )  # fmt: skip

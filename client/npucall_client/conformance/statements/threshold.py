@@ -100,13 +100,14 @@ THRESHOLD = elementwise(
     ),
     invalid=(
         *defects.nulls("self", "out", *NUMBERS),
-        *defects.dtypes("self"),
+        *defects.no_bfloat16("self"),
         *defects.dtypes("self", found=UINT16),
         *defects.dtypes("self", found=BOOL),
-        *defects.no_bfloat16("self"),
+        *defects.dtypes("self"),
         *defects.uncastable("out"),
         *defects.uncastable("out", BOOL),
         *defects.ranks("self"),
+        *shared.too_many_dimensions(),
         *shared.shapes_of("self"),
         *(
             Invalid(f"complex-{name}", {name: Scalar(COMPLEX64, 1)}, (name,), DTypeError)
