@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
 
-_OF_LABELS = "int64"
 _AS_TYPED = (Kind.STRING, Kind.DTYPE)
 """Attributes that are taken as they are typed; quotes are not needed."""
 
@@ -28,9 +27,9 @@ def arguments_of(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a call and its outputs, by name.
 
-    ``dtype`` is that of tensors given as numbers; labels are int64. An operator with reference
-    makes its outputs itself; of another one each is given, and ``written`` names those that its
-    listing takes for inputs.
+    ``dtype`` is that of tensors given as numbers; labels are int64, whatever it is. An operator
+    with reference makes its outputs itself; of another one each is given, and ``written`` names
+    those that its listing takes for inputs.
     Raises ValueError for what cannot be read, or has no such name.
     """
     if operator.reference and written:
@@ -39,7 +38,11 @@ def arguments_of(
     known = [p for p in called.parameters if not (operator.reference and isinstance(p, Output))]
     by_name = {parameter.name: parameter for parameter in known}
     names = ", ".join(by_name)
-    labels = {each for declared in CATALOGUE.of_name(operator.name) for each in declared.as_is}
+    own = {
+        name: str(each.numpy)
+        for declared in CATALOGUE.of_name(operator.name)
+        for name, each in declared.sample.dtypes.items()
+    }
     for name in written:
         if name not in by_name:
             raise ValueError(f"{name}: expected a name among {names}")
@@ -50,7 +53,7 @@ def arguments_of(
         if not equals or name not in by_name:
             raise ValueError(f"{text}: expected NAME=VALUE with a name among {names}")
         kind = outputs if isinstance(by_name[name], Output) else arguments
-        kind[name] = _value(by_name[name], value, _OF_LABELS if name in labels else dtype)
+        kind[name] = _value(by_name[name], value, own.get(name, dtype))
     return arguments, outputs
 
 

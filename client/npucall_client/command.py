@@ -139,9 +139,7 @@ def run(  # noqa: PLR0913  # options of a command
     variant: Annotated[str, typer.Option(help="Which variant of the operator.")] = "",
     dtype: Annotated[
         str,
-        typer.Option(
-            help="Of tensors given as numbers, but labels, and of .npy files without one."
-        ),
+        typer.Option(help="Of tensors given as numbers, but labels; of .npy files without one."),
     ] = "float32",
     output: Annotated[
         list[str] | None,
