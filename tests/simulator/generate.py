@@ -64,11 +64,12 @@ def _entry_point(operator: Prototype) -> str:
     check = f"sim::{_CHECKS[operator.name]}" if operator.name in _CHECKS else "nullptr"
     workspace = 0 if "no-workspace" in operator.words else 1
     single = "true" if "generated" in operator.words else "false"
+    most = 25 if "any-rank" in operator.words else 8
     declared = ", ".join(f"{p.c_type} {p.name}" for p in operator.parameters)
     packed = "".join(f"        {_argument(p)},\n" for p in operator.parameters)
     return f"""\
 static const sim::OperatorEntry entry_of_{operator.name} = {{
-    "{operator.name}", "{package}", {check}, {workspace}, {single}}};
+    "{operator.name}", "{package}", {check}, {workspace}, {single}, {most}}};
 
 aclnnStatus {operator.name}GetWorkspaceSize({declared}, uint64_t *workspaceSize,
                                             aclOpExecutor **executor) {{

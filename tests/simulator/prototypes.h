@@ -3,7 +3,8 @@
 // The comment above an operator says where it is: header; library; releases; words of its own.
 // Libraries: "math" and "nn" (split off libopapi.so in 9.x), "opapi", "cust" (the custom package),
 // "none" (a header, but no library). Words: "generated" is of the single-kernel family of
-// executors, "no-workspace" needs none, "level2" has its header there only, in 8.1.
+// executors, "no-workspace" needs none, "any-rank" does not refuse nine dimensions, "level2" has
+// its header there only, in 8.1.
 //
 // g++ reads this file, and generate.py does by two patterns: that comment, and SIM_OPERATOR(...);
 #pragma once
@@ -139,7 +140,7 @@ SIM_OPERATOR(aclnnSwishBackward, const aclTensor *gradOutput, const aclTensor *s
 SIM_OPERATOR(aclnnGeluBackward, const aclTensor *gradOutput, const aclTensor *self,
              SIM_OUT const aclTensor *gradInput);
 
-// aclnn_gelu_backward_v2.h; nn; 8.1 9.x
+// aclnn_gelu_backward_v2.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnGeluBackwardV2, const aclTensor *gradOutput, const aclTensor *self,
              char *approximate, SIM_OUT aclTensor *gradInput);
 

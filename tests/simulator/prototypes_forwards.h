@@ -72,7 +72,7 @@ SIM_OPERATOR(aclnnLogit, const aclTensor *input, double eps, SIM_OUT const aclTe
 
 // ---- Activations and softmax, forward ----
 
-// aclnn_softmax.h; nn; 8.1 9.x
+// aclnn_softmax.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnSoftmax, const aclTensor *self, int64_t dim, SIM_OUT aclTensor *out);
 
 // aclnn_logsoftmax.h; nn; 8.1 9.x
@@ -81,10 +81,10 @@ SIM_OPERATOR(aclnnLogSoftmax, const aclTensor *self, int64_t dim, SIM_OUT aclTen
 // aclnn_gelu.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnGelu, const aclTensor *self, SIM_OUT aclTensor *out);
 
-// aclnn_gelu_v2.h; nn; 8.1 9.x
+// aclnn_gelu_v2.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnGeluV2, const aclTensor *x, int64_t approximate, SIM_OUT aclTensor *y);
 
-// aclnn_silu.h; nn; 8.1 9.x
+// aclnn_silu.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnSilu, const aclTensor *self, SIM_OUT aclTensor *out);
 
 // aclnn_sigmoid.h; nn; 8.1 9.x
@@ -99,7 +99,7 @@ SIM_OPERATOR(aclnnTanh, const aclTensor *self, SIM_OUT aclTensor *out);
 // aclnn_hardsigmoid.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnHardsigmoid, const aclTensor *self, SIM_OUT aclTensor *out);
 
-// aclnn_hardswish.h; nn; 8.1 9.x
+// aclnn_hardswish.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnHardswish, const aclTensor *self, SIM_OUT const aclTensor *out);
 
 // aclnn_threshold.h; nn; 8.1 9.x
