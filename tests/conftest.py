@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests import on_a_loop
 
 import npucall_client
 from npucall import buffers
@@ -52,6 +53,21 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     target = request.getfixturevalue("npucall_server") if request.param == "server" else "local:"
     with npucall_client.connect(target) as connected:
         yield connected
+
+
+@pytest.fixture(params=[pytest.param("threads", id=pytest.HIDDEN_PARAM), "asyncio"])
+def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the client's senders: ``npucall_client.connect`` opens a client over it.
+
+    What holds for the one that blocks alone is marked ``threads``, with the reason.
+    """
+    name: str = request.param
+    if name == "asyncio":
+        alone = request.node.get_closest_marker("threads")
+        if alone is not None:
+            pytest.skip(alone.args[0])
+        monkeypatch.setattr(npucall_client, "connect", on_a_loop.connect)
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,10 @@ from .side_script import SharingScript, connected, side
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory"),
+    pytest.mark.usefixtures("sender"),
+]
 MIB = 2**20
 
 

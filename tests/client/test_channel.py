@@ -37,6 +37,8 @@ from npucall_client import Client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 
 Answer = Callable[[bytes, grpc.ServicerContext], bytes]
 

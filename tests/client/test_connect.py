@@ -11,6 +11,8 @@ import npucall_client
 from npucall.errors import ArgumentError, ServerUnreachableError
 from npucall_client.settings import ClientSettings
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 DEFAULTS = {
     "target": "127.0.0.1:50051",
     "timeout": 60.0,

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     import grpc
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 
 class GuardedScript(StreamScript):
     """A server that lets in who brings what ``accepted`` has."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from .stream_script import Answers, Behaviour, Frames
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 LARGE = numbers(5 * MIB + 8)
 DATA = LARGE.tobytes()
 REPLY = reply_of(DATA, inline=False).reply

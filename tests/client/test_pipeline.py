@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
     from .stream_script import Answers, Frames
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
@@ -184,6 +186,7 @@ def test_answers_that_nobody_holds_take_no_memory(script: StreamScript) -> None:
         assert len(pipeline._finished) == 0
 
 
+@pytest.mark.threads("futures of asyncio work with the functions of asyncio")
 def test_calls_work_with_the_standard_librarys_functions(script: StreamScript) -> None:
     with connected(script) as client, client.pipeline() as pipeline:
         calls = [submit(pipeline, numbers(8)) for _ in range(3)]

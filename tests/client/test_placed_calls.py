@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from npucall_client import Client, SharedMemory
     from npucall_client.pipeline import Pipeline
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory"),
+    pytest.mark.usefixtures("sender"),
+]
 COUNT = 1000
 """Numbers of an array; it takes 4,000 bytes, the next one begins at 4,032."""
 ONE = np.ones((), np.float32)

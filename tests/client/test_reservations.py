@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 ONE = np.ones(4, np.float32)
 PATIENCE = 30.0
 COMMAND = [sys.executable, "-c", "from npucall_client.command import main; main()"]

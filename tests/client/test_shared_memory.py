@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from npucall_client import Client
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 ONE = np.ones((), np.float32)
 
 

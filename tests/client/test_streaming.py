@@ -42,6 +42,8 @@ from .stream_script import (
 if TYPE_CHECKING:
     from .stream_script import Answers, Behaviour, Frames
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 LARGE = numbers(5 * MIB + 8)
 IN_CHUNKS = [2 * MIB, 4, 4, 2 * MIB, MIB + 8]
 """Bytes of the chunks that a call with it sends; the other two inputs are single numbers."""

@@ -23,7 +23,7 @@ from npucall_client.torch.functional import FUNCTIONS  # noqa: E402
 
 CASES = torch_calls.cases()
 ONE_OF_EACH = torch_calls.one_of_each()
-FORWARDS = ["torch", "aclnn"]
+FORWARDS = ["aclnn", pytest.param("torch", marks=pytest.mark.long)]
 # Scalars count as float32 in operators.
 TOLERANCES = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-7}
 
@@ -93,33 +93,30 @@ def _widened(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("forward", FORWARDS)
+@pytest.mark.parametrize(
+    "several", [ONE_OF_EACH, pytest.param(CASES, marks=pytest.mark.long)], ids=["some", "all"]
+)
 def test_numeric_differentiation_in_float64_finds_the_same_gradients(
-    local: npucall_client.Client, forward: str
+    local: npucall_client.Client, several: list[torch_calls.Case]
 ) -> None:
-    functions = functional(local, forward=forward)
-    wrong = []
-    for case in CASES:
-        function = getattr(functions, case.function)
-        given = case.made(torch.float64)
-        names = [name for name in FUNCTIONS[case.function].gradients if name != "target"]
-        told = {key: value for key, value in given.items() if key not in names}
+    functions = functional(local)
+    assert [case.title for case in several if not _agrees(functions, case)] == []
 
-        def called(
-            *leaves: Any, function: Any = function, names: Any = names, told: Any = told
-        ) -> Any:
-            own = dict(zip(names, leaves, strict=True))
-            if "log_probs" in own:  # the gradient counts on shares that sum to 1, as torch's
-                own["log_probs"] = torch.log_softmax(own["log_probs"], -1)
-            return function(**own, **told)
 
-        leaves = [given[name] for name in names]
-        # Where operators narrow a scalar to float32, both sides do.
-        if not torch.autograd.gradcheck(
-            called, leaves, rtol=1e-4, atol=1e-6, raise_exception=False
-        ):
-            wrong.append(case.title)
-    assert wrong == []
+def _agrees(functions: Any, case: torch_calls.Case) -> bool:
+    """Where operators narrow a scalar to float32, both sides do."""
+    given = case.made(torch.float64)
+    names = [name for name in FUNCTIONS[case.function].gradients if name != "target"]
+
+    def called(*leaves: Any) -> Any:
+        own = dict(zip(names, leaves, strict=True))
+        if "log_probs" in own:  # the gradient counts on shares that sum to 1, as torch's
+            own["log_probs"] = torch.log_softmax(own["log_probs"], -1)
+        return getattr(functions, case.function)(**{**given, **own})
+
+    leaves = [given[name] for name in names]
+    answer = torch.autograd.gradcheck(called, leaves, rtol=1e-4, atol=1e-6, raise_exception=False)
+    return bool(answer)
 
 
 def test_signatures_are_those_of_torch() -> None:

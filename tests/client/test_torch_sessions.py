@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,7 +52,7 @@ def test_a_backward_sends_nothing_but_its_gradient(
     sent: list[list[str]] = []
     own = npucall_client.Client.execute
 
-    def execute(self: Any, operator: Any, **arguments: Any) -> Any:
+    def execute(self: Any, operator: Any, /, **arguments: Any) -> Any:
         tensors = (name for name, value in arguments.items() if torch_calls.tensor(value))
         sent.append([name for name in tensors if arguments[name].numel()])
         return own(self, operator, **arguments)
@@ -115,12 +117,31 @@ def test_torch_finds_the_operators_of_a_session_registered_as_they_should_be() -
 
 
 def test_who_waits_for_the_wire_is_told_once(npucall_server: str) -> None:
-    x = torch.rand(3, requires_grad=True)
+    some, nearly_all = (SimpleNamespace(total_ns=10**7, timings=(own,)) for own in (10**6, 10**5))
     with npucall_client.connect(npucall_server) as client:
-        functions = functional(client, forward="torch")
-        with pytest.warns(WireWarning, match="wire: expected a backward that computes, found 9"):
-            functions.relu(x).sum().backward()
-        functions.relu(x).sum().backward()
+        place = places.Place(client, None)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for result in some, nearly_all, nearly_all:
+                place._note(result)  # type: ignore[arg-type]
+            places.Place(client, None)._note(nearly_all)  # type: ignore[arg-type]
+    (warning,) = told
+    assert warning.category is WireWarning
+    assert str(warning.message).startswith(
+        "wire: expected a backward that computes, found 99% of its 10.0 ms on the wire"
+    )
+
+
+def test_a_backward_tells_how_long_it_took(
+    npucall_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[Any] = []
+    monkeypatch.setattr(places.Place, "_note", lambda _, result: noted.append(result))
+    x = torch.rand(3, requires_grad=True)
+    with npucall_client.connect(npucall_server) as client, client.session() as session:
+        for within in None, session:
+            functional(client, session=within).relu(x).sum().backward()
+    assert [result.total_ns > sum(result.timings) for result in noted] == [True, True]
 
 
 def test_float64_is_refused_by_a_server(npucall_server: str) -> None:

@@ -14,7 +14,7 @@ from .forward_examples import EXAMPLES, HALF, INF
 if TYPE_CHECKING:
     from npucall_client import Client
 
-EXACT = {  # of FLOAT16, what float64 gives
+EXACT = {  # of FLOAT16, before it is rounded; the document computes F12 in FLOAT
     "F12 aclnnMseLoss": 4.36172867,
     "F12 aclnnKlDiv": -3.43208170,
     "F13 aclnnMseLoss": 30000,
@@ -35,14 +35,11 @@ def test_examples_in_double_have_every_digit_of_the_document() -> None:
     wrong = []
     for example in EXAMPLES:
         tensors = example.arguments(np.float64)
+        found = compute(example.operator, **tensors)
         if example.dtype is HALF:
-            (name,) = example.outputs_of(0)
-            rounded = {n: a.astype(HALF).astype(float) for n, a in example.inputs().items()}
-            found = compute(example.operator, **{**tensors, **rounded})
-            if abs(float(found) - EXACT[str(example)]) > 1e-8:
-                wrong.append(f"{example}: {name}: found {found}")
+            if abs(float(found) - EXACT[str(example)]) > 1e-7:
+                wrong.append(f"{example}: found {found}")
         else:
-            found = compute(example.operator, **tensors)
             wrong += example.differences(example.outputs_of(found))
     assert not wrong
 

@@ -84,7 +84,7 @@ def test_alpha_is_converted_to_the_promoted_dtype(operator: Any) -> None:
         ((FLOAT, INT8), {INT8, INT32, INT64, BOOL, FLOAT, DOUBLE, FLOAT16}),
         ((COMPLEX64, INT8), {INT8, INT32, INT64, BOOL, FLOAT, DOUBLE, FLOAT16, COMPLEX64}),
     ],
-    ids=str,
+    ids=["integers", "truth values", "floats", "complex numbers"],
 )
 @both
 def test_alpha_has_a_dtype_that_can_be_cast_to_the_promoted_one(

@@ -20,7 +20,7 @@ from npucall.tensors import Format, TensorSpec
 
 from .arrangements import ASCEND_910 as OLD
 from .arrangements import NEWER as NEW
-from .faults import Fault, Table, dtype, null, shape
+from .faults import Fault, Table, dtypes, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN, title
 from .subject import THREE, TWO, WITH_BF16, Given, Subject, aten_of
 
@@ -47,17 +47,15 @@ TABLE = Table(
     {
         "mat2": {"dtype": FLOAT, "shape": (3, 4)},
         "out": {"dtype": FLOAT, "shape": (2, 4)},
-        "cube_math_type": 0,
+        "cube_math_type": 1,
     },
     [
         *null(*PAIR, "out"),
-        *dtype(INT32, *PAIR, "out"),
-        *dtype(DOUBLE, *PAIR, "out"),
+        *dtypes(INT32, DOUBLE, of=(*PAIR, "out")),
         *(Fault({name: {"dtype": BF16}}, DTypeError, PAIR) for name in PAIR),
         Fault({"self": {"dtype": BF16}, "mat2": {"dtype": FLOAT16}}, DTypeError, PAIR),
         *(Fault({"cube_math_type": n}, AttributeValueError, ("cube_math_type",)) for n in (5, -1)),
-        *shape((), *PAIR),
-        *shape(SEVEN, *PAIR),
+        *(fault for name in PAIR for each in ((), SEVEN) for fault in shape(each, name)),
         Fault({"self": {"shape": (2, 4)}}, ShapeError, PAIR),
         Fault({"mat2": {"shape": (2,)}}, ShapeError, PAIR),
         Fault({"self": {"shape": (5, 2, 3)}, "mat2": {"shape": (4, 3, 4)}}, ShapeError, PAIR),
@@ -68,7 +66,7 @@ TABLE = Table(
 )
 WITHOUT_FLOAT = Table(
     matmul,
-    TABLE.attributes | {"cube_math_type": 1},
+    TABLE.attributes,
     [Fault({"cube_math_type": n}, AttributeValueError, ("cube_math_type",)) for n in (0, 3)],
     OLD,
 )

@@ -27,6 +27,7 @@ from npucall.operators.muls import muls
 from npucall.products import ASCEND_310P, ASCEND_910
 
 from .arithmetic import NEWER, OLDER, uncastable
+from .arrangements import ASCEND_910 as OLD
 from .faults import Fault, Table, dtype, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import WITH_BF16, Cells, Subject, every, of_one_shape
@@ -34,13 +35,10 @@ from .subject import WITH_BF16, Cells, Subject, every, of_one_shape
 # forwards.md 3.2, in order
 TABLE = Table(
     muls,
-    {"other": Scalar(INT64, 2)},
+    {"other": Scalar(BOOL, value=True)},
     [
         *null("self", "other", "out"),
         *dtype(UINT16, "self", "out"),
-        Fault(
-            {"other": Scalar(UINT16, 2), "self": {"dtype": INT32}}, DTypeError, ("self", "other")
-        ),
         *uncastable(INT32, BOOL),
         Fault({"other": Scalar(COMPLEX64, 2)}, DTypeError, ("out",)),
         Fault(
@@ -50,6 +48,12 @@ TABLE = Table(
         ),
         *shape((3, 2), "out"),
     ],
+)
+WITHOUT_BF16 = Table(
+    muls,
+    TABLE.attributes,
+    [Fault({"self": {"dtype": INT32}, "other": Scalar(BF16, 2.0)}, DTypeError, ("self", "other"))],
+    OLD,
 )
 # self, other, product
 CELLS = [
@@ -74,6 +78,7 @@ SUBJECT = Subject(
     newer=NEWER,
     older=OLDER,
     typed=("self", "out"),
+    tables=(WITHOUT_BF16,),
     attributes={"other": 0.75},
     cells=Cells("self other", CELLS),
     torch=torch_says,

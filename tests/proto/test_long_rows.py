@@ -96,7 +96,7 @@ def test_each_of_many_long_rows_has_a_sum_of_its_own() -> None:
     assert together == b"".join(run(call_of(SOFTMAX, part, dim=0), part) for part in parts)
 
 
-def test_a_row_of_one_block_is_complete_and_one_more_element_is_a_second_piece() -> None:
+def test_a_row_of_two_blocks_is_complete_and_one_of_an_element_more_has_three_pieces() -> None:
     seen: list[int] = []
 
     def summed(_: Any, x: Any) -> Any:
@@ -118,7 +118,7 @@ def test_a_row_of_one_block_is_complete_and_one_more_element_is_a_second_piece()
         source="this test",
     )
     tried = declare(formula)
-    for length, pieces in ((BLOCK, []), (BLOCK + 1, [BLOCK, 1])):
+    for length, pieces in ((2 * BLOCK, []), (2 * BLOCK + 1, [BLOCK, BLOCK, 1])):
         seen.clear()
         spec = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (length,))
         call = prepare(Call(tried, {"x": spec, "dim": 0}, ("x",)), A2, Catalogue([tried]))

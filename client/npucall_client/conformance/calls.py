@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, DType
     from npucall.tensors import Shape
     from npucall_client.conformance.cases import Case
-    from npucall_client.conformance.statement import In
+    from npucall_client.conformance.statement import In, Out
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     attributes = _attributes(operator, case.attributes)
     given = _given(case, operator, arrays, attributes, product)
     arguments: dict[str, Argument] = {**specs, **attributes}
-    shapes = {each.name: each.shape_in(given) for each in statement.outputs}
+    shapes = {each.name: _shape(case, each, given) for each in statement.outputs}
     dtypes = {each.name: each.dtype_in(case.dtypes) for each in statement.outputs}
     for name, dtype in case.outputs.items():
         dtypes[name] = dtype or dtypes[name]
         layout = case.layouts.get(name, Arrangement.DENSE)
         if not layout.fits(shapes[name], output=True):
             layout = Arrangement.DENSE
-        spec = layout.spec(dtypes[name], case.setup.shapes.get(name, shapes[name]))
+        spec = layout.spec(dtypes[name], shapes[name])
         arguments[name] = spec
         if layout is not Arrangement.DENSE:
             storages[name] = bytearray([SENTINEL]) * spec.storage_bytes
@@ -72,6 +72,12 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
         statement.operator, statement.variant, {name: arguments[name] for name in order},
         {name: storages[name] for name in order if name in storages}, given, shapes, dtypes,
     )  # fmt: skip
+
+
+def _shape(case: Case, output: Out, given: Given) -> Shape:
+    """An output's shape: what the case says, or what follows from the inputs."""
+    said = case.setup.shapes.get(output.name)
+    return output.shape_in(given) if said is None else said
 
 
 def rounded(numbers: Any, dtype: DType) -> AnyArray:

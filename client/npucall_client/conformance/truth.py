@@ -77,10 +77,12 @@ def _opinions(statement: Statement, call: MadeCall, *, torch: bool) -> dict[str,
         return _filled(call, 0.0)
     terms = statement.terms(call.given)
     for name, shape in call.shapes.items():
-        if terms[name].value.shape != shape:
-            raise TruthError(f"{name}: arrays answer shape {terms[name].value.shape}, not {shape}")
+        value, sizes = (_in_shape(shape, each) for each in (terms[name].value, terms[name].sizes))
+        terms[name] = replace(terms[name], value=value, size=sizes)
+        if value.shape != shape:
+            raise TruthError(f"{name}: arrays answer shape {value.shape}, not {shape}")
     if _elements(call) <= LOOPED:
-        looped = _by_output(statement, statement.loops(call.given))
+        looped = _by_output(statement, call, statement.loops(call.given))
         for name, value in looped.items():
             _compare(name, "loops", value, "arrays", terms[name])
             terms[name] = replace(terms[name], value=value, size=terms[name].sizes)
@@ -96,11 +98,19 @@ def _elements(call: MadeCall) -> int:
     return max(map(prod, [*inputs, *call.shapes.values(), broadcast(*inputs) or ()]))
 
 
-def _by_output(statement: Statement, answer: Any) -> dict[str, Reals]:
+def _in_shape(shape: Shape, value: Reals) -> Reals:
+    """One element in the one element of an output, whatever the ranks are; others as they are."""
+    return value.reshape(shape) if value.size == prod(shape) == 1 else value
+
+
+def _by_output(statement: Statement, call: MadeCall, answer: Any) -> dict[str, Reals]:
     named: Mapping[str, Any] = (
         answer if isinstance(answer, dict) else {statement.outputs[0].name: answer}
     )
-    return {name: np.asarray(value, np.float64) for name, value in named.items()}
+    return {
+        name: _in_shape(call.shapes[name], np.asarray(value, np.float64))
+        for name, value in named.items()
+    }
 
 
 def _torch(statement: Statement, given: Given) -> dict[str, Reals]:

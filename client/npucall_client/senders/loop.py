@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
@@ -187,6 +188,7 @@ class LoopChannel:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
+        self._loop = asyncio.get_running_loop()
 
     def unary(self, path: str) -> Unary:
         method: Any = self._channel.unary_unary(path)  # type: ignore[call-arg]
@@ -225,11 +227,13 @@ class LoopChannel:
     ) -> LoopStream:
         method: Any = self._channel.stream_stream(path)  # type: ignore[call-arg]
         try:
-            call = method(messages, timeout=seconds, metadata=metadata, wait_for_ready=waits)
+            call = method(timeout=seconds, metadata=metadata, wait_for_ready=waits)
         except grpc.aio.UsageError as error:
             raise ValueError(str(error)) from error
+        sending = self._loop.create_task(_send(call, messages), name="npucall-sending")
+        call.add_done_callback(lambda _: sending.cancel())
         call.add_done_callback(lambda _: ended())
-        return LoopStream(call)
+        return LoopStream(call, sending)
 
     def is_connected(self) -> bool:
         return self._channel.get_state() is grpc.ChannelConnectivity.READY
@@ -238,13 +242,38 @@ class LoopChannel:
         await self._channel.close(None)
 
 
+async def _send(call: Any, messages: Messages) -> None:
+    """Sends the messages of a stream; whoever reads it is told why it ends.
+
+    Not as ``grpc.aio`` itself does it: where the server ends a stream that is still written, that
+    fails to send, and tells this for ever instead of what the server says.
+    """
+    core = call._cython_call  # noqa: SLF001
+    try:
+        await call.wait_for_connection()
+        if isinstance(messages, AsyncIterator):
+            async for message in messages:
+                await core.send_serialized_message(message)
+        else:
+            for message in messages:
+                await core.send_serialized_message(message)
+        await call.done_writing()
+    except (grpc.aio.AioRpcError, grpc.aio.InternalError):
+        pass
+    except BaseException:
+        call.cancel()
+        raise
+
+
 class LoopStream:
     """See ``senders.Stream``."""
 
-    __slots__ = ("_messages", "cancel")
+    __slots__ = ("_messages", "_sending", "cancel")
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, sending: asyncio.Task[None]) -> None:
         self._messages = call.__aiter__()
+        self._sending = sending
+        """Kept, since a loop forgets a task that nobody has."""
         self.cancel = call.cancel
 
     def __aiter__(self) -> Self:

@@ -14,7 +14,7 @@ from npucall.compute.operands import Reading, Writing, is_fit, rounded, store, w
 from npucall.compute.rows import LongRowsWork, RowsWork
 from npucall.compute.sums import summed
 from npucall.compute.work import Work
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import cut
 from npucall.declare.over import Elementwise, Rows
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class _AtOnceWork(Work):
 def _kind(call: Prepared, outputs: Mapping[str, Layout]) -> type[Work]:
     over = call.operator.over
     if isinstance(over, Rows):
-        return LongRowsWork if over.divisible and over.longest(call) > BLOCK else RowsWork
+        return LongRowsWork if over.divisible and over.longest(call) > over.whole else RowsWork
     if not isinstance(over, Elementwise):
         return _AtOnceWork
     (output,) = outputs.values()

@@ -59,6 +59,8 @@ class Sample:
     """Of inputs that do not have the dtype of all others: labels."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """As a caller gives them; all others are what they are by default."""
+    follows: str = ""
+    """The attribute that names the dtype of all others."""
     without: tuple[str, ...] = ()
     """Inputs that no valid call has."""
     least: float = 0.1

@@ -78,7 +78,15 @@ class Rows:
     @property
     def divisible(self) -> bool:
         """Whether a long row is cut."""
-        return bool(self.max_of or self.sum_of or self.halves)
+        return bool(self._passes or self.halves)
+
+    @property
+    def whole(self) -> int:
+        """Elements of the longest row that is not cut, of one that may be.
+
+        A row of two blocks is still quicker at once than in passes.
+        """
+        return 2 * BLOCK if self._passes else BLOCK
 
     def longest(self, call: Prepared) -> int:
         """Elements of the longest row, of one half where there are two; at least 1."""
@@ -87,17 +95,21 @@ class Rows:
     def working_bytes(self, call: Prepared) -> int:
         """Maxima and sums of long rows that are cut, and of their pieces; of a whole one all."""
         longest = self.longest(call)
-        if longest <= BLOCK:
-            return 0
         if not self.divisible:
-            return longest * self.arrays * DOUBLE.itemsize
+            return longest * self.arrays * DOUBLE.itemsize if longest > BLOCK else 0
+        if longest <= self.whole:
+            return 0
         numbers = 1 + -(-longest // BLOCK)  # of a row, and of each of its pieces
-        passes = bool(self.max_of) + bool(self.sum_of)
-        return _SUM * passes * numbers * (self.computation(call) // longest)
+        return _SUM * self._passes * numbers * (self.computation(call) // longest)
 
     def computation(self, call: Prepared) -> int:
         """The elements of the largest tensor."""
         return _largest(call)
+
+    @property
+    def _passes(self) -> int:
+        """Those before that of the formula."""
+        return bool(self.max_of) + bool(self.sum_of)
 
     def _length(self, name: str, shape: tuple[int, ...], call: Prepared) -> int:
         length = shape[call.attributes[self.dim]] if shape else 1

@@ -59,6 +59,8 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
         for p in operator.attributes
         if p.name in operator.sample.attributes
     }
+    if operator.sample.follows:
+        given[operator.sample.follows] = dtype
     read = tuple(p.name for p in operator.inputs if p.read and p.name in specs)
     call = prepare(Call(operator, {**specs, **given}, read), product, catalogue)
     if form is not Form.VIEWS:

@@ -1,8 +1,8 @@
 """The two forms of the Gaussian error linear unit, and their derivatives.
 
-Computed in float64: derivatives cancel where they pass through 0, and for negative arguments of
-some size float32 would leave few digits of any of them. The forms are NaN at -inf, the derivatives
-at both infinities, as in torch.
+Where not said otherwise in float64: derivatives cancel where they pass through 0, and for negative
+arguments of some size float32 would leave few digits. The forms are NaN at -inf, the derivatives at
+both infinities, as in torch.
 """
 
 from __future__ import annotations
@@ -27,10 +27,17 @@ def erf_form(x: Array) -> AnyArray:
     return wide * normal_distribution(wide)[0]
 
 
-def tanh_form(x: Array) -> AnyArray:
-    """``x * (1 + tanh u) / 2``, where ``u = sqrt(2 / pi) * (x + 0.044715 x^3)``."""
-    wide = np.asarray(x, np.float64)
-    return gated(wide, 2 * SCALE * wide * (1 + CUBIC * wide * wide))
+def tanh_form(x: Array, out: AnyArray | None = None) -> AnyArray:
+    """``x * (1 + tanh u) / 2``, where ``u = sqrt(2 / pi) * (x + 0.044715 x^3)``.
+
+    In the array's own dtype: nothing cancels in ``x * sigmoid(2 u)``.
+    """
+    values = np.asarray(x)
+    gates = values * values
+    gates *= 2 * SCALE * CUBIC
+    gates += 2 * SCALE
+    gates *= values
+    return gated(values, gates, out)
 
 
 def erf_derivative(x: Array) -> AnyArray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npucall.declare import Facts, Output, elementwise, operator, rules
+from npucall.declare import Facts, Output, Sample, elementwise, operator, rules
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _arithmetic as shared
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
@@ -27,6 +27,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     ),
     kernel_dtype=rules.dtype_of("quotient"),
     over=elementwise("common"),
+    sample=Sample(integers=range(1, 9)),
     source="ops-math page aclnnDiv&aclnnInplaceDiv",
 )
 def div(facts: Facts, self: Array, other: Array) -> AnyArray:

@@ -48,5 +48,6 @@ def gelu_v2(facts: Facts, x: Array, approximate: int = 0) -> AnyArray:
 
     As torch's.
     """
-    form = tanh_form if approximate == TANH else erf_form
-    return form(x).astype(facts.dtype)
+    if approximate == TANH:
+        return tanh_form(x, facts.out)
+    return erf_form(x).astype(facts.dtype)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npucall.declare import Facts, Input, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
 from npucall.dtypes import AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.operators import _arithmetic as shared
@@ -36,6 +36,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     ),
     kernel_dtype=rules.dtype_of("result"),
     over=elementwise("self"),
+    sample=Sample(integers=range(1, 9)),
     source="ops-math page aclnnLog&aclnnInplaceLog",
 )
 def log(facts: Facts, self: Array) -> AnyArray:

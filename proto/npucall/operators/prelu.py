@@ -1,9 +1,8 @@
 """The rectifier with a learned slope."""
 
-import numpy as np
-
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators._numerics import chosen
 from npucall.operators._prelu import one_or_each_channel, slopes_of
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -55,5 +54,5 @@ def prelu(facts: Facts, self: Array, weight: Array) -> AnyArray:
     out = facts.output("out", self.shape)
     for index in facts.blocks(self.shape):
         x = facts.read(self, index)
-        out[index] = np.where(x > 0, x, x * slopes_of(facts, weight, self.shape, index))
+        out[index] = chosen(x > 0, x, x * slopes_of(facts, weight, self.shape, index))
     return out

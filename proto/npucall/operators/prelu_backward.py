@@ -7,6 +7,7 @@ import numpy as np
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators._numerics import chosen
 from npucall.operators._prelu import channels_of, one_or_each_channel, slopes_of
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
@@ -74,10 +75,10 @@ def prelu_backward(
         own, slopes = channels_of(weight, index), slopes_of(facts, weight, shape, index)
         x, upstream = facts.read(self, index), facts.read(grad_output, _part(grad_output, index))
         rising = x > 0
-        falling = np.where(rising, facts.dtype.type(0), upstream * x)
+        falling = chosen(rising, facts.dtype.type(0), upstream * x)
         axes = tuple(axis for axis in range(falling.ndim) if single or axis != 1)
         sums[own] += falling.sum(axes, np.float64)
-        grad_input[index] = np.where(rising, upstream, upstream * slopes)
+        grad_input[index] = chosen(rising, upstream, upstream * slopes)
     one_or_list = facts.shapes["weight_gradient"]
     grad_weight = facts.output("grad_weight", one_or_list)
     for index in facts.blocks(sums.shape):

@@ -6,7 +6,7 @@ Chosen from the catalogue, so that a new operator or dtype is tried without bein
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npucall.declare.over import Elementwise
 from npucall.declare.parameters import Attribute, Scalar
@@ -19,6 +19,7 @@ from npucall.tensors import TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
     from npucall.products import Product
     from npucall.tensors import Shape
@@ -72,14 +73,9 @@ def summary(trials: Iterable[Trial]) -> str:
 
 def of_every_operator(catalogue: HostCatalogue, product: Product) -> list[Prepared]:
     """A call of each declared operator that this host runs on this product."""
-    found = []
-    for operator in CATALOGUE:
-        if not catalogue.unavailable_because(operator):
-            try:
-                found.append(sample(operator, product, catalogue, operator.dtypes_on(product)[0]))
-            except (NpucallError, IndexError):  # not on this product
-                continue
-    return found
+    here = (operator for operator in CATALOGUE if not catalogue.unavailable_because(operator))
+    calls = (next(_calls(operator, catalogue, product), None) for operator in here)
+    return [call for call in calls if call is not None]
 
 
 def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> Prepared | None:
@@ -104,12 +100,22 @@ def _every(catalogue: HostCatalogue, operators: OpApi, product: Product) -> Iter
                 continue
             found = operators.find(operator.name)
             library = Path(found[0].path).name if found else ""
-            for dtype in operator.dtypes_on(product):
-                try:
-                    call = sample(operator, product, catalogue, dtype, form)
-                except NpucallError:
-                    continue
+            for call in _calls(operator, catalogue, product, form):
                 yield Trial(call, form, _kinds(call, form) | {f"libraries: {library}"})
+
+
+def _calls(
+    operator: Operator[Any, Any],
+    catalogue: HostCatalogue,
+    product: Product,
+    form: Form = Form.ORDINARY,
+) -> Iterator[Prepared]:
+    """A call in each dtype of a product that the rules take in that form."""
+    for dtype in operator.dtypes_on(product):
+        try:
+            yield sample(operator, product, catalogue, dtype, form)
+        except NpucallError:
+            continue
 
 
 def _kinds(call: Prepared, form: Form) -> frozenset[str]:

@@ -35,6 +35,8 @@ from npucall_client.sessions.transport import Opened, Upload
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 ONE = np.ones((), np.float32)
 SECONDS = 60
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from npucall_client import Client, Remote, Session
     from npucall_client.testing import ServerProcess
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 pytest.importorskip("npucall_server")
 
 PATIENCE = 60.0

@@ -25,6 +25,8 @@ from npucall_client import Remote
 if TYPE_CHECKING:
     from npucall_client import Client, Session
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 ONE = np.ones((), np.float32)
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)
 Y = np.linspace(0.1, 0.9, 48, dtype=np.float32).reshape(6, 8)

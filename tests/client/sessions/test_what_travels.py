@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 pytest.importorskip("npucall_server")
 
 ONE = np.ones((), np.float32)

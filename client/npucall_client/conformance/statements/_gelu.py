@@ -71,16 +71,19 @@ def tanh_gelu(x: float) -> float:
     return x * reals.sigmoid(2 * FACTOR * (x + 0.044715 * x * x * x))
 
 
-def tanh_gelu_of(x: Reals) -> Reals:
-    return x * tanh_form_of(x)[0]
+def tanh_gelu_of(x: Reals) -> tuple[Reals, Reals]:
+    """The value, and how much it changes with 2 u, whose rounding shows in its power of e."""
+    value = x * tanh_form_of(x)[0]
+    return value, np.abs(value) * (1 + np.abs(2 * FACTOR * x * (1 + 0.044715 * x**2)))
 
 
 def erf_gelu(x: float) -> float:
     return x * (math.erfc(-x / math.sqrt(2)) / 2)
 
 
-def erf_gelu_of(x: Reals) -> Reals:
-    return x * erf_form_of(x)[0]
+def erf_gelu_of(x: Reals) -> tuple[Reals, Reals]:
+    value = x * erf_form_of(x)[0]
+    return value, np.abs(value)
 
 
 def torch_gelu(x: Any, torch: Any, approximate: str) -> Any:
