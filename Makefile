@@ -8,6 +8,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # The parts of `check` do not need each other.
 MAKEFLAGS += -j2
+# Tests start hundreds of processes: each of them would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := -m pip --disable-pip-version-check --quiet
 SIMULATED_CANN := ./build/simulator/9.x/cann
 MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool/pyproject.toml

@@ -118,7 +118,7 @@ class OperatorCase:
         count, random = self.size // np.dtype(self.dtype).itemsize, np.random.default_rng(1)
         arrays = [random.random(count, np.float32).astype(self.dtype) for _ in INPUTS]
         with _threads(self.threads) as helpers:
-            seconds = _in_turn(self._runs(Work(arrays), helpers), self.rounds, self.calls)
+            seconds = in_turn(self._runs(Work(arrays), helpers), self.rounds, self.calls)
         for other, series in zip(self.others, self.series(), strict=True):
             if other in seconds:
                 # Times as fast: theirs over ours. What is told in milliseconds is ours.
@@ -167,7 +167,7 @@ def _threads(count: int) -> Iterator[Helpers | None]:
     helpers.close()
 
 
-def _in_turn(
+def in_turn(
     ways: dict[str, Callable[[], object]], rounds: int, calls: int
 ) -> dict[str, list[float]]:
     """Seconds of a call, for each way and round."""

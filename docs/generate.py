@@ -1,4 +1,4 @@
-"""Writes the pages of this folder that follow from the code, and the table in README.md.
+"""Writes the pages of this folder that follow from the code, and the catalogue in README.md.
 
 ``python docs/generate.py`` writes them; with ``--check`` nothing is written, and what is out of
 date is named (exit code 1). The output is the same on every machine.
@@ -69,7 +69,7 @@ def main() -> int:
 def pages() -> dict[Path, str]:
     """Every generated text, by its file."""
     docs, readme = ROOT / "docs", ROOT / "README.md"
-    table = operator_page.product_table()
+    families = operator_page.families()
     return {
         docs / "ascend.md": ascend_page.filled(_read(docs / "ascend.md")),
         docs / "errors.md": errors_page(),
@@ -78,7 +78,7 @@ def pages() -> dict[Path, str]:
         docs / "exit-codes.md": exit_codes_page(),
         docs / "metrics.md": metrics_page(),
         docs / "operators.md": operator_page.page(),
-        readme: REGION.sub(lambda found: f"{found[1]}\n{table}\n{found[2]}", _read(readme)),
+        readme: REGION.sub(lambda found: f"{found[1]}\n{families}\n{found[2]}", _read(readme)),
     }
 
 

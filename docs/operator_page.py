@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +60,19 @@ def page() -> str:
         "## What the declarations were written from",
         page_parts.table(("short", "document"), DOCUMENTS),
     )
+
+
+def families() -> str:
+    """The catalogue in a paragraph: what goes forward, and what has the gradients of it."""
+    names = list(dict.fromkeys(operator.name.removeprefix("aclnn") for operator in CATALOGUE))
+    gradients = [name for name in names if re.search("Backward|Grad", name)]
+    forwards = [name for name in names if name not in gradients]
+    text = (
+        f"{len(names)} operators in two families; before each name stands `aclnn`. Forward "
+        f"({len(forwards)}): {', '.join(forwards)}. Gradients ({len(gradients)}): "
+        f"{', '.join(gradients)}."
+    )
+    return textwrap.fill(text, LINE, break_on_hyphens=False)
 
 
 def product_table() -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from npucall.declare.parameters import Attribute, Kind, Output
 from npucall.dtypes import BY_NUMPY
+from npucall.operators import CATALOGUE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,9 @@ def arguments_of(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a call and its outputs, by name.
 
-    ``dtype`` is that of tensors given as numbers. An operator with reference makes its outputs
-    itself; of another one each is given, and ``written`` names those that its listing takes for
-    inputs.
+    ``dtype`` is that of tensors given as numbers; labels are int64, whatever it is. An operator
+    with reference makes its outputs itself; of another one each is given, and ``written`` names
+    those that its listing takes for inputs.
     Raises ValueError for what cannot be read, or has no such name.
     """
     if operator.reference and written:
@@ -37,6 +38,11 @@ def arguments_of(
     known = [p for p in called.parameters if not (operator.reference and isinstance(p, Output))]
     by_name = {parameter.name: parameter for parameter in known}
     names = ", ".join(by_name)
+    own = {
+        name: str(each.numpy)
+        for declared in CATALOGUE.of_name(operator.name)
+        for name, each in declared.sample.dtypes.items()
+    }
     for name in written:
         if name not in by_name:
             raise ValueError(f"{name}: expected a name among {names}")
@@ -47,7 +53,7 @@ def arguments_of(
         if not equals or name not in by_name:
             raise ValueError(f"{text}: expected NAME=VALUE with a name among {names}")
         kind = outputs if isinstance(by_name[name], Output) else arguments
-        kind[name] = _value(by_name[name], value, dtype)
+        kind[name] = _value(by_name[name], value, own.get(name, dtype))
     return arguments, outputs
 
 

@@ -100,30 +100,32 @@ def info(target: Target = None) -> None:
 def operators(
     target: Target = None,
     name: Annotated[
-        str | None, typer.Option("--operator", "-o", help="Describe this operator alone.")
+        str | None,
+        typer.Option("--operator", "-o", help="Describe this one alone: aclnnKlDiv or KlDiv."),
     ] = None,
     variant: Annotated[str, typer.Option(help="Which variant of it.")] = "",
 ) -> None:
     """The operators of a server, and why it cannot run some; with --operator all about one."""
     with connect(target) as client:
         if name is not None:
-            _describe(client.operator(name, variant))
+            _describe(client.operator(_c_name(name), variant))
             return
         listed = client.operators()
     table = Table(box=None)
-    for heading in "operator", "variant", "here":
+    for heading in "operator", "here":
         table.add_column(heading, no_wrap=True)
-    table.add_column("products and what it computes")
+    table.add_column("what it computes")
     for operator in listed:
         here = "yes" if operator.available else "no"
-        table.add_row(operator.name, operator.variant, here, _in_short(operator))
+        title = f"{operator.name} ({operator.variant})" if operator.variant else operator.name
+        table.add_row(title, here, _in_short(operator))
     console = Console()
     console.print(table)
-    console.print("* accepted by the software, not listed in current documents")
+    console.print("All about one, such as its products and rules: npucall operators -o NAME")
 
 
 def run(  # noqa: PLR0913  # options of a command
-    operator: Annotated[str, typer.Argument(help="Name, for example aclnnKlDivBackward.")],
+    operator: Annotated[str, typer.Argument(help="Name, for example aclnnKlDiv or KlDiv.")],
     arguments: Annotated[
         list[str],
         typer.Argument(
@@ -136,7 +138,8 @@ def run(  # noqa: PLR0913  # options of a command
     target: TargetOption = None,
     variant: Annotated[str, typer.Option(help="Which variant of the operator.")] = "",
     dtype: Annotated[
-        str, typer.Option(help="Of tensors given as numbers, and of .npy files without one.")
+        str,
+        typer.Option(help="Of tensors given as numbers, but labels; of .npy files without one."),
     ] = "float32",
     output: Annotated[
         list[str] | None,
@@ -150,6 +153,7 @@ def run(  # noqa: PLR0913  # options of a command
     timeout: Annotated[float | None, typer.Option(help="Seconds.")] = None,
 ) -> None:
     """Runs an operator and prints or saves what it gives."""
+    operator = _c_name(operator)
     with connect(target, timeout=timeout) as client:
         described = declare(client.operator(operator, variant))
         values, outputs = arguments_of(arguments, described, dtype, output or ())
@@ -167,7 +171,7 @@ def run(  # noqa: PLR0913  # options of a command
             np.save(save / f"{name}.npy", array)
     server = result.server
     console.print(
-        f"{operator} {result.variant} on {server.device} as {server.soc}: "
+        f"{f'{operator} {result.variant}'.strip()} on {server.device} as {server.soc}: "
         f"{result.timings.run_ns / 1e6:.3f} ms on the device, {result.total_ns / 1e6:.3f} ms in all"
     )
 
@@ -200,14 +204,16 @@ def _describe(operator: pb.OperatorInfo) -> None:
     console.print(table)
 
 
+def _c_name(name: str) -> str:
+    """An operator's name in C, which may be typed without what nearly all of them begin with."""
+    return name if name.startswith("acl") else f"aclnn{name}"
+
+
 def _in_short(operator: pb.OperatorInfo) -> str:
     """What the table of operators says of one, with rich's marks."""
-    products = ", ".join(p.soc + ("*" if p.legacy else "") for p in operator.products)
     lines = [escape(operator.summary.replace("``", "")) if operator.reference else _UNVALIDATED]
     if operator.unavailable_because:
         lines.append(f"[yellow]{escape(operator.unavailable_because)}[/yellow]")
-    if products:
-        lines.append(f"[dim]{products}[/dim]")
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ import random
 from ctypes import c_bool, c_double, c_float, c_int8, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any
 
-from tests.simulator.prototypes import Prototype, read_prototypes
+from tests.simulator.prototypes import FILES, Prototype, read_prototypes
 
 from npucall.declare.declaration import Operator, prototype_only
 from npucall.declare.parameters import Input, parameter_of
@@ -75,8 +75,9 @@ def cpp_types() -> dict[str, str]:
 
 def declarations() -> str:
     """The C++ that those types need."""
-    lines = ['#include "prototypes_more.h"', simulated.namespace(simulated.functions())]
-    return "\n".join([*lines, "struct Opaque;"])
+    included = [f'#include "{path.name}"' for path in FILES]
+    own = simulated.namespace(simulated.functions())
+    return "\n".join([*included, own, "struct Opaque;"])
 
 
 def _cpp_type(signature: Signature) -> str:

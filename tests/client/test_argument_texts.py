@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.operators.nll_loss import nll_loss
 from npucall_client.argument_texts import arguments_of
 
 from .scripted import listed
@@ -32,6 +33,16 @@ EVERY = listed(
 def typed(text: str) -> Any:
     (value,) = arguments_of([text], EVERY, "float16")[0].values()
     return value
+
+
+def test_labels_are_integers_whatever_the_dtype_of_the_others() -> None:
+    texts = ["self=[[1,2]]", "target=[2049]", "weight=[1,1]"]
+    found = arguments_of(texts, nll_loss, "float16")[0]
+    assert {name: str(array.dtype) for name, array in found.items()} == {
+        "self": "float16", "target": "int64", "weight": "float16"
+    }  # fmt: skip
+    assert found["target"].tolist() == [2049]
+    assert arguments_of(["target=null"], nll_loss, "float32")[0]["target"] is None
 
 
 @pytest.mark.parametrize(

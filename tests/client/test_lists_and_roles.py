@@ -25,7 +25,7 @@ PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
 CAT = listed("aclnnCat", tensors="in const aclTensorList*", dim="int64_t", out="out aclTensor*")
 SPLIT = listed("aclnnSplit", self="in const aclTensor*", dim="int64_t", out="out aclTensorList*")
 RELU = listed("aclnnInplaceRelu", selfRef="in/out aclTensor*")
-EXP = listed("aclnnExp", self="in const aclTensor*", out="in const aclTensor*")
+EXP2 = listed("aclnnExp2", self="in const aclTensor*", out="in const aclTensor*")
 ADD = listed("aclnnAddInto", self="in aclTensor*", y="out aclTensor*", z="out aclTensor*")
 
 
@@ -241,13 +241,13 @@ def test_an_output_in_place_that_cannot_be_written_is_refused() -> None:
 
 
 def test_what_is_given_as_output_is_one_whatever_the_listing_guessed_and_is_sent() -> None:
-    request = bound(EXP, {"out": TRIPLE.copy()}, self=PAIR)
+    request = bound(EXP2, {"out": TRIPLE.copy()}, self=PAIR)
     assert [(a.name, a.role, a.stored) for a in parsed(request).values()] == [
         ("self", pb.ROLE_UNSPECIFIED, True),
         ("out", pb.ROLE_OUTPUT, True),
     ]
     assert storages(request) == {"self": [1, 2], "out": [3, 4, 5]}
-    call = decode(request.call, Catalogue([EXP]))
+    call = decode(request.call, Catalogue([EXP2]))
     assert [type(parameter) for parameter in call.operator.parameters] == [Input, Output]
 
 
@@ -277,19 +277,19 @@ def test_a_list_that_is_given_as_output_is_one() -> None:
 
 
 def test_what_is_given_both_as_argument_and_as_output_is_refused() -> None:
-    for called, name in ((EXP, "out"), (ADD, "y")):
+    for called, name in ((EXP2, "out"), (ADD, "y")):
         given: Any = {name: PAIR}
         with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'"):
             bound(called, {name: PAIR.copy()}, **given)
 
 
 def test_calls_that_differ_in_roles_alone_have_other_bytes() -> None:
-    plain = bound(EXP, {}, self=PAIR, out=TRIPLE).call
-    assert bound(EXP, {"out": TRIPLE.copy()}, self=PAIR).call != plain
+    plain = bound(EXP2, {}, self=PAIR, out=TRIPLE).call
+    assert bound(EXP2, {"out": TRIPLE.copy()}, self=PAIR).call != plain
 
 
 def test_an_output_that_the_listing_has_not_is_left_to_the_server() -> None:
-    request = bound(EXP, {"nope": PAIR.copy()}, self=PAIR)
+    request = bound(EXP2, {"nope": PAIR.copy()}, self=PAIR)
     assert (members(request)["nope"], parsed(request)["nope"].role) == ("tensor", 0)
 
 

@@ -42,12 +42,12 @@ def add_in_place(other: Any, alpha: Scalar, **written: Any) -> None:
     written["selfRef"] += other * np.float32(alpha.value)
 
 
-def exp(self: Any, out: Any) -> None:
-    out[...] = np.exp(self)
+def exp2(self: Any, out: Any) -> None:
+    out[...] = np.exp2(self)
 
 
-def cast(self: Any, dtype: Any, out: Any) -> None:
-    out[...] = self.astype(dtype.numpy)
+def cumsum(self: Any, dim: int, dtype: Any, out: Any) -> None:
+    out[...] = self.astype(dtype.numpy).cumsum(dim)
 
 
 def uniform(to: float, **given: Any) -> None:
@@ -74,10 +74,14 @@ FUNCTIONS = {
         other="in const aclTensor*",
         alpha="const aclScalar*",
     ): add_in_place,
-    operator("aclnnExp", self="in const aclTensor*", out="in const aclTensor*"): exp,
+    operator("aclnnExp2", self="in const aclTensor*", out="in const aclTensor*"): exp2,
     operator(
-        "aclnnCast", self="in const aclTensor*", dtype="aclDataType", out="out aclTensor*"
-    ): cast,
+        "aclnnCumsum",
+        self="in const aclTensor*",
+        dim="int64_t",
+        dtype="aclDataType",
+        out="out aclTensor*",
+    ): cumsum,
     operator(
         "aclnnInplaceUniform",
         selfRef="in/out const aclTensor*",
@@ -146,7 +150,7 @@ def test_an_operator_works_in_place_through_gaps(
 def test_an_output_that_the_listing_takes_for_an_input_is_written(
     client: npucall_client.Client,
 ) -> None:
-    found = client.run("aclnnExp", self=zeros(2), outputs={"out": zeros(2)})
+    found = client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     assert found.tolist() == [1, 1]
 
 
@@ -177,8 +181,8 @@ def test_an_attribute_travels_as_its_c_type_says(
     client: npucall_client.Client, transport: ScriptedTransport
 ) -> None:
     out = zeros(3, dtype=np.float16)
-    client.run("aclnnCast", self=TRIPLE, dtype=np.float16, outputs={"out": out})
-    assert transport.ran[0].values == {"dtype": FLOAT16}
+    client.run("aclnnCumsum", self=TRIPLE, dim=0, dtype=np.float16, outputs={"out": out})
+    assert transport.ran[0].values == {"dim": 0, "dtype": FLOAT16}
     client.run("aclnnInplaceAdd", other=PAIR, alpha=2, outputs={"selfRef": PAIR.copy()})
     assert str(transport.ran[1].values["alpha"].dtype) == "INT64"
 
@@ -190,7 +194,7 @@ def test_a_name_that_python_reserves_goes_as_a_dictionary(client: npucall_client
 
 
 def test_execute_answers_what_is_known_without_reference(client: npucall_client.Client) -> None:
-    result = client.execute("aclnnExp", self=zeros(2), outputs={"out": zeros(2)})
+    result = client.execute("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     assert (result.variant, result.kernel_dtype, result.warnings) == ("", None, ())
     assert result.server == SERVER
     assert result.outputs["out"] is result.value
@@ -210,33 +214,33 @@ def test_the_server_is_asked_for_an_operator_once(
     client: npucall_client.Client, transport: ScriptedTransport
 ) -> None:
     for _ in range(3):
-        client.run("aclnnExp", self=zeros(2), outputs={"out": zeros(2)})
-    client.plan("aclnnExp", self=zeros(2), outputs={"out": zeros(2)})
-    assert [name for name, _ in transport.asked] == ["aclnnExp"]
+        client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
+    client.plan("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
+    assert [name for name, _ in transport.asked] == ["aclnnExp2"]
 
 
 def test_what_is_known_of_an_operator_is_shared_with_clients_of_other_options(
     client: npucall_client.Client, transport: ScriptedTransport
 ) -> None:
     options = client.options(outputs={"out": zeros(2)})
-    options.run("aclnnExp", self=zeros(2))
-    client.run("aclnnExp", self=zeros(2), outputs={"out": zeros(2)})
-    options.options(timeout=3.0).run("aclnnExp", self=zeros(2))
-    assert [name for name, _ in transport.asked] == ["aclnnExp"]
+    options.run("aclnnExp2", self=zeros(2))
+    client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
+    options.options(timeout=3.0).run("aclnnExp2", self=zeros(2))
+    assert [name for name, _ in transport.asked] == ["aclnnExp2"]
 
 
 def test_each_operator_is_asked_for(
     client: npucall_client.Client, transport: ScriptedTransport
 ) -> None:
-    client.run("aclnnExp", self=zeros(2), outputs={"out": zeros(2)})
+    client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     client.run("aclnnCat", tensors=[PAIR], dim=0, outputs={"out": zeros(2)})
-    assert [name for name, _ in transport.asked] == ["aclnnExp", "aclnnCat"]
+    assert [name for name, _ in transport.asked] == ["aclnnExp2", "aclnnCat"]
 
 
 def test_two_connections_ask_on_their_own() -> None:
     first, second = ScriptedTransport(FUNCTIONS), ScriptedTransport(FUNCTIONS)
     for each in (first, second):
-        connected(each).run("aclnnExp", self=zeros(2), outputs={"out": zeros(2)})
+        connected(each).run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
         assert len(each.asked) == 1
 
 
@@ -265,8 +269,8 @@ def test_the_timeout_of_the_call_bounds_the_question_too(
     given: Any,
     timeout: float,
 ) -> None:
-    client.options(**options).run("aclnnExp", self=PAIR, outputs={"out": zeros(2)}, **given)
-    assert transport.asked == [("aclnnExp", timeout)]
+    client.options(**options).run("aclnnExp2", self=PAIR, outputs={"out": zeros(2)}, **given)
+    assert transport.asked == [("aclnnExp2", timeout)]
 
 
 def test_a_name_that_the_server_does_not_know_is_unknown_each_time(
@@ -282,9 +286,9 @@ def test_a_name_that_the_server_does_not_know_is_unknown_each_time(
 def test_local_knows_no_other_operators() -> None:
     with (
         npucall_client.connect("local:") as client,
-        pytest.raises(OperatorUnknownError, match="found 'aclnnExp'"),
+        pytest.raises(OperatorUnknownError, match="found 'aclnnExp2'"),
     ):
-        client.run("aclnnExp", self=PAIR, outputs={"out": zeros(2)})
+        client.run("aclnnExp2", self=PAIR, outputs={"out": zeros(2)})
 
 
 # What the server refuses.

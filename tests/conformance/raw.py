@@ -9,6 +9,7 @@ from npucall.tensors import TensorSpec
 from npucall.wire import calls
 from npucall.wire import messages as framing
 from npucall_client.arguments import BoundCall
+from npucall_client.senders import finished
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,7 +54,7 @@ def plan(
 
 
 def plan_bytes(client: Client, call: bytes) -> pb.PlanResponse:
-    return client._transport.plan(BoundCall("raw", call), 30, "")
+    return finished(client._transport.plan(BoundCall("raw", call), 30, ""))
 
 
 def execute(
@@ -70,7 +71,7 @@ def execute(
 
 
 def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> framing.Response:
-    return client._transport.execute(BoundCall("raw", call, dict(storage)), 30, "")
+    return finished(client._transport.execute(BoundCall("raw", call, dict(storage)), 30, ""))
 
 
 def stored(arguments: Arguments, inputs: Collection[str] = INPUTS) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def message(operator: str = KL, variant: str = "", **changes: Any) -> pb.Call:
     return call
 
 
-@pytest.mark.parametrize("name", ["aclnnKlDiv", "", "aclnnklDivBackward", "kl_div_backward"])
+@pytest.mark.parametrize("name", ["aclnnKlDivLoss", "", "aclnnklDivBackward", "kl_div_backward"])
 def test_an_unknown_operator_is_not_found(client: Client, name: str) -> None:
     error = refused(client, pb.Call(operator=name))
     assert (type(error), error.code) == (OperatorUnknownError, grpc.StatusCode.NOT_FOUND)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.compute import blocks, evaluate, work
+from npucall.compute.rows import LongRowsWork
 from npucall.declare.cuts import cut
 from npucall.dtypes import BF16, FLOAT
 from npucall.tensors import TensorSpec, view
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     import pytest
 
     from npucall.declare.prepare import Prepared
+    from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer, Shape
 
 KL, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"
 BUILTIN = "aclnnKlDivTargetBackward.builtin"
 RIGHT_RUN, RIGHT_CUT = evaluate.run, cut
+RIGHT_OF_ROWS = LongRowsWork._of_rows
 
 
 def input_strides_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +150,15 @@ def through_float16(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "run", wrong)
 
 
+def pieces_of_rows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long row the largest sum of a piece counts, not that of all."""
+
+    def wrong(self: LongRowsWork, _: object, parts: AnyArray) -> AnyArray:
+        return RIGHT_OF_ROWS(self, np.max, parts)
+
+    monkeypatch.setattr(LongRowsWork, "_of_rows", wrong)
+
+
 EVALUATION = (
     fault("strides of an input are ignored", KL, input_strides_ignored,
           found_in="layout", spared="grid broadcast edge"),
@@ -166,4 +178,6 @@ EVALUATION = (
           found_in="broadcast", spared="grid layout edge"),
     fault("BF16 passes through FLOAT16", KL, through_float16,
           found_in="edge", spared="invalid"),
+    fault("the sum of a long row is that of one piece", "aclnnSoftmax", pieces_of_rows_apart,
+          found_in="size determinism", spared="grid layout edge"),
 )  # fmt: skip

@@ -8,11 +8,14 @@ from typing import Any
 from npucall.declare import rules
 from npucall.declare.parameters import Input
 from npucall.dtypes import FLOAT, FLOAT16
+from npucall.operators.gelu_v2 import gelu_v2
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.kl_div_target_backward_community import kl_div_target_backward_community
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall.operators.log_softmax import log_softmax
+from npucall.operators.softmax import softmax
 
 from . import wrong_formulas as wrong
 from .seeded import AnyOperator, changed, fault
@@ -100,6 +103,15 @@ FORMULAS = (
     fault("FLOAT16 is not rounded where the output is FLOAT", KL,
           changed(kl_div_backward, kernel_dtype=rules.always(FLOAT)),
           found_in="mixed", spared="grid"),
+    fault("the maximum of a row is not subtracted", "aclnnSoftmax",
+          changed(softmax, formula=wrong.softmax_of_large_powers),
+          found_in="edge", spared="grid layout"),
+    fault("the result is rounded instead of the input", "aclnnLogSoftmax",
+          changed(log_softmax, kernel_dtype=rules.dtype_of("self")),
+          found_in="mixed documents", spared="grid edge"),
+    fault("a value of approximate that nobody knows acts as 1", "aclnnGeluV2",
+          changed(gelu_v2, formula=wrong.gelu_of_any_number),
+          found_in="reduction documents", spared="grid edge"),
 )  # fmt: skip
 
 CUT_OFF = fault(

@@ -80,7 +80,7 @@ def test_a_case_for_certain_products_is_for_products_that_there_are(statement: S
 @pytest.mark.parametrize("statement", every_third(statements()), ids=title)
 def test_loops_and_arrays_agree(statement: Statement) -> None:
     for case in cases(statement, *NUMBERS):
-        truth = expected(statement, call_of(case, seed=1), zeros=case.setup.zeros)
+        truth = expected(statement, call_of(case, seed=1), filled=case.setup.filled)
         assert truth, case.id  # raises TruthError
 
 
@@ -94,9 +94,11 @@ def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
 
 @pytest.mark.parametrize("statement", every_third(statements(), 2), ids=title)
 def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
+    unwritten = CATALOGUE.find(statement.operator, statement.variant).unwritten
     for case in cases(statement, "grid"):
         for name, truth in expected(statement, call_of(case, seed=3)).items():
-            assert abs(truth.value[truth.value == truth.value]).sum() > 0, (case.id, name)
+            something = abs(truth.value[truth.value == truth.value]).sum() > 0
+            assert something or name in unwritten, (case.id, name)
 
 
 @EACH
@@ -116,5 +118,7 @@ def test_rows_of_the_error_table_have_names_of_their_own(statement: Statement) -
 
 def test_every_row_of_the_contradictions_that_a_call_can_show_is_tagged() -> None:
     tagged = {each.number for statement in statements() for each in statement.contradictions}
+    of_forwards = {number for number in tagged if str(number).startswith("F")}
     # operators.md 1.4; rows 10 and 18 are errors of text, which no call shows.
-    assert tagged == set(range(1, 21)) - {10, 18}
+    assert tagged - of_forwards == set(range(1, 21)) - {10, 18}
+    assert of_forwards <= {f"F{number}" for number in range(1, 35)}  # forwards.md 5

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare.facts import Facts
+from npucall.operators.gelu_v2 import gelu_v2
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.l1_loss_backward import l1_loss_backward
@@ -212,3 +213,12 @@ def target_of_zero_is_zero(
     right = kl_div_target_backward_builtin.formula
     answer = right(facts, grad_output, self, target, reduction, log_target)
     return answer if log_target else np.where(np.equal(target, 0), np.float32(0), answer)
+
+
+def softmax_of_large_powers(facts: Facts, self: Tensor, dim: int) -> Any:
+    power = np.exp(self)
+    return power / facts.row_sum(power)
+
+
+def gelu_of_any_number(facts: Facts, x: Tensor, approximate: int) -> Any:
+    return gelu_v2.formula(facts, x, min(abs(approximate), 1))

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,8 @@ class Case:
     operator: str
     inputs: Mapping[str, AnyArray]
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, AnyArray] = field(default_factory=dict)
+    """Those that the call gives, for their dtype."""
 
 
 @dataclass
@@ -118,13 +120,19 @@ CASES = [
 ]
 
 
+def memory_of(case: Case) -> dict[str, AnyArray]:
+    """New memory for the outputs that a call gives."""
+    return {name: np.full_like(array, 77) for name, array in case.outputs.items()}
+
+
 def run(client: Client, case: Case, **outputs: AnyArray) -> dict[str, AnyArray]:
-    calling = client.options(outputs=outputs)
+    calling = client.options(outputs={**memory_of(case), **outputs})
     answer = calling.execute(case.operator, **case.inputs, **case.attributes)
     return dict(answer.outputs)
 
 
 def submitted(client: Client, case: Case, **outputs: AnyArray) -> dict[str, AnyArray]:
+    outputs = {**memory_of(case), **outputs}
     with client.pipeline() as pipeline:
         call = pipeline.submit(case.operator, outputs=outputs, **case.inputs, **case.attributes)
         return dict(call.answer(wire.PATIENCE).outputs)
@@ -140,7 +148,7 @@ def shared(client: Client, case: Case) -> Iterator[tuple[SharedMemory, Case]]:
     """The same call with its inputs in shared memory; that is where they must have been read."""
     with client.shared(ROOM) as memory:
         inputs = {name: copied(memory, array) for name, array in case.inputs.items()}
-        yield memory, Case(case.operator, inputs, case.attributes)
+        yield memory, replace(case, inputs=inputs)
         assert memory.shared
 
 
@@ -222,9 +230,7 @@ def over_forgotten_memory(servers: Servers, case: Case, like: Any) -> dict[str, 
         client.shared(ROOM) as memory,
         npucall_client.connect(servers.single.target) as other,
     ):
-        there = Case(
-            case.operator, {n: copied(memory, a) for n, a in case.inputs.items()}, case.attributes
-        )
+        there = replace(case, inputs={n: copied(memory, a) for n, a in case.inputs.items()})
         # To another server its id means nothing.
         other._transport._memories.regions = client._transport._memories.regions
         with warnings.catch_warnings():

@@ -64,7 +64,7 @@ def test_the_memory_of_a_large_call_makes_room_for_another_one(tmp_path: Path) -
         npucall_client.connect(server.target) as client,
     ):
         large, larger = floats(2 * MIB), floats(5 * MIB)
-        client.run("aclnnAdd", self=large, other=large, alpha=1, outputs={"out": large})
+        client.run("aclnnRsub", self=large, other=large, alpha=-1, outputs={"out": large})
         np.testing.assert_array_equal(large, np.float32(1))
         out = np.zeros_like(larger)
         client.run("aclnnRelu", self=larger, outputs={"out": out})

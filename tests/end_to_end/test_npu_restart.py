@@ -138,7 +138,7 @@ def test_calls_of_every_kind_leave_nothing_behind(tmp_path: Path) -> None:
         client.plan(l1_loss_backward, one, one, one)
         out = {"out": np.ones(3, np.float32)}
         with pytest.raises(ArgumentError):
-            client.run("aclnnAdd", self=two, other=two, alpha=1.0, outputs=out)
+            client.run("aclnnRsub", self=two, other=two, alpha=1.0, outputs=out)
         with pytest.raises(ShapeError):
             client.run(l1_loss_backward, one, two, np.ones(3, np.float32))
         with pytest.raises(DeadlineError):

@@ -66,7 +66,7 @@ def assert_gaps_survive(
     names = [output.name for output in operator.outputs]
     for keep_layout in (False, True):
         memories = [np.full((*r.shape[::-1], 2), GAP, r.dtype) for r in expected]
-        outputs = {n: m.T[0] for n, m in zip(names, memories, strict=True)}
+        outputs = {n: m.T[0, ...] for n, m in zip(names, memories, strict=True)}
         client = LOCAL.options(outputs=outputs, keep_layout=keep_layout)
         client.run(operator, **tensors, **attributes)
         for name, memory, value in zip(names, memories, expected, strict=True):

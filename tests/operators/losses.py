@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from .subject import MEAN
+from .subject import MEAN, NONE
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 NAMES = ("none", "mean", "sum")
@@ -25,9 +27,48 @@ STRETCHED: list[tuple[tuple[int, ...], ...]] = [
 ]
 
 
+# Of self and target alone.
+PAIRS: list[tuple[tuple[int, ...], ...]] = [
+    ((4, 1), (4, 6)),
+    ((4, 6), (6,)),
+    ((), (4, 6)),
+    ((4, 1), (1, 6)),
+    ((4, 6), (3, 1, 1)),
+    ((), ()),
+    ((2, 1, 1, 2, 1, 2, 1, 2), (2, 1, 3, 1, 1, 2, 1, 1)),
+]
+
+
 def stretched(*names: str) -> list[dict[str, tuple[int, ...]]]:
     """The same by the inputs' names."""
-    return [dict(zip(names, row, strict=True)) for row in STRETCHED]
+    rows = STRETCHED if len(names) == len(STRETCHED[0]) else PAIRS
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def functional(name: str, *order: str) -> Callable[..., Any]:
+    """A loss of ``torch.nn.functional``, which takes these tensors in this order."""
+
+    def loss(tensors: dict[str, Any], reduction: int, **attributes: Any) -> Any:
+        torch = pytest.importorskip("torch")
+        given = {n: torch.tensor(np.asarray(array)) for n, array in tensors.items()}
+        named = {n: given[n] for n in ("weight", "pos_weight") if n in given} | attributes
+        function = getattr(torch.nn.functional, name)
+        full = torch.broadcast_tensors(*(given[n] for n in order))
+        return function(*full, reduction=NAMES[reduction], **named).numpy()
+
+    return loss
+
+
+def of_terms(size: Callable[..., Any]) -> Callable[..., Any]:
+    """The noise of a loss, from a function that answers the size of each element's terms."""
+
+    def noise(tensors: dict[str, Any], _: Any, reduction: int, **attributes: Any) -> Any:
+        sizes = size(tensors, **attributes)
+        return (
+            sizes if reduction == NONE else sizes.sum() / (sizes.size if reduction == MEAN else 1)
+        )
+
+    return noise
 
 
 def logits_gradient(

@@ -1,4 +1,4 @@
-"""The check tables of aclnnSoftmaxBackward and aclnnLogSoftmaxBackward."""
+"""The check tables of both softmax gradients, and what both forward operators are tried with."""
 
 from __future__ import annotations
 
@@ -54,3 +54,12 @@ EVERY_DIM = [
     for shape in [(4, 6), (3, 5, 7), (17,), (2, 3, 4, 5), ()]
     for dim in range(-max(len(shape), 1), max(len(shape), 1))
 ]
+ALONG_EVERY_DIM = [Given(given.attributes, {"self": given.shapes["output"]}) for given in EVERY_DIM]
+"""The same of the forward operators."""
+EMPTY = [
+    Fault({"self": {"shape": (0, 3)}, "out": {"shape": (0, 3), "dtype": INT32}}, DTypeError, ()),
+    Fault({"self": {"shape": (0, 3)}, "out": {"shape": (0, 3)}, "dim": 9}, AttributeValueError, ()),
+    Fault({"self": {"shape": (0, 3)}, "out": {"shape": (2, 3)}}, ShapeError, ()),
+    Fault({"self": {"shape": (0, *NINE)}, "out": {"shape": (0, *NINE)}}, ShapeError, ()),
+]
+"""An empty self, and something else that would be refused."""

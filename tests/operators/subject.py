@@ -23,8 +23,6 @@ from .gradients import FLOATS, LOCAL
 from .ulp import STEPWISE_HALF
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .faults import Table
 
 Tensors = dict[str, Any]
@@ -108,7 +106,7 @@ class Subject:
     """Makes the inputs of the ordinary call in a dtype, where they depend on each other."""
     cells: Cells | None = None
     torch: Callable[..., Any] | None = None
-    """torch's gradient, of tensors in float64 by name and of the attributes."""
+    """torch's result, of tensors in float64 by name and of the attributes."""
     calls: Sequence[Given] = (Given(),)
     """Calls that torch answers alike; their shapes are those that blocks are cut from."""
     noise: Callable[..., Any] | None = None
@@ -119,6 +117,8 @@ class Subject:
     """Inputs broadcast, and nothing is summed."""
     half_noise: float = 0
     """What rounding to FLOAT16 inside adds to the noise; STEPWISE_HALF if after every step."""
+    follows: str = ""
+    """The attribute that says the dtype of the result; in an ordinary call it is the inputs'."""
     computes_empty: bool = False
     """No check ends a call that is empty."""
 
@@ -127,8 +127,16 @@ class Subject:
         return self.table.operator
 
     @property
+    def reduces(self) -> bool:
+        """Whether elements are added up that are not rounded before, as those of a loss are."""
+        over = self.operator.over
+        return isinstance(over, Elementwise) and over.factor is not None
+
+    @property
     def elementwise(self) -> bool:
-        return isinstance(self.operator.over, Elementwise)
+        """Whether it answers an element for each, at least without a reduction."""
+        has_none = not self.reduces or "reduction" in self.attributes
+        return has_none and isinstance(self.operator.over, Elementwise)
 
     @property
     def stepwise(self) -> bool:
@@ -137,11 +145,21 @@ class Subject:
 
     @property
     def unscaled(self) -> dict[str, Any]:
-        """The ordinary attributes, but without a mean."""
-        return {
-            **self.attributes,
-            **({"reduction": NONE} if "reduction" in self.attributes else {}),
-        }
+        """The ordinary attributes, but without a reduction."""
+        given = {n: value for n, value in self.attributes.items() if n != self.follows}
+        return {**given, **({"reduction": NONE} if "reduction" in given else {})}
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The ordinary attributes, but an element for each comes out."""
+        given = {n: value for n, value in self.attributes.items() if n != self.follows}
+        return self.unscaled if self.reduces else given
+
+    def of(self, tensors: Tensors) -> dict[str, Any]:
+        """The ordinary attributes for these inputs."""
+        if not self.follows:
+            return dict(self.attributes)
+        return {**self.attributes, self.follows: next(iter(tensors.values())).dtype}
 
     @property
     def scalars(self) -> list[Attribute]:
@@ -168,7 +186,7 @@ class Subject:
         """A client's answer to a call with the ordinary attributes, but for these."""
         if out is not None:
             client = client.options(outputs={self.operator.outputs[0].name: out})
-        return client.run(self.operator, **tensors, **{**self.attributes, **attributes})
+        return client.run(self.operator, **tensors, **{**self.of(tensors), **attributes})
 
     def exact(self, tensors: Tensors, **attributes: Any) -> Any:
         """Likewise for tensors of float64, computed in that."""
@@ -214,12 +232,14 @@ def aten_of(operator: Operator[..., Any], name: str, **named: Any) -> Callable[.
     """torch's own operator, which takes the same in the same order."""
     order = [p.name for p in operator.parameters]
 
-    def gradient(tensors: Mapping[str, Any], **attributes: Any) -> NDArray[Any]:
+    def result(tensors: Mapping[str, Any], **attributes: Any) -> Any:
         import torch
 
         arrays = {n: torch.tensor(np.asarray(array)) for n, array in tensors.items()}
         given = {**arrays, **attributes}
         function = getattr(torch.ops.aten, name)
-        return function(*(given[n] for n in order if n in given), **named).numpy()
+        answer = function(*(given[n] for n in order if n in given), **named)
+        several = isinstance(answer, tuple)
+        return tuple(each.numpy() for each in answer) if several else answer.numpy()
 
-    return gradient
+    return result

@@ -12,7 +12,7 @@ from npucall.declare.facts import Facts
 from npucall.errors import ArgumentError
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
 
-from .cross_entropy import TABLE, TABLE_950
+from .cross_entropy import TABLE, TABLE_950, weights
 from .gradients import FLOATS, LOCAL, title
 from .subject import WITH_BF16, Subject, every, labels, logarithms
 from .ulp import SINGLE_NOISE, assert_within, ulp
@@ -36,11 +36,6 @@ def sample(
     tensors = {name: array.astype(kind) for name, array in tensors.items()}
     weight = {"weight": random.uniform(0.5, 2, 4).astype(np.float32)} if weighted else {}
     return tensors | {"target": labels} | weight
-
-
-def weights(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Of float32, as the operator wants them."""
-    return random.uniform(0.5, 2, shape).astype(np.float32)
 
 
 def torch_gradient(tensors: dict[str, Any], **options: Any) -> Any:

@@ -37,6 +37,6 @@ def assert_within(got: NDArray[Any], expected: NDArray[np.float64], allowed: Any
     found = got.astype(np.float64)
     special = ~np.isfinite(expected)
     np.testing.assert_array_equal(found[special], expected[special])
-    apart = np.abs(found - expected)[~special]
+    apart = np.abs(found[~special] - expected[~special])
     bound = np.broadcast_to(allowed, expected.shape)[~special]
     assert np.all(apart <= bound), f"off by {apart.max()} where {bound[apart.argmax()]} is allowed"

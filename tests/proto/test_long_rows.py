@@ -15,6 +15,7 @@ from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.cuts import BLOCK
 from npucall.declare.declaration import operator
+from npucall.declare.facts import Facts
 from npucall.declare.over import rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.prepare import prepare
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 LONG = 2 * BLOCK + 5
 HALF, BF16 = np.float16, ml_dtypes.bfloat16
 SOFTMAX, LOG_SOFTMAX = "aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward"
+FORWARDS = ("aclnnSoftmax", "aclnnLogSoftmax")
 SHAPES = [((LONG,), -1), ((3, LONG), 1), ((LONG, 2), 0), ((2, LONG, 3), 1)]
 
 
@@ -95,10 +97,10 @@ def test_each_of_many_long_rows_has_a_sum_of_its_own() -> None:
     assert together == b"".join(run(call_of(SOFTMAX, part, dim=0), part) for part in parts)
 
 
-def test_a_row_of_one_block_is_complete_and_one_more_element_is_a_second_piece() -> None:
+def test_a_row_of_two_blocks_is_complete_and_one_of_an_element_more_has_three_pieces() -> None:
     seen: list[int] = []
 
-    def summed(x: Any) -> Any:
+    def summed(_: Any, x: Any) -> Any:
         seen.append(x.shape[-1])
         return x
 
@@ -117,7 +119,7 @@ def test_a_row_of_one_block_is_complete_and_one_more_element_is_a_second_piece()
         source="this test",
     )
     tried = declare(formula)
-    for length, pieces in ((BLOCK, []), (BLOCK + 1, [BLOCK, 1])):
+    for length, pieces in ((2 * BLOCK, []), (2 * BLOCK + 1, [BLOCK, BLOCK, 1])):
         seen.clear()
         spec = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (length,))
         call = prepare(Call(tried, {"x": spec, "dim": 0}, ("x",)), A2, Catalogue([tried]))
@@ -157,3 +159,120 @@ def test_a_long_row_is_written_between_gaps_that_come_back_as_they_were() -> Non
     found = np.frombuffer(run(call, tensors | {"out": sent}), np.float32)
     np.testing.assert_array_equal(found[::2], dense)
     assert (found[1::2] == 7).all()
+
+
+def forward_of(name: str, x: Any, dim: int) -> Any:
+    wide = x.astype(np.float64)
+    below = wide - wide.max(dim, keepdims=True)
+    result = below - np.log(np.exp(below).sum(dim, keepdims=True))
+    return result if name == "aclnnLogSoftmax" else np.exp(result)
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+@pytest.mark.parametrize(
+    ("shape", "dim", "dtype"),
+    [*((*each, np.float32) for each in SHAPES), (*SHAPES[0], HALF), (*SHAPES[2], BF16)],
+)
+def test_a_maximum_and_a_sum_are_those_of_all_pieces(
+    name: str, shape: tuple[int, ...], dim: int, dtype: Any
+) -> None:
+    x = np.random.default_rng(8).uniform(-4, 4, shape).astype(dtype)
+    found = np.frombuffer(run(call_of(name, {"self": x}, dim=dim), {"self": x}), dtype)
+    exact = forward_of(name, x, dim)
+    digits = {np.float32: 2**-20, HALF: 2**-10, BF16: 2**-7}[dtype]
+    smallest = {np.float32: 0, HALF: 2**-24, BF16: 0}[dtype]
+    np.testing.assert_allclose(
+        found.reshape(shape).astype(np.float64), exact, rtol=digits, atol=smallest
+    )
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK, LONG - 1])
+def test_a_maximum_in_any_piece_counts_for_all_of_its_row_alone(name: str, place: int) -> None:
+    x = np.zeros((2, LONG), np.float32)
+    x[1, place] = 3e38
+    call = call_of(name, {"self": x}, dim=1)
+    found = np.frombuffer(run(call, {"self": x}), np.float32).reshape(x.shape)
+    even, far = {"aclnnSoftmax": (1 / LONG, 0), "aclnnLogSoftmax": (-np.log(LONG), -3e38)}[name]
+    np.testing.assert_allclose(found[0], even, rtol=1e-6)
+    np.testing.assert_allclose(np.delete(found[1], place), far, rtol=1e-6)
+    assert found[1, place] == {"aclnnSoftmax": 1, "aclnnLogSoftmax": 0}[name]
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_nan_and_infinity_in_one_piece_make_all_of_their_row_nan(name: str, number: float) -> None:
+    x = np.zeros((2, LONG), np.float32)
+    x[0, BLOCK + 1] = number
+    found = np.frombuffer(run(call_of(name, {"self": x}, dim=1), {"self": x}), np.float32)
+    found = found.reshape(x.shape)
+    assert np.isnan(found[0]).all()
+    assert np.isfinite(found[1]).all()
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+def test_a_piece_of_minus_infinity_alone_counts_nothing(name: str) -> None:
+    x = np.full((2, LONG), -np.inf, np.float32)
+    x[0, -4:] = 7
+    found = np.frombuffer(run(call_of(name, {"self": x}, dim=1), {"self": x}), np.float32)
+    ends = {"aclnnSoftmax": (0, 0.25), "aclnnLogSoftmax": (-np.inf, np.float32(-np.log(4)))}[name]
+    assert set(found[: LONG - 4]) == {ends[0]}
+    assert set(found[LONG - 4 : LONG]) == {ends[1]}
+    assert np.isnan(found[LONG:]).all()
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+@pytest.mark.parametrize("shape", [(4, 5 * BLOCK + 1), (3 * BLOCK, 2)])
+def test_helpers_do_not_change_a_bit_of_three_passes(
+    name: str, shape: tuple[int, int], helpers: Helpers
+) -> None:
+    x = np.random.default_rng(9).normal(0, 3, shape).astype(np.float32)
+    call = call_of(name, {"self": x}, dim=int(np.argmax(shape)))
+    alone = run(call, {"self": x})
+    assert all(run(call, {"self": x}, helpers=helpers) == alone for _ in range(5))
+
+
+@pytest.mark.parametrize("of", [np.float32, HALF, BF16])
+def test_a_long_row_is_rounded_to_the_dtype_of_its_output_first(of: Any) -> None:
+    x = np.random.default_rng(9).normal(0, 3, LONG).astype(np.float32)
+    out = TensorSpec(BY_NUMPY[np.dtype(of)], (LONG,))
+    converted = run(call_of("aclnnLogSoftmax", {"self": x}, dim=0, out=out), {"self": x})
+    short = {"self": x.astype(of)}
+    assert converted == run(call_of("aclnnLogSoftmax", short, dim=0), short)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, HALF])
+@pytest.mark.parametrize(("shape", "dim"), [((2 * LONG,), 0), ((3, 2 * LONG), 1)])
+def test_a_long_row_of_values_and_gates_has_the_bits_of_its_elements(
+    dtype: Any, shape: tuple[int, ...], dim: int
+) -> None:
+    x = drawn(shape, dtype, "self")["self"]
+    found = np.frombuffer(run(call_of("aclnnGlu", {"self": x}, dim=dim), {"self": x}), dtype)
+    few = np.concatenate([np.take(half, range(9), dim) for half in np.split(x, 2, dim)], dim)
+    short = {"self": np.ascontiguousarray(few)}
+    first = np.frombuffer(run(call_of("aclnnGlu", short, dim=dim), short), dtype)
+    ends = np.take(found.reshape((*shape[:-1], shape[-1] // 2)), range(9), dim)
+    np.testing.assert_array_equal(ends.reshape(-1), first)
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 32, 33])
+@pytest.mark.parametrize("count", [1, 255, 256, 1000])
+def test_the_maxima_of_short_rows_are_those_of_numpy(length: int, count: int) -> None:
+    x = np.random.default_rng(5).normal(0, 3, (count, length)).astype(np.float32)
+    x[count // 3, 0] = np.inf
+    x[count // 2, length // 2] = np.nan
+    found = Facts({}, x.dtype).row_max(x)
+    np.testing.assert_array_equal(found, x.max(-1, keepdims=True))
+    assert np.isnan(found[count // 2])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_a_row_along_any_dimension_has_the_bits_of_the_same_row_alone(dim: int) -> None:
+    x = np.random.default_rng(6).normal(0, 3, (70, 60, 50)).astype(np.float32)
+    found = np.frombuffer(run(call_of("aclnnSoftmax", {"self": x}, dim=dim), {"self": x}), x.dtype)
+    rows = np.ascontiguousarray(np.moveaxis(x, dim, -1))
+    expected = np.frombuffer(
+        run(call_of("aclnnSoftmax", {"self": rows}, dim=-1), {"self": rows}), x.dtype
+    )
+    back = np.moveaxis(expected.reshape(rows.shape), -1, dim)
+    np.testing.assert_array_equal(found.reshape(x.shape), back)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .prototypes import FILES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -32,12 +34,12 @@ _KINDS = {
 _MEMBERS = {"handle": "nullptr", "integer": "0", "real": "0", "text": "nullptr"}
 # The functions of src/checks.h, by operator.
 _CHECKS = {
-    "aclnnAdd": "check_broadcast",
-    "aclnnMul": "check_broadcast",
+    "aclnnRsub": "check_broadcast",
+    "aclnnMaximum": "check_broadcast",
     "aclnnInplaceAdd": "check_broadcast_into_first",
     "aclnnInplaceCopy": "check_broadcast_into_first",
-    "aclnnMatmul": "check_matmul",
-    "aclnnCast": "check_cast",
+    "aclnnMm": "check_mm",
+    "aclnnCumsum": "check_cumsum",
     "aclnnVendorScale": "check_same_shape",
 }
 
@@ -50,8 +52,9 @@ SIM_API void npucall_sim_needs_what_nobody_defines() { npucall_sim_nobody_define
 
 def entry_points(operators: Iterable[Prototype]) -> str:
     """A C++ file with phase one and two of each operator."""
-    includes = '#include "checks.h"\n#include "operator_entry.h"\n#include "prototypes_more.h"\n'
-    parts = [f"// Generated from prototypes.h.\n{includes}", _UNDEFINED]
+    headers = ("checks.h", "operator_entry.h", *(path.name for path in FILES))
+    includes = "".join(f'#include "{header}"\n' for header in headers)
+    parts = [f"// Generated from prototypes*.h.\n{includes}", _UNDEFINED]
     parts += [_entry_point(operator) for operator in operators]
     return "\n".join(parts)
 
@@ -61,11 +64,12 @@ def _entry_point(operator: Prototype) -> str:
     check = f"sim::{_CHECKS[operator.name]}" if operator.name in _CHECKS else "nullptr"
     workspace = 0 if "no-workspace" in operator.words else 1
     single = "true" if "generated" in operator.words else "false"
+    most = 25 if "any-rank" in operator.words else 8
     declared = ", ".join(f"{p.c_type} {p.name}" for p in operator.parameters)
     packed = "".join(f"        {_argument(p)},\n" for p in operator.parameters)
     return f"""\
 static const sim::OperatorEntry entry_of_{operator.name} = {{
-    "{operator.name}", "{package}", {check}, {workspace}, {single}}};
+    "{operator.name}", "{package}", {check}, {workspace}, {single}, {most}}};
 
 aclnnStatus {operator.name}GetWorkspaceSize({declared}, uint64_t *workspaceSize,
                                             aclOpExecutor **executor) {{

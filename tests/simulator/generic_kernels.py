@@ -39,45 +39,63 @@ def formula(name: str) -> Callable[[Formula], Formula]:
     return register
 
 
-@formula("aclnnAdd")
-def add(self: AnyArray, other: AnyArray, alpha: Any, out: AnyArray) -> None:
-    """``self + alpha * other``."""
-    widened = wide(other)
-    out[...] = wide(self) + alpha.astype(widened.dtype) * widened
+@formula("aclnnRsub")
+def rsub(self: AnyArray, other: AnyArray, alpha: Any, out: AnyArray) -> None:
+    """``other - alpha * self``."""
+    widened = wide(self)
+    out[...] = wide(other) - alpha.astype(widened.dtype) * widened
 
 
 @formula("aclnnInplaceAdd")
 def inplace_add(self_ref: AnyArray, other: AnyArray, alpha: Any) -> None:
     """``self_ref += alpha * other``."""
-    add(self_ref, other, alpha, self_ref)
+    widened = wide(other)
+    self_ref[...] = wide(self_ref) + alpha.astype(widened.dtype) * widened
 
 
-@formula("aclnnMul")
-def mul(self: AnyArray, other: AnyArray, out: AnyArray) -> None:
-    """``self * other``."""
-    out[...] = wide(self) * wide(other)
+@formula("aclnnMaximum")
+def maximum(self: AnyArray, other: AnyArray, out: AnyArray) -> None:
+    """The larger of each two elements."""
+    out[...] = np.maximum(self, other)
 
 
-@formula("aclnnMatmul")
-def matmul(self: AnyArray, mat2: AnyArray, out: AnyArray, cube_math_type: int) -> None:
+@formula("aclnnMm")
+def mm(self: AnyArray, mat2: AnyArray, out: AnyArray, cube_math_type: int) -> None:
     """``self @ mat2``; the type of the cube's arithmetic changes nothing here."""
     if cube_math_type not in range(4):
         raise ValueError(f"cubeMathType: expected 0 to 3, found {cube_math_type}")
     out[...] = wide(self) @ wide(mat2)
 
 
-@formula("aclnnLogSoftmax")
-def log_softmax(self: AnyArray, dim: int, out: AnyArray) -> None:
-    """Logarithm of the softmax along ``dim``."""
-    shifted = wide(self) - wide(self).max(axis=dim, keepdims=True)
-    out[...] = shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
+@formula("aclnnInplaceSigmoid")
+def inplace_sigmoid(self_ref: AnyArray) -> None:
+    """``self_ref = 1 / (1 + e ** -self_ref)``."""
+    self_ref[...] = 1 / (1 + np.exp(-wide(self_ref)))
 
 
-@formula("aclnnSoftmax")
-def softmax(self: AnyArray, dim: int, out: AnyArray) -> None:
-    """Softmax along ``dim``."""
-    powers = np.exp(wide(self) - wide(self).max(axis=dim, keepdims=True))
-    out[...] = powers / powers.sum(axis=dim, keepdims=True)
+@formula("aclnnExp2")
+def exp2(self: AnyArray, out: AnyArray) -> None:
+    """``2 ** self``."""
+    out[...] = np.exp2(wide(self))
+
+
+@formula("aclnnReduceNansum")
+def reduce_nansum(
+    self: AnyArray,
+    dim: Sequence[int],
+    keep_dim: bool,
+    dtype: np.dtype[Any],
+    out: AnyArray,
+) -> None:
+    """The sum over ``dim`` with 0 for NaN, over all dimensions if none is named."""
+    axes = tuple(dim) or tuple(range(self.ndim))
+    out[...] = np.nansum(wide(self.astype(dtype)), axis=axes, keepdims=keep_dim)
+
+
+@formula("aclnnCumsum")
+def cumsum(self: AnyArray, dim: int, dtype: np.dtype[Any], out: AnyArray) -> None:
+    """The sums of what stands before each element along ``dim``, and of it."""
+    out[...] = wide(self.astype(dtype)).cumsum(dim)
 
 
 @formula("aclnnRelu")
@@ -90,32 +108,6 @@ def relu(self: AnyArray, out: AnyArray) -> None:
 def inplace_relu(self_ref: AnyArray) -> None:
     """``self_ref = max(self_ref, 0)``."""
     relu(self_ref, self_ref)
-
-
-@formula("aclnnGelu")
-def gelu(self: AnyArray, out: AnyArray) -> None:
-    """Gelu in the approximation by tanh."""
-    x = wide(self)
-    out[...] = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-
-
-@formula("aclnnExp")
-def exp(self: AnyArray, out: AnyArray) -> None:
-    """``e ** self``."""
-    out[...] = np.exp(wide(self))
-
-
-@formula("aclnnReduceSum")
-def reduce_sum(
-    self: AnyArray,
-    dims: Sequence[int],
-    keep_dims: bool,
-    dtype: np.dtype[Any],
-    out: AnyArray,
-) -> None:
-    """The sum over ``dims``, all of them if none is named."""
-    axes = tuple(dims) or tuple(range(self.ndim))
-    out[...] = wide(self.astype(dtype)).sum(axis=axes, keepdims=keep_dims)
 
 
 @formula("aclnnCat")
@@ -132,12 +124,6 @@ def split_with_size(
     parts = np.split(self, np.cumsum(split_size)[:-1], axis=dim)
     for target, part in zip(out, parts, strict=True):
         target[...] = part
-
-
-@formula("aclnnCast")
-def cast(self: AnyArray, dtype: np.dtype[Any], out: AnyArray) -> None:
-    """``self`` in another dtype."""
-    out[...] = self.astype(dtype)
 
 
 @formula("aclnnInplaceCopy")

@@ -36,7 +36,7 @@ from npucall.compute.evaluate import evaluate
 from npucall.declare.call import Call
 from npucall.declare.parameters import Scalar, c_name
 from npucall.declare.prepare import prepare
-from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16
+from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16, DType
 from npucall.operators import CATALOGUE
 from npucall.products import taken_for
 from npucall.tensors import Format, TensorSpec, view
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.declare.declaration import Operator
-    from npucall.dtypes import AnyArray, DType
+    from npucall.dtypes import AnyArray
 
 BY_ACL = {dtype.acl: dtype for dtype in DTYPES}
 # The same C symbol, of two libraries.
@@ -95,18 +95,27 @@ def _saturate(output: Any) -> None:
 
 
 def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, Any]) -> None:
-    """Evaluates an operator of the catalogue, by the rules of the SoC's product."""
+    """Evaluates an operator of the catalogue, by the rules of the SoC's product.
+
+    Of an output of which a device leaves elements as they were, it leaves as many as it can.
+    """
     values = {p.name: given[c_name(p)] for p in operator.parameters}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     arguments = {name: _argument(value) for name, value in values.items()}
     prepared = prepare(Call(operator, arguments, tuple(tensors)), taken_for(soc).product, CATALOGUE)
-    if prepared.done and prepared.fill is None:
+    if prepared.done and not prepared.fills:
         return  # a device leaves the outputs as they were
     outputs = {
-        name: tensors[name].array if name in tensors else np.empty(spec.shape, spec.dtype.numpy)
+        name: np.empty(spec.shape, spec.dtype.numpy)
+        if name in prepared.unwritten or name not in tensors
+        else tensors[name].array
         for name, spec in prepared.outputs.items()
     }
     evaluate(prepared, {n: tensors[n].array for n in prepared.inputs}, outputs)
+    for name, left in prepared.unwritten.items():
+        if name in tensors:
+            found = outputs[name]
+            np.copyto(tensors[name].array, found, where=np.not_equal(found, left))
 
 
 def _argument(value: Any) -> Any:
@@ -117,11 +126,13 @@ def _argument(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What a formula takes for a decoded value: arrays, and numbers of Python or NumPy."""
+    """What a formula takes for a decoded value: arrays, numbers and dtypes of NumPy."""
     if isinstance(value, Tensor):
         return value.array
     if isinstance(value, Scalar):
         return value.dtype.numpy.type(value.value)
+    if isinstance(value, DType):
+        return value.numpy
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
@@ -137,7 +148,7 @@ def _decode(kind: str, value: Any) -> Any:
     if kind == "Scalar":
         dtype = BY_ACL[value["dtype"]]
         return Scalar(dtype, np.frombuffer(bytes.fromhex(value["bytes"]), dtype.numpy, 1)[0].item())
-    return _numpy_of(value) if kind == "DataType" else value
+    return BY_ACL[value] if kind == "DataType" else value
 
 
 def _tensor(value: Mapping[str, Any]) -> Tensor:
@@ -153,8 +164,3 @@ def _tensor(value: Mapping[str, Any]) -> Tensor:
         raise ValueError(f"expected {spec.storage_bytes} bytes of storage, found {value['bytes']}")
     storage = (ctypes.c_char * spec.storage_bytes).from_address(value["address"] or 0)
     return Tensor(spec, view(spec, memoryview(storage).cast("B")))
-
-
-def _numpy_of(code: int) -> np.dtype[Any]:
-    dtype: DType = BY_ACL[code]
-    return dtype.numpy

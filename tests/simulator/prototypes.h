@@ -3,7 +3,8 @@
 // The comment above an operator says where it is: header; library; releases; words of its own.
 // Libraries: "math" and "nn" (split off libopapi.so in 9.x), "opapi", "cust" (the custom package),
 // "none" (a header, but no library). Words: "generated" is of the single-kernel family of
-// executors, "no-workspace" needs none, "level2" has its header there only, in 8.1.
+// executors, "no-workspace" needs none, "any-rank" does not refuse nine dimensions, "level2" has
+// its header there only, in 8.1.
 //
 // g++ reads this file, and generate.py does by two patterns: that comment, and SIM_OPERATOR(...);
 #pragma once
@@ -139,7 +140,7 @@ SIM_OPERATOR(aclnnSwishBackward, const aclTensor *gradOutput, const aclTensor *s
 SIM_OPERATOR(aclnnGeluBackward, const aclTensor *gradOutput, const aclTensor *self,
              SIM_OUT const aclTensor *gradInput);
 
-// aclnn_gelu_backward_v2.h; nn; 8.1 9.x
+// aclnn_gelu_backward_v2.h; nn; 8.1 9.x; any-rank
 SIM_OPERATOR(aclnnGeluBackwardV2, const aclTensor *gradOutput, const aclTensor *self,
              char *approximate, SIM_OUT aclTensor *gradInput);
 
@@ -240,73 +241,6 @@ SIM_OPERATOR(aclnnGroupNormSwishGrad, const aclTensor *dy, const aclTensor *mean
 SIM_OPERATOR(aclnnScaledMaskedSoftmaxBackward, const aclTensor *gradOutput, const aclTensor *y,
              const aclTensor *mask, double scale, bool fixTriuMask, SIM_OUT aclTensor *out);
 
-// ---- Losses, forward ----
-
-// aclnn_kl_div.h; opapi; 8.1 9.x
-SIM_OPERATOR(aclnnKlDiv, const aclTensor *self, const aclTensor *target, int64_t reduction,
-             bool logTarget, SIM_OUT aclTensor *out);
-
-// aclnn_l1_loss.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnL1Loss, const aclTensor *self, const aclTensor *target, int64_t reduction,
-             SIM_OUT aclTensor *out);
-
-// aclnn_smooth_l1_loss.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnSmoothL1Loss, const aclTensor *self, const aclTensor *target, int64_t reduction,
-             float beta, SIM_OUT aclTensor *result);
-
-// aclnn_mse_loss.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnMseLoss, const aclTensor *self, const aclTensor *target, int64_t reduction,
-             SIM_OUT aclTensor *out);
-
-// aclnn_mse_loss_out.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnMseLossOut, const aclTensor *self, const aclTensor *target, int64_t reduction,
-             SIM_OUT aclTensor *out);
-
-// aclnn_binary_cross_entropy.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnBinaryCrossEntropy, const aclTensor *self, const aclTensor *target,
-             SIM_OPTIONAL const aclTensor *weight, int64_t reduction, SIM_OUT aclTensor *out);
-
-// aclnn_binary_cross_entropy_with_logits.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnBinaryCrossEntropyWithLogits, const aclTensor *self, const aclTensor *target,
-             SIM_OPTIONAL const aclTensor *weightOptional,
-             SIM_OPTIONAL const aclTensor *posWeightOptional, int64_t reduction,
-             SIM_OUT aclTensor *out);
-
-// aclnn_soft_margin_loss.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnSoftMarginLoss, const aclTensor *self, const aclTensor *target, int64_t reduction,
-             SIM_OUT aclTensor *out);
-
-// aclnn_nll_loss.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnNLLLoss, const aclTensor *self, const aclTensor *target, const aclTensor *weight,
-             int64_t reduction, int64_t ignoreIndex, SIM_OUT aclTensor *out,
-             SIM_OUT aclTensor *totalWeightOut);
-
-// aclnn_nll_loss2d.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnNLLLoss2d, const aclTensor *self, const aclTensor *target,
-             const aclTensor *weight, int64_t reduction, int64_t ignoreIndex,
-             SIM_OUT aclTensor *out, SIM_OUT aclTensor *totalWeightOut);
-
-// aclnn_ctc_loss.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnCtcLoss, const aclTensor *logProbs, const aclTensor *targets,
-             const aclIntArray *inputLengths, const aclIntArray *targetlengths, int64_t blank,
-             bool zeroInfinity, SIM_OUT aclTensor *negLogLikelihoodOut,
-             SIM_OUT aclTensor *logAlphaOut);
-
-// aclnn_cross_entropy_loss.h; opapi; 8.1 9.x; generated
-SIM_OPERATOR(aclnnCrossEntropyLoss, const aclTensor *input, const aclTensor *target,
-             SIM_OPTIONAL const aclTensor *weightOptional, SIM_OPTIONAL char *reductionOptional,
-             int64_t ignoreIndex, double labelSmoothing, double lseSquareScaleForZloss,
-             bool returnZloss, SIM_OUT const aclTensor *lossOut,
-             SIM_OUT const aclTensor *logProbOut, SIM_OUT const aclTensor *zlossOut,
-             SIM_OUT const aclTensor *lseForZlossOut);
-
-// aclnn_multilabel_margin_loss.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnMultilabelMarginLoss, const aclTensor *self, const aclTensor *target,
-             int64_t reduction, SIM_OUT aclTensor *out, SIM_OUT aclTensor *isTarget);
-
-// aclnn_logit.h; opapi; 8.1 9.x; generated
-SIM_OPERATOR(aclnnLogit, const aclTensor *input, double eps, SIM_OUT const aclTensor *out);
-
 // ---- Others ----
 
 // aclnn_dropout_backward.h; opapi; 8.1 9.x
@@ -355,47 +289,3 @@ SIM_OPERATOR(aclnnMaxPool2dWithIndicesBackward, const aclTensor *gradOutput, con
              const aclTensor *indices, const aclIntArray *kernelSize, const aclIntArray *stride,
              const aclIntArray *padding, const aclIntArray *dilation, bool ceilMode,
              SIM_OUT aclTensor *gradInput);
-
-// aclnn_add.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnAdd, const aclTensor *self, const aclTensor *other, const aclScalar *alpha,
-             SIM_OUT aclTensor *out);
-
-// aclnn_mul.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnMul, const aclTensor *self, const aclTensor *other, SIM_OUT aclTensor *out);
-
-// aclnn_matmul.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnMatmul, const aclTensor *self, const aclTensor *mat2, SIM_OUT aclTensor *out,
-             int8_t cubeMathType);
-
-// aclnn_softmax.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnSoftmax, const aclTensor *self, int64_t dim, SIM_OUT aclTensor *out);
-
-// aclnn_logsoftmax.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnLogSoftmax, const aclTensor *self, int64_t dim, SIM_OUT aclTensor *out);
-
-// aclnn_relu.h; nn; 8.1 9.x; no-workspace
-SIM_OPERATOR(aclnnRelu, const aclTensor *self, SIM_OUT const aclTensor *out);
-
-// aclnn_gelu.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnGelu, const aclTensor *self, SIM_OUT aclTensor *out);
-
-// aclnn_exp.h; math; 8.1 9.x; no-workspace
-SIM_OPERATOR(aclnnExp, const aclTensor *self, SIM_OUT aclTensor *out);
-
-// aclnn_reduce_sum.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnReduceSum, const aclTensor *self, const aclIntArray *dims, bool keepDims,
-             aclDataType dtype, SIM_OUT aclTensor *out);
-
-// aclnn_cat.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnCat, const aclTensorList *tensors, int64_t dim, SIM_OUT aclTensor *out);
-
-// aclnn_cast.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnCast, const aclTensor *self, const aclDataType dtype, SIM_OUT aclTensor *out);
-
-// aclnn_copy.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnInplaceCopy, SIM_OUT aclTensor *selfRef, const aclTensor *src);
-
-// aclnn_add.h; math; 8.1 9.x
-SIM_OPERATOR(aclnnInplaceAdd, SIM_OUT const aclTensor *selfRef, const aclTensor *other,
-             const aclScalar *alpha);
-

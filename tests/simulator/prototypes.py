@@ -1,4 +1,4 @@
-"""Reads prototypes.h and prototypes_more.h: which operators there are, and where."""
+"""Reads the files prototypes*.h: which operators there are, and where."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-FILES = (FOLDER / "prototypes.h", FOLDER / "prototypes_more.h")
+FILES = tuple(sorted(FOLDER.glob("prototypes*.h")))
 GENERATIONS = ("8.1", "8.3", "9.x")
 _LATER = {"8.1": ("8.3",)}
 """Releases that have what an older one has."""

@@ -13,6 +13,43 @@ SIM_OPERATOR(aclnnKlDivTargetBackward, const aclTensor *gradOutput, const aclTen
 // aclnn_vendor_scale.h; cust; custom; generated
 SIM_OPERATOR(aclnnVendorScale, const aclTensor *self, double factor, SIM_OUT aclTensor *out);
 
+// ---- Element-wise, sums and products that npucall does not declare ----
+
+// aclnn_rsub.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnRsub, const aclTensor *self, const aclTensor *other, const aclScalar *alpha,
+             SIM_OUT aclTensor *out);
+
+// aclnn_add.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceAdd, SIM_OUT const aclTensor *selfRef, const aclTensor *other,
+             const aclScalar *alpha);
+
+// aclnn_maximum.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnMaximum, const aclTensor *self, const aclTensor *other, SIM_OUT aclTensor *out);
+
+// aclnn_exp2.h; math; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnExp2, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_relu.h; nn; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnRelu, const aclTensor *self, SIM_OUT const aclTensor *out);
+
+// aclnn_reduce_nansum.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnReduceNansum, const aclTensor *self, const aclIntArray *dim, bool keepDim,
+             aclDataType dtype, SIM_OUT aclTensor *out);
+
+// aclnn_cumsum.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnCumsum, const aclTensor *self, int64_t dim, aclDataType dtype,
+             SIM_OUT aclTensor *out);
+
+// aclnn_mm.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMm, const aclTensor *self, const aclTensor *mat2, SIM_OUT aclTensor *out,
+             int8_t cubeMathType);
+
+// aclnn_cat.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnCat, const aclTensorList *tensors, int64_t dim, SIM_OUT aclTensor *out);
+
+// aclnn_copy.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceCopy, SIM_OUT aclTensor *selfRef, const aclTensor *src);
+
 // ---- Lists and arrays ----
 
 // aclnn_foreach_add_scalar_list.h; math; 8.1 9.x; generated

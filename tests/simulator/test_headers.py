@@ -89,8 +89,9 @@ def test_most_operators_are_introduced_by_the_macro(trees: dict[str, Generation]
     text = everything(trees["8.1"])
     introduction = r"^(ACLNN_API |__attribute__\S+\n?|)aclnnStatus \w+GetWorkspaceSize"
     found = re.findall(introduction, text, re.MULTILINE)
-    assert len(found) == 86
-    assert found.count("ACLNN_API ") == 55
+    there = [p for p in read_prototypes() if "8.1" in p.releases and "level2" not in p.words]
+    assert len(found) == len(there)
+    assert found.count("ACLNN_API ") > len(found) / 2
 
 
 def test_release_8_1_has_a_second_folder_with_copies_and_four_headers_of_its_own(

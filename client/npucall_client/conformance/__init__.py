@@ -52,6 +52,10 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
   Scalar functions use ``reals.exp(x, k.top)``, ``reals.log/divide/sigmoid/capped``, since ``math``
   raises; ``vector`` caps with ``capped(array, k.top)`` of ``elementwise``. Tensors come already
   rounded to the kernel's dtype, except those with dtypes of their own.
+* A loss has ``output=Out("out", shape=lambda k: k.reduced(*BOTH), ...)``, which is () where the
+  attribute ``reduction`` is not 0, and ``factor=lambda k: k.share(*BOTH)``, what a sum is
+  multiplied by: 1 / elements for a mean, so that the mean of nothing is NaN. Its functions answer
+  the element; with a ``factor`` nothing is rounded before the sum.
 * ``size`` is the sum of the absolute values of the terms; leave it out only if nothing cancels.
 * ``kernel`` is what inputs are converted to, and results rounded to before any sum:
   ``always(FLOAT)`` (the default), ``float16_if_all``, ``promotion``, ``dtype_of``. ``stepwise``
@@ -73,7 +77,8 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
   a Python number or a ``Scalar(INT32, 2)``. Keep the product of all under about 16. What is not
   listed is not sent, and has the default of the operator's signature.
 * ``Setup`` is what is special about a case: shapes, values, attributes, dtypes (an output's too,
-  which is then given), absent inputs, products. ``broadcast``, ``mixed``, ``empty``, ``edges`` and
+  which is then given), absent inputs, products; or that outputs are ``filled``, since nothing is
+  computed. ``broadcast``, ``mixed``, ``empty``, ``edges`` and
   ``reductions`` are tuples of setups; grid, layout, rank, determinism and size come by themselves.
 * ``invalid`` has every row of the error table in the order of its checks (``Invalid``, and the
   helpers in ``defects``). The suite also puts a null pointer beside each row, which must win, and
@@ -81,7 +86,7 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
   The valid call that rows are put in has tensors of the first of ``dtypes`` and of
   ``layout_shape``, outputs and optional inputs given, and the first values of ``attributes``;
   ``base=Setup(...)`` changes it for a row.
-* ``contradictions``: rows of operators.md 1.4 with what each source expects.
+* ``contradictions``: rows of operators.md 1.4 and forwards.md 5 with what each source expects.
 
 ``tests/conformance_suite/test_statements.py`` holds every statement to the rules; the quickest
 check is ``npucall conform local: --operator SigmoidBackward``.

@@ -11,6 +11,7 @@ import numpy as np
 from npucall.declare.attributes import attribute_value
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute, Input, Kind, Scalar
+from npucall.dtypes import FLOAT, DType
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
 from npucall_client.conformance.arrangements import SENTINEL, Arrangement, put
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.declare.call import Argument
-    from npucall.dtypes import AnyArray, DType
+    from npucall.dtypes import AnyArray
     from npucall.tensors import Shape
     from npucall_client.conformance.cases import Case
-    from npucall_client.conformance.statement import In
+    from npucall_client.conformance.statement import In, Out
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,15 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     attributes = _attributes(operator, case.attributes)
     given = _given(case, operator, arrays, attributes, product)
     arguments: dict[str, Argument] = {**specs, **attributes}
-    shapes = {each.name: each.shape_in(given) for each in statement.outputs}
-    dtypes = {each.name: each.dtype_in(case.dtypes) for each in statement.outputs}
+    shapes = {each.name: _shape(case, each, given) for each in statement.outputs}
+    known = {**case.dtypes, **_dtypes_of(attributes)}
+    dtypes = {each.name: each.dtype_in(known) for each in statement.outputs}
     for name, dtype in case.outputs.items():
         dtypes[name] = dtype or dtypes[name]
         layout = case.layouts.get(name, Arrangement.DENSE)
         if not layout.fits(shapes[name], output=True):
             layout = Arrangement.DENSE
-        spec = layout.spec(dtypes[name], case.setup.shapes.get(name, shapes[name]))
+        spec = layout.spec(dtypes[name], shapes[name])
         arguments[name] = spec
         if layout is not Arrangement.DENSE:
             storages[name] = bytearray([SENTINEL]) * spec.storage_bytes
@@ -71,6 +73,12 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
         statement.operator, statement.variant, {name: arguments[name] for name in order},
         {name: storages[name] for name in order if name in storages}, given, shapes, dtypes,
     )  # fmt: skip
+
+
+def _shape(case: Case, output: Out, given: Given) -> Shape:
+    """An output's shape: what the case says, or what follows from the inputs."""
+    said = case.setup.shapes.get(output.name)
+    return output.shape_in(given) if said is None else said
 
 
 def rounded(numbers: Any, dtype: DType) -> AnyArray:
@@ -134,14 +142,16 @@ def _given(
     attributes: Mapping[str, Argument],
     product: str,
 ) -> Given:
-    kernel = case.statement.kernel(case.dtypes)
+    of_outputs = {name: dtype for name, dtype in case.outputs.items() if dtype is not None}
+    kernel = case.statement.kernel({**case.dtypes, **_dtypes_of(attributes), **of_outputs})
     values: dict[str, Any] = {p.name: operator.default(p) for p in operator.attributes}
     values |= attributes
     for parameter in operator.attributes:
         value = values[parameter.name]
         number = _number(value) if isinstance(value, Scalar) else value
         narrow = number is not None and parameter.kind in (Kind.SCALAR, Kind.FLOAT)
-        values[parameter.name] = float(np.float32(number)) if narrow else number
+        dtype = case.dtypes.get(parameter.dtype, kernel) if parameter.dtype else FLOAT
+        values[parameter.name] = _held(number, dtype) if narrow else number
     for each in case.statement.inputs:
         array = arrays.get(each.name)
         if array is not None and not each.dtypes and array.dtype != kernel.numpy:
@@ -151,11 +161,22 @@ def _given(
     return Given(values, case.dtypes, kernel, case.statement.stepwise(kernel), product)
 
 
+def _dtypes_of(attributes: Mapping[str, Argument]) -> dict[str, DType]:
+    """Those that attributes say: an aclDataType is one, and an aclScalar has one."""
+    found = {n: v.dtype if isinstance(v, Scalar) else v for n, v in attributes.items()}
+    return {name: value for name, value in found.items() if isinstance(value, DType)}
+
+
 def _number(scalar: Scalar) -> float:
     """What an aclScalar holds: its number, rounded to its own dtype."""
     if scalar.dtype.kind != "float":
         return scalar.value
     return float(rounded(scalar.value, scalar.dtype))
+
+
+def _held(number: float, dtype: DType) -> float:
+    """A number in the dtype that the operator converts it to; integers lose the fraction."""
+    return int(number) if dtype.kind == "int" else float(rounded(number, dtype))
 
 
 def _spoil(

@@ -22,7 +22,7 @@ BLOCKS = (
     "grid", "broadcast", "mixed", "layout", "empty", "rank", "edge", "reduction", "invalid",
     "determinism", "size", "documents",
 )  # fmt: skip
-"""In the order in which they run. ``documents`` has the contradictions of operators.md 1.4."""
+"""In the order in which they run. ``documents`` has the contradictions of the sources."""
 
 _SHORT = {"float": "f", "int": "s", "bool": "b", "complex": "c"}
 _REDUCTIONS = ("none", "mean", "sum", "batchmean")

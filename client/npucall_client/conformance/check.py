@@ -142,7 +142,7 @@ def _meets(wanted: Any, answer: Answer | NpucallError) -> bool:
         return False
     if wanted is ...:
         return True
-    (found,) = arrays_of(answer).values()
+    found, *_ = arrays_of(answer).values()
     numbers = np.asarray(wanted, np.float64)
     return found.shape == numbers.shape and np.allclose(
         found.astype(np.float64), numbers, rtol=_NEAR, atol=1e-6, equal_nan=True

@@ -33,12 +33,14 @@ def elementwise(  # noqa: PLR0913  # the parts of a statement
     vector: Callable[..., Any],
     space: tuple[str, ...] = (),
     expands: tuple[str, ...] = (),
+    factor: Callable[[Given], float] | None = None,
     **more: Any,
 ) -> Statement:
     """The statement of an elementwise operator; ``more`` are fields of ``Statement``.
 
     space: inputs that broadcast with each other; empty: all shapes are equal.
     expands: inputs that broadcast to that shape, not beyond it.
+    factor: of losses, what sums are multiplied by; nothing is rounded before the sum then.
     Where the output's shape is smaller, results are summed over the axes that were stretched.
     Cases of the block ``broadcast`` are made from these.
     """
@@ -46,13 +48,18 @@ def elementwise(  # noqa: PLR0913  # the parts of a statement
     over = space or names[:1]
 
     def loops(given: Given) -> Any:
-        return _loop(given, names, over, output.shape_in(given), scalar)
+        result = _loop(given, names, over, output.shape_in(given), scalar)
+        return result if factor is None else result * factor(given)
 
     def arrays(given: Given) -> Terms:
         arguments = [given[name] for name in names]
         answer = vector(given, *arguments)
         value, size = answer if isinstance(answer, tuple) else (answer, np.abs(answer))
-        return _summed(value, size, given.shape(*over), output.shape_in(given))
+        terms = _summed(value, size, given.shape(*over), output.shape_in(given))
+        if factor is None:
+            return terms
+        share = factor(given)
+        return Terms(terms.value * share, terms.sizes * share)
 
     more["broadcast"] = (*broadcast_setups(space, expands), *more.get("broadcast", ()))
     return Statement(operator, inputs, (output,), loops, arrays, **more)

@@ -46,7 +46,9 @@ class Given:
     """A call's arguments by the names of its parameters; ``given["self"]`` and the like.
 
     Tensors are float64 arrays of the numbers that were sent, rounded to the kernel's dtype; None
-    if absent. An aclScalar and a C ``float`` are rounded to float32; other attributes are as sent.
+    if absent. An aclScalar is in the dtype that the operator converts it to, as its declaration
+    says, and that is float32 unless it does; a C ``float`` is rounded to float32; other attributes
+    are as sent.
     """
 
     values: Mapping[str, Any]
@@ -82,6 +84,20 @@ class Given:
     def mean(self, *names: str, attribute: str = "reduction") -> float:
         """1 / element count of what they broadcast to for the reduction ``mean``, otherwise 1."""
         return 1 / max(self.count(*names), 1) if self[attribute] == MEAN else 1.0
+
+    def share(self, *names: str, attribute: str = "reduction") -> float:
+        """What a mean multiplies a sum of what they broadcast to by; 1 for other reductions.
+
+        Infinite where there are no elements, so that their mean is NaN.
+        """
+        if self[attribute] != MEAN:
+            return 1.0
+        count = self.count(*names)
+        return 1 / count if count else np.inf
+
+    def reduced(self, *names: str, attribute: str = "reduction") -> Shape:
+        """The shape of a loss: what they broadcast to without a reduction, else ()."""
+        return () if self[attribute] else self.shape(*names)
 
     @property
     def top(self) -> float:

@@ -67,10 +67,14 @@ class Maker:
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
     def _next(self) -> dict[str, Any]:
-        """The statement's combinations of attributes in turn."""
+        """The statement's combinations of attributes in turn.
+
+        Each round begins one further, so that no dtype always meets the same of them.
+        """
         every = self.combinations()
+        rounds, place = divmod(self.turn, len(every))
         self.turn += 1
-        return every[(self.turn - 1) % len(every)]
+        return every[(place + rounds) % len(every)]
 
     def _shapes(self, setup: Setup, base: Shape, attributes: Attributes) -> dict[str, Shape]:
         shapes = self.statement.input_shapes(base, attributes)

@@ -20,6 +20,15 @@ def exp(x: float, top: float = INFINITY) -> float:
     return capped(value, top)
 
 
+def expm1(x: float, top: float = INFINITY) -> float:
+    """Answers e to the x, less 1; infinite beyond ``top``."""
+    try:
+        value = math.expm1(x)
+    except OverflowError:
+        return INFINITY
+    return capped(value, top)
+
+
 def log(x: float) -> float:
     """Natural logarithm; -inf at 0, NaN below."""
     if x == 0:

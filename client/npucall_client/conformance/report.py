@@ -22,8 +22,8 @@ __all__ = ["ULP_BINS", "Outcome", "Report", "Server", "Sided", "Tally"]
 class Sided:
     """Which sources of a contradiction the server agrees with."""
 
-    number: int
-    """Row of operators.md 1.4."""
+    number: int | str
+    """Row of operators.md 1.4, or, as "F3", of forwards.md 5."""
     topic: str
     sources: tuple[str, ...]
     agrees: tuple[str, ...]
@@ -153,11 +153,14 @@ class Report:
         return _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.block))
 
     def contradictions(self) -> list[Outcome]:
-        """The outcomes that say which source of operators.md 1.4 the server agrees with."""
-        found = [outcome for outcome in self.outcomes if outcome.contradiction is not None]
-        return sorted(
-            found, key=lambda o: (o.contradiction.number if o.contradiction else 0, o.case)
-        )
+        """The outcomes that say which of sources that differ the server agrees with."""
+        rows = [
+            (str(outcome.contradiction.number), outcome)
+            for outcome in self.outcomes
+            if outcome.contradiction is not None
+        ]
+        rows.sort(key=lambda row: (row[0][0] == "F", int(row[0].lstrip("F")), row[1].case))
+        return [outcome for _, outcome in rows]
 
     def reasons_skipped(self) -> dict[str, int]:
         """How many cases were skipped for which reason."""

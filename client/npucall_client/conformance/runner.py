@@ -161,7 +161,7 @@ class Runner:
             row = case.defects[0]
             return Expectation(variant, refused=Refused(row.status, row.error.reason, row.blames))
         torch = self.torch and case.block == "grid"
-        truth = expected(case.statement, call, zeros=case.setup.zeros, torch=torch)
+        truth = expected(case.statement, call, filled=case.setup.filled, torch=torch)
         return Expectation(variant, truth)
 
     def _compared(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.domains import Domain
 
 DTypes: TypeAlias = Mapping[str, DType]
-"""Dtypes by parameter."""
+"""Dtypes by parameter: of tensors, of numbers, and what an attribute of that type says."""
 Attributes: TypeAlias = Mapping[str, Any]
 Loops: TypeAlias = Callable[[Given], Any]
 Arrays: TypeAlias = Callable[[Given], "Terms | Mapping[str, Terms]"]
@@ -82,8 +82,8 @@ class Setup:
     """Short SoC names that it is for; empty: all."""
     only: tuple[DType, ...] = ()
     """Dtypes of cases that it is for; empty: all."""
-    zeros: bool = False
-    """Outputs are zeros, whatever the statement says: nothing is computed."""
+    filled: float | None = None
+    """What every element of the outputs is, whatever the statement says: nothing is computed."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A row of operators.md 1.4: sources that differ, and a call that shows who is right.
+    """A row of operators.md 1.4, or of forwards.md 5: sources that differ, and who is right.
 
     ``sources``: by source, what the call answers if that source is right: a ``Refusal``, the only
     output's numbers, or ``...`` for any answer without an error. Numbers are compared to 1 %.
     """
 
-    number: int
+    number: int | str
+    """Rows of forwards.md are "F1" and so on."""
     topic: str
     setup: Setup
     sources: Mapping[str, Any]

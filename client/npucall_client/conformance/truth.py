@@ -48,15 +48,18 @@ class Expected:
 
 
 def expected(
-    statement: Statement, call: MadeCall, *, zeros: bool = False, torch: bool = False
+    statement: Statement, call: MadeCall, *, filled: float | None = None, torch: bool = False
 ) -> dict[str, Expected]:
-    """The truth by output.
+    """The truth by output; ``filled``: what outputs are filled with, if nothing is computed.
 
     Raises TruthError.
     """
     given = call.given
     with np.errstate(all="ignore"):
-        opinions = _zeros(call) if zeros else _opinions(statement, call, torch=torch)
+        if filled is None:
+            opinions = _opinions(statement, call, torch=torch)
+        else:
+            opinions = _filled(call, filled)
     return {
         name: Expected(
             terms.value, terms.sizes, terms.summed, given.kernel, given.stepwise, call.dtypes[name]
@@ -65,19 +68,21 @@ def expected(
     }
 
 
-def _zeros(call: MadeCall) -> dict[str, Terms]:
-    return {name: Terms(np.zeros(shape)) for name, shape in call.shapes.items()}
+def _filled(call: MadeCall, number: float) -> dict[str, Terms]:
+    return {name: Terms(np.full(shape, number)) for name, shape in call.shapes.items()}
 
 
 def _opinions(statement: Statement, call: MadeCall, *, torch: bool) -> dict[str, Terms]:
     if not any(prod(shape) for shape in call.shapes.values()):
-        return _zeros(call)
+        return _filled(call, 0.0)
     terms = statement.terms(call.given)
     for name, shape in call.shapes.items():
-        if terms[name].value.shape != shape:
-            raise TruthError(f"{name}: arrays answer shape {terms[name].value.shape}, not {shape}")
+        value, sizes = (_in_shape(shape, each) for each in (terms[name].value, terms[name].sizes))
+        terms[name] = replace(terms[name], value=value, size=sizes)
+        if value.shape != shape:
+            raise TruthError(f"{name}: arrays answer shape {value.shape}, not {shape}")
     if _elements(call) <= LOOPED:
-        looped = _by_output(statement, statement.loops(call.given))
+        looped = _by_output(statement, call, statement.loops(call.given))
         for name, value in looped.items():
             _compare(name, "loops", value, "arrays", terms[name])
             terms[name] = replace(terms[name], value=value, size=terms[name].sizes)
@@ -93,11 +98,19 @@ def _elements(call: MadeCall) -> int:
     return max(map(prod, [*inputs, *call.shapes.values(), broadcast(*inputs) or ()]))
 
 
-def _by_output(statement: Statement, answer: Any) -> dict[str, Reals]:
+def _in_shape(shape: Shape, value: Reals) -> Reals:
+    """One element in the one element of an output, whatever the ranks are; others as they are."""
+    return value.reshape(shape) if value.size == prod(shape) == 1 else value
+
+
+def _by_output(statement: Statement, call: MadeCall, answer: Any) -> dict[str, Reals]:
     named: Mapping[str, Any] = (
         answer if isinstance(answer, dict) else {statement.outputs[0].name: answer}
     )
-    return {name: np.asarray(value, np.float64) for name, value in named.items()}
+    return {
+        name: _in_shape(call.shapes[name], np.asarray(value, np.float64))
+        for name, value in named.items()
+    }
 
 
 def _torch(statement: Statement, given: Given) -> dict[str, Reals]:

@@ -12,8 +12,9 @@ import numpy as np
 
 from npucall.compute.operands import Reading, Writing, is_fit, rounded, store, within
 from npucall.compute.rows import LongRowsWork, RowsWork
+from npucall.compute.sums import summed
 from npucall.compute.work import Work
-from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.cuts import cut
 from npucall.declare.over import Elementwise, Rows
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _SUMMED_IN = {"i": np.int64, "u": np.int64, "b": np.int64, "c": np.complex128}
 """What sums of a kernel dtype are taken in, by its kind; float64 for floats."""
+_BLOCK_OF_ONE, _BLOCK_OF_MORE = 1 << 20, 1 << 16
+"""Elements of a block that is summed: of one input, which is only read, and of a formula of more.
+"""
 _WORTH_IT = 1 << 12
 """Elements from which on to copy a result costs more than to find out whether it need be."""
 
@@ -97,16 +101,18 @@ class _SummedWork(_ElementwiseWork):
     The bits of a sum depend on the edges of blocks and on their order alone.
     """
 
-    block = 1 << 16
-
     def _arrange(self) -> None:
         super()._arrange()
         over: Any = self.call.operator.over
         self._factor = over.factor
+        self.block = _BLOCK_OF_ONE if len(self.inputs) == 1 else _BLOCK_OF_MORE
         kept = self.call.facts.shapes[over.sum_to]
         self._extents = (1,) * (len(self.space) - len(kept)) + kept
         self._in = _SUMMED_IN.get(self.kernel.kind, np.float64)
         self._axes = tuple(axis for axis, extent in enumerate(self._extents) if extent == 1)
+
+    def cuts(self, limit: int | None = None) -> Sequence[Index]:
+        return super().cuts(limit if self._factor is None else None)
 
     def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
         del outputs
@@ -122,9 +128,11 @@ class _SummedWork(_ElementwiseWork):
         del targets
         (result,) = self._results(facts, self._blocks(inputs, index))
         extents = self.space if index is ... else tuple(p.stop - p.start for p in index)
-        if self._factor is None:
-            result = rounded(result, self.kernel)
-        return np.broadcast_to(result, extents).sum(self._axes, self._in, keepdims=True)
+        if result.shape != extents:
+            result = np.broadcast_to(result, extents)
+        if self._factor is not None:
+            return summed(result, self._axes, self._in)
+        return rounded(result, self.kernel).sum(self._axes, self._in, keepdims=True)
 
     def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
         (sums,) = targets
@@ -180,7 +188,7 @@ class _AtOnceWork(Work):
 def _kind(call: Prepared, outputs: Mapping[str, Layout]) -> type[Work]:
     over = call.operator.over
     if isinstance(over, Rows):
-        return LongRowsWork if over.divisible and over.longest(call) > BLOCK else RowsWork
+        return LongRowsWork if over.divisible and over.longest(call) > over.whole else RowsWork
     if not isinstance(over, Elementwise):
         return _AtOnceWork
     (output,) = outputs.values()

@@ -70,7 +70,7 @@ def run(
     if recipe.work is None:
         with turn():
             for answer, storage in zip(recipe.answers, answers, strict=True):
-                _fill(answer.layout.over(storage), call.fill or 0, turn)
+                _fill(answer.layout.over(storage), call.fills.get(answer.name, 0), turn)
         return answers
     inputs = [o.layout.over(storages[o.name]) for o in recipe.work.operands]
     outputs = [
@@ -127,8 +127,8 @@ def evaluate(
     accumulate in float64. ``exact`` computes and rounds in float64 throughout.
     """
     if call.done:
-        for array in outputs.values():
-            array[...] = call.fill or 0
+        for name, array in outputs.items():
+            array[...] = call.fills.get(name, 0)
         return
     work = blocks.work_of(call, _layouts(inputs), _layouts(outputs), exact=exact)
     read = [o.layout.seen(inputs[o.name]) for o in work.operands]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from npucall.compute.layouts import Layout
     from npucall.compute.operands import Index
+    from npucall.declare.facts import Facts
     from npucall.dtypes import AnyArray
 
 
@@ -43,9 +44,9 @@ class RowsWork(Work):
 
 
 class LongRowsWork(RowsWork):
-    """Blocks of pieces of rows: first sums of all rows are taken, where the formula wants them.
+    """Blocks of pieces of rows: first maxima and sums of all rows are taken, as the formula wants.
 
-    They are sums, in float64, of the sums of the pieces. The edges of pieces depend on the shape
+    A sum is that of the sums of the pieces, in float64. The edges of pieces depend on the shape
     alone.
     """
 
@@ -53,37 +54,75 @@ class LongRowsWork(RowsWork):
         del limit
         return Work.cuts(self)
 
-    def begin(self, outputs: Sequence[AnyArray]) -> Sequence[AnyArray]:
-        over: Any = self.call.operator.over
-        rows = self.space[:-1] if over.sum_of else ()
-        return [np.zeros((*rows, 1), np.float64), *outputs]
-
     def passes(
         self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
     ) -> Iterator[Callable[[Index], AnyArray | None]]:
         del pause
         over: Any = self.call.operator.over
-        sums, *outputs = targets
+        rows = _Rows()
+        if over.max_of:
+            parts = self._parts()
+            yield partial(self._maximum, over.max_of, inputs, parts)
+            rows.maximum = self._of_rows(np.max, parts)
         if over.sum_of:
-            yield partial(self._sum, over.sum_of, inputs)
-        yield partial(self._write, inputs, outputs, sums.astype(self._facts.dtype))
+            parts = self._parts()
+            yield partial(self._sum, over.sum_of, inputs, rows, parts)
+            rows.total = self._of_rows(np.sum, parts)
+        yield partial(self._write, inputs, targets, rows)
 
-    def add(self, targets: Sequence[AnyArray], part: AnyArray, index: Index) -> None:
-        sums = targets[0]
-        sums[within(sums.shape, index)] += part
+    def _parts(self) -> AnyArray:
+        """A number for each piece of each row."""
+        return np.empty((*self.space[:-1], -(-self._longest // self.block)), np.float64)
+
+    def _of_rows(self, reduce: Callable[..., AnyArray], parts: AnyArray) -> AnyArray:
+        """A number for each row, of those of its pieces."""
+        with np.errstate(all="ignore"):
+            return reduce(parts, -1, keepdims=True).astype(self._facts.dtype)
+
+    def _place(self, index: Index) -> Any:
+        """Where the number of a piece stands among ``_parts``."""
+        *row, piece = index if index is not ... else (..., slice(0, 1))
+        number = piece.start // self.block
+        return (*row, slice(number, number + 1))
+
+    def _maximum(
+        self, name: str, inputs: Sequence[AnyArray], parts: AnyArray, index: Index
+    ) -> None:
+        block = self._blocks(inputs, index)[name]
+        parts[self._place(index)] = block.max(-1, keepdims=True)
 
     def _sum(
-        self, sum_of: Callable[..., AnyArray], inputs: Sequence[AnyArray], index: Index
-    ) -> AnyArray:
-        summed = sum_of(*self._blocks(inputs, index).values())
-        return summed.sum(-1, keepdims=True)
+        self,
+        sum_of: Callable[..., AnyArray],
+        inputs: Sequence[AnyArray],
+        rows: _Rows,
+        parts: AnyArray,
+        index: Index,
+    ) -> None:
+        summed = sum_of(rows.facts(self._facts, index), *self._blocks(inputs, index).values())
+        parts[self._place(index)] = summed.sum(-1, keepdims=True)
 
     def _write(
         self,
         inputs: Sequence[AnyArray],
-        outputs: Sequence[AnyArray],
-        totals: AnyArray,
+        targets: Sequence[AnyArray],
+        rows: _Rows,
         index: Index,
     ) -> AnyArray | None:
-        total = totals[within(totals.shape, index)] if totals.ndim > 1 else totals
-        return self._compute(inputs, outputs, replace(self._facts, total=total), index)
+        return self._compute(inputs, targets, rows.facts(self._facts, index), index)
+
+
+@dataclass
+class _Rows:
+    """What earlier passes of a run found of its rows."""
+
+    maximum: AnyArray | None = None
+    total: AnyArray | None = None
+
+    def facts(self, facts: Facts, index: Index) -> Facts:
+        """Those of the rows of a block among the facts."""
+        maximum, total = (
+            None if each is None else each[within(each.shape, index)]
+            for each in (self.maximum, self.total)
+        )
+        return replace(facts, maximum=maximum, total=total)

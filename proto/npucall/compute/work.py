@@ -69,8 +69,10 @@ class Work(ABC):
         self.outputs = list(outputs.values())
         self._names = list(outputs)
         self._arrange()
+        first = {} if exact else {name: (dtype.numpy,) for name, dtype in call.through.items()}
+        then = (self.kernel, facts.dtype)
         self.operands = [
-            Operand(p.name, self.inputs[p.name], () if p.as_is else (self.kernel, facts.dtype))
+            Operand(p.name, self.inputs[p.name], () if p.as_is else (*first.get(p.name, ()), *then))
             for p in given
             if p.read
         ]

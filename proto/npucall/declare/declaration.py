@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 
@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from npucall.declare.facts import Facts
     from npucall.declare.over import Over
     from npucall.declare.parameters import Parameter, Value
+    from npucall.declare.prepare import Prepared
     from npucall.declare.rules.rule import Rule
-    from npucall.dtypes import DType
+    from npucall.dtypes import AnyArray, DType
     from npucall.products import Product
     from npucall.tensors import Shape
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Unwritten: TypeAlias = "Callable[[Prepared], AnyArray | float | None]"
+"""What the elements are that a device leaves as they were: a number, or one for each element of the
+output, also for those that it writes. None where it writes all of them. The formula writes the
+same."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,14 @@ class Sample:
     """Of inputs that do not have the dtype of all others: labels."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """As a caller gives them; all others are what they are by default."""
+    follows: str = ""
+    """The attribute that names the dtype of all others."""
     without: tuple[str, ...] = ()
     """Inputs that no valid call has."""
     least: float = 0.1
     """Numbers lie between this and 0.9, which are probabilities, and what has logarithms."""
+    integers: range = range(2)
+    """Those that tensors of integers have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +96,8 @@ class Operator(Generic[P, R]):
     """What of its inputs is checked before a device runs it."""
     sample: Sample = field(default_factory=Sample)
     """What its small valid call has of its own."""
+    unwritten: Mapping[str, Unwritten] = field(default_factory=dict)
+    """Outputs of which a device leaves elements as they were, by name."""
 
     def __post_init__(self) -> None:
         if self.formula is None:
@@ -233,6 +244,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     legacy: Mapping[Product, tuple[DType, ...]] | None = None,
     values: Values | None = None,
     sample: Sample | None = None,
+    unwritten: Mapping[str, Unwritten] | None = None,
 ) -> Callable[[Callable[Concatenate[Facts, P], R]], Operator[P, R]]:
     """Declares an operator; stands above its formula.
 
@@ -242,7 +254,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     def declare(formula: Callable[Concatenate[Facts, P], R]) -> Operator[P, R]:
         return Operator(
             name, variant, parameters, products, legacy or {}, checks, kernel_dtype, over, source,
-            formula, values=values, sample=sample or Sample(),
+            formula, values=values, sample=sample or Sample(), unwritten=unwritten or {},
         )  # fmt: skip
 
     return declare

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from npucall.dtypes import AnyArray, Array
+    from npucall.products import Product
     from npucall.tensors import Shape
+
+
+_SHORT, _MANY = 32, 256
+"""Elements of a short row, and how many rows make it worth while."""
 
 
 def _go_on() -> None:
@@ -38,12 +43,16 @@ class Facts:
     others compute for a while who wait for that."""
     outputs: Mapping[str, Any] | None = None
     """Where blocks of results go, by the output's name; see ``output``."""
+    maximum: AnyArray | None = None
+    """The maxima of rows of which the formula sees a piece."""
     total: AnyArray | None = None
-    """The sums of rows of which the formula sees a piece."""
+    """The sums of such rows."""
+    product: Product | None = None
+    """By whose rules the call was prepared, where kernels of products answer differently."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
-        return Facts(self.shapes, self.dtype, out)
+        return Facts(self.shapes, self.dtype, out, product=self.product)
 
     def count(self, name: str) -> int:
         """Number of elements of a shape."""
@@ -81,6 +90,15 @@ class Facts:
         """
         return self.outputs[name] if self.outputs else np.empty(shape, self.dtype)
 
+    def row_max(self, array: AnyArray) -> AnyArray:
+        """The maxima of complete rows, with an axis of extent 1, of the input ``max_of``.
+
+        NaN where a row has one.
+        """
+        if self.maximum is not None:
+            return self.maximum
+        return _maxima(array)
+
     def row_sum(self, array: AnyArray) -> AnyArray:
         """The sums of complete rows, with an axis of extent 1, of what ``sum_of`` declares."""
         if self.total is not None:
@@ -94,6 +112,18 @@ class Facts:
         For a divisor of 0, which only a call without elements has, 1.
         """
         return _reciprocal(self.dtype, divisor)
+
+
+def _maxima(array: AnyArray) -> AnyArray:
+    """Of many short rows number by number: NumPy would begin anew for each of them."""
+    length = array.shape[-1]
+    if length > _SHORT or array.size < _MANY * length:
+        maxima: AnyArray = np.max(array, -1, keepdims=True)
+        return maxima
+    maxima = array[..., :1].copy()
+    for place in range(1, length):
+        np.maximum(maxima, array[..., place : place + 1], out=maxima)
+    return maxima
 
 
 @lru_cache(1024)

@@ -59,15 +59,18 @@ class Rows:
     """The formula works on complete rows along the attribute ``dim``: its arrays' last axis.
 
     Rows longer than a block are cut into pieces where that is possible: where all that a piece
-    needs of the others is one sum, or nothing. ``sum_of`` makes of the inputs, by position, what
-    ``facts.row_sum`` sums. ``halves`` names tensors that have two elements along ``dim`` for each
-    of the others: their arrays have a first axis of extent 2. Otherwise rows stay whole, and
-    ``arrays`` says how many arrays of float64, as long as the longest row, the formula and its
-    inputs and results are at the most.
+    needs of the others is one maximum, one sum, or nothing. They are computed in passes then: one
+    for the maxima of the input ``max_of``, which ``facts.row_max`` gives; one for the sums that
+    ``facts.row_sum`` gives, of what ``sum_of`` makes of facts and inputs, by position; and the
+    formula's. ``halves`` names tensors that have two elements along ``dim`` for each of the others:
+    their arrays have a first axis of extent 2. Otherwise rows stay whole, and ``arrays`` says how
+    many arrays of float64, as long as the longest row, the formula and its inputs and results are
+    at the most.
     """
 
     dim: str
     widen: bool = True
+    max_of: str | None = None
     sum_of: Callable[..., AnyArray] | None = None
     halves: tuple[str, ...] = ()
     arrays: int = 16
@@ -75,24 +78,38 @@ class Rows:
     @property
     def divisible(self) -> bool:
         """Whether a long row is cut."""
-        return self.sum_of is not None or bool(self.halves)
+        return bool(self._passes or self.halves)
+
+    @property
+    def whole(self) -> int:
+        """Elements of the longest row that is not cut, of one that may be.
+
+        A row of two blocks is still quicker at once than in passes.
+        """
+        return 2 * BLOCK if self._passes else BLOCK
 
     def longest(self, call: Prepared) -> int:
         """Elements of the longest row, of one half where there are two; at least 1."""
         return max(1, *(self._length(name, shape, call) for name, shape in _shapes(call).items()))
 
     def working_bytes(self, call: Prepared) -> int:
-        """The sums of long rows that are cut; of one that is not, all of it."""
+        """Maxima and sums of long rows that are cut, and of their pieces; of a whole one all."""
         longest = self.longest(call)
-        if longest <= BLOCK:
-            return 0
         if not self.divisible:
-            return longest * self.arrays * DOUBLE.itemsize
-        return 2 * _SUM * (self.computation(call) // longest) if self.sum_of else 0
+            return longest * self.arrays * DOUBLE.itemsize if longest > BLOCK else 0
+        if longest <= self.whole:
+            return 0
+        numbers = 1 + -(-longest // BLOCK)  # of a row, and of each of its pieces
+        return _SUM * self._passes * numbers * (self.computation(call) // longest)
 
     def computation(self, call: Prepared) -> int:
         """The elements of the largest tensor."""
         return _largest(call)
+
+    @property
+    def _passes(self) -> int:
+        """Those before that of the formula."""
+        return bool(self.max_of) + bool(self.sum_of)
 
     def _length(self, name: str, shape: tuple[int, ...], call: Prepared) -> int:
         length = shape[call.attributes[self.dim]] if shape else 1

@@ -57,7 +57,8 @@ class Input:
 
     ``read=False``: its values do not matter, its shape and dtype only to rules that name it.
     ``optional``: it may be absent. ``as_is``: the formula gets its own dtype, as for indices.
-    ``const=False``: the C prototype has no const. ``many``: a list of tensors.
+    ``const=False``: the C prototype has no const. ``many``: a list of tensors. ``dtype``: the
+    tensor, or the dtype that a rule found, to whose dtype it is converted before the kernel's.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Input:
     const: bool = True
     many: bool = False
     c_name: str = ""
+    dtype: str = ""
 
     @property
     def c_type(self) -> str:

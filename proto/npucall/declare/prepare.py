@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npucall.declare.call import Call
     from npucall.declare.catalogue import Catalogue
     from npucall.declare.parameters import Value
-    from npucall.dtypes import DType
+    from npucall.dtypes import AnyArray, DType
     from npucall.products import Product
     from npucall.tensors import Buffer
 
@@ -59,13 +59,15 @@ class Prepared:
     """The tensors whose storage travels with the call, in that order."""
     kernel_dtype: DType | None
     """What the operator computes and rounds in; None for one without reference."""
+    through: Mapping[str, DType]
+    """What inputs are converted to before the kernel dtype; those without it are left out."""
     facts: Facts
     warnings: tuple[tuple[str, str], ...]
     done: bool
-    """The rules ended the call: nothing is computed, the outputs are ``fill``."""
-    fill: float | None = None
-    """What a call that is done has in its outputs; None: zeros, since the operator writes nothing.
-    """
+    """The rules ended the call: nothing is computed, the outputs are filled."""
+    fills: Mapping[str, float] = field(default_factory=dict)
+    """What the outputs of a call that is done are filled with, by name; others are zeros, since
+    the operator writes nothing."""
     followed: dict[Callable[..., object], object] = field(
         init=False, default_factory=dict, repr=False
     )
@@ -88,6 +90,17 @@ class Prepared:
         if values is None or self.done:
             return frozenset()
         return frozenset(name for name in values.reads if name in self.inputs)
+
+    @cached_property
+    def unwritten(self) -> Mapping[str, AnyArray | float]:
+        """Outputs of which a device leaves elements as they were, and what these are.
+
+        Of a call that is done those that the operator does not fill.
+        """
+        if self.done:
+            return {name: 0.0 for name in self.outputs if name not in self.fills}
+        left = {name: find(self) for name, find in self.operator.unwritten.items()}
+        return {name: what for name, what in left.items() if what is not None}
 
     @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
@@ -195,12 +208,12 @@ def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
 def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
     _check_layout(call)
     draft = Draft(call, product, catalogue)
-    done, fill = False, None
+    end = None
     for rule in call.operator.checks:
         try:
             rule.check(draft)
-        except EndOfChecks as end:
-            done, fill = True, end.fill
+        except EndOfChecks as caught:
+            end = caught
             break
     operator = call.operator
     lists = _lists(call)
@@ -215,10 +228,11 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
         lists=lists,
         stored=call.stored,
         kernel_dtype=kernel_dtype,
-        facts=Facts(draft.shapes(), _formula_dtype(operator, kernel_dtype)),
+        through={p.name: draft.dtype(p.dtype) for p in operator.inputs if p.dtype},
+        facts=Facts(draft.shapes(), _formula_dtype(operator, kernel_dtype), product=product),
         warnings=tuple(draft.warnings),
-        done=done,
-        fill=fill,
+        done=end is not None,
+        fills=_fills(operator, end),
     )
 
 
@@ -250,6 +264,13 @@ def _outputs(
             elif output.shape:
                 outputs[name] = draft.derive(output)
     return outputs
+
+
+def _fills(operator: Operator[Any, Any], end: EndOfChecks | None) -> dict[str, float]:
+    if end is None or end.fill is None:
+        return {}
+    names = end.outputs or tuple(output.name for output in operator.outputs)
+    return dict.fromkeys(names, end.fill)
 
 
 def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType | None) -> np.dtype[Any]:

@@ -59,6 +59,8 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
         for p in operator.attributes
         if p.name in operator.sample.attributes
     }
+    if operator.sample.follows:
+        given[operator.sample.follows] = dtype
     read = tuple(p.name for p in operator.inputs if p.read and p.name in specs)
     call = prepare(Call(operator, {**specs, **given}, read), product, catalogue)
     if form is not Form.VIEWS:
@@ -105,5 +107,6 @@ def _numbers(call: Prepared, name: str, spec: TensorSpec, random: np.random.Gene
     if spec.dtype.kind in ("float", "complex"):
         return random.uniform(call.operator.sample.least, _MOST, size).astype(spec.dtype.numpy)
     values = call.operator.values
-    allowed = values.passes(call.facts) if values and name in values.reads else range(2)
+    own = call.operator.sample.integers
+    allowed = values.passes(call.facts) if values and name in values.reads else own
     return random.integers(allowed.start, allowed.stop, size).astype(spec.dtype.numpy)

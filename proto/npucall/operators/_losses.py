@@ -6,7 +6,9 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from npucall.declare import rules
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE
 from npucall.operators._numerics import MEAN, NONE
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
     from npucall.declare.draft import Draft
 
 REDUCTIONS = "0 none, 1 mean, 2 sum; no other"
+PRODUCTS = {
+    A2: FLOATS,
+    A3: FLOATS,
+    ASCEND_950: FLOATS,
+    ASCEND_910: HALF_AND_SINGLE,
+    ASCEND_310P: HALF_AND_SINGLE,
+}
+OF_NOTHING = "NaN for a mean, 0 for a sum"
+LEGACY = {ASCEND_310B: HALF_AND_SINGLE}
 
 
 def is_reduced(draft: Draft) -> bool:
@@ -22,10 +33,15 @@ def is_reduced(draft: Draft) -> bool:
     return bool(draft.attribute("reduction") != NONE)
 
 
-def reduced(space: str) -> tuple[rules.Rule, rules.Rule]:
-    """Find ``kept``, the shape to which a loss of shape ``space`` is summed, and ``result``.
+def is_whole(draft: Draft) -> bool:
+    """Whether the loss has every element."""
+    return not is_reduced(draft)
 
-    ``result`` is the shape of the output: all of ``space`` without a reduction, else ().
+
+def reduced(space: str, into: str = "result") -> tuple[rules.Rule, rules.Rule]:
+    """Find ``kept``, the shape to which a loss of shape ``space`` is summed, and ``into``.
+
+    That is the shape of the output: all of ``space`` without a reduction, else ().
     """
 
     def kept(draft: Draft) -> tuple[int, ...]:
@@ -37,8 +53,18 @@ def reduced(space: str) -> tuple[rules.Rule, rules.Rule]:
 
     return (
         rules.shape_of(space, into="kept", make=kept),
-        rules.shape_of(space, into="result", make=result),
+        rules.shape_of(space, into=into, make=result),
     )
+
+
+def whole(out: str, like: str, meaning: str = "") -> rules.Rule:
+    """Without a reduction the output has the shape ``like``, which ``meaning`` says."""
+    return rules.when(is_whole, rules.same_shape(out, like, meaning), "reduction 0")
+
+
+def single(out: str) -> rules.Rule:
+    """With a reduction the output has one element, whatever its rank."""
+    return rules.when(is_reduced, rules.one_element(out), "any other reduction")
 
 
 def factor_of(space: str) -> Callable[[Facts, Mapping[str, Any]], Any]:
@@ -58,7 +84,6 @@ def of_nothing(draft: Draft) -> float | None:
     return nan if draft.attribute("reduction") == MEAN else 0.0
 
 
-def filled_if_empty(*names: str) -> rules.Rule:
-    """The call is done if one of them has no elements."""
-    meaning = "NaN for a mean, 0 for a sum"
-    return rules.fill_if_empty(*names, fill=of_nothing, meaning=meaning)
+def filled_if_empty(*names: str, outputs: tuple[str, ...] = ()) -> rules.Rule:
+    """The call is done if one of them is empty; ``outputs``: the losses, if not all of them."""
+    return rules.fill_if_empty(*names, fill=of_nothing, meaning=OF_NOTHING, outputs=outputs)

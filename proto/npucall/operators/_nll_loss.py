@@ -1,4 +1,4 @@
-"""What the gradients of the negative log-likelihood have in common."""
+"""What the negative log-likelihood of rows and of pixels have in common, and their gradients."""
 
 from __future__ import annotations
 
@@ -8,14 +8,56 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npucall.dtypes import INT32, INT64, UINT8
-from npucall.operators._numerics import MEAN, numbered
+from npucall.operators import _losses
+from npucall.operators._numerics import MEAN, NONE, numbered
 
 if TYPE_CHECKING:
-    from npucall.declare import Facts
+    from npucall.declare import Facts, rules
+    from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray, Array
 
 LABELS = (INT64, INT32, UINT8)
-REDUCTIONS = "0 none, 1 mean, 2 sum; no other"
+REDUCTIONS = _losses.REDUCTIONS
+
+
+def filled_if_empty(*names: str) -> rules.Rule:
+    """The call is done if one of them has no elements; the total weight of none is 0."""
+    return _losses.filled_if_empty(*names, outputs=("out",))
+
+
+def no_total(call: Prepared) -> float | None:
+    """The total weight where the device does not write it: without reduction."""
+    return 0.0 if call.attributes["reduction"] == NONE else None
+
+
+def loss(
+    facts: Facts, self: Array, target: Array, weight: Array, reduction: int, ignore_index: int
+) -> tuple[AnyArray, AnyArray]:
+    """-weight[label] * self[label], or what a reduction makes of it, and the sum of the weights.
+
+    Sums are taken in float64, block by block in the order of the labels.
+    """
+    shape = self.shape
+    axis = min(len(shape) - 1, 1)
+    labelled = (*shape[:axis], *shape[axis + 1 :])
+    out = facts.output("out", labelled) if reduction == NONE else None
+    loss = total = np.float64(0)
+    for index in facts.blocks(labelled):
+        labels = np.asarray(facts.read(target, index), np.int64)
+        here = (labels != ignore_index) & (labels >= 0) & (labels < shape[axis])
+        labels = np.where(here, labels, 0)
+        places = list(np.ix_(*(np.arange(piece.start, piece.stop) for piece in index)))
+        places.insert(axis, labels)
+        weights = facts.read(weight, labels)
+        values = np.where(here, -weights * facts.read(self, tuple(places)), facts.dtype.type(0))
+        if out is not None:
+            out[index] = values
+            continue
+        loss += np.sum(values, dtype=np.float64)
+        total += np.sum(weights, where=here, dtype=np.float64)
+    if out is not None:
+        return out, np.zeros((), facts.dtype)
+    return np.asarray(loss / total if reduction == MEAN else loss), np.asarray(total)
 
 
 def gradient(

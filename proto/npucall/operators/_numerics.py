@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from math import inf, pi, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 NONE, MEAN, SUM, BATCHMEAN = range(4)
 """Reduction codes. In a gradient they scale, they do not sum."""
+
+_ONE = 40
+"""From here on the sigmoid is 1 also in float64, and e^x is far from too large in float32."""
+_CLOSED = -85
+"""1 + e^-x is e^-x for such an x, and nearly infinite in float32."""
 
 KL_REDUCTIONS = "0 none, 1 mean, 2 sum, 3 batchmean; any other acts as none"
 
@@ -32,10 +37,44 @@ def numbered(facts: Facts, array: Array, numbers: AnyArray) -> AnyArray:
     return facts.read(array, np.unravel_index(numbers, shape) if shape else ...)
 
 
-def sigmoid(x: AnyArray) -> AnyArray:
+def chosen(
+    condition: AnyArray, one: AnyArray, other: AnyArray, out: AnyArray | None = None
+) -> AnyArray:
+    """``np.where`` of arrays or numbers of one dtype, several times as fast.
+
+    It works on their bits, all of a kind, where ``np.where`` has a branch for each element.
+    """
+    bits = np.dtype(f"i{other.itemsize}")
+    mask = np.negative(condition.view(np.int8)).astype(bits)  # all bits, or none
+    old = other.view(bits)
+    changed = (one.view(bits) ^ old) & mask
+    if out is None:
+        return (changed ^ old).view(other.dtype)
+    np.bitwise_xor(changed, old, out=out.view(bits))
+    return out
+
+
+def sigmoid(x: AnyArray, out: AnyArray | None = None) -> AnyArray:
     """``1 / (1 + e^-x)`` in the array's own dtype; large x of either sign lose nothing."""
-    power = np.exp(-np.abs(x))
-    return np.where(x < 0, power, x.dtype.type(1)) / (1 + power)
+    power = np.exp(np.clip(x, -inf, _ONE))
+    total = np.add(power, 1, out=out)
+    return np.divide(power, total, out=out)
+
+
+def gated(values: AnyArray, gates: AnyArray, out: AnyArray | None = None) -> AnyArray:
+    """``values * sigmoid(gates)`` in the arrays' own dtype; large gates lose nothing.
+
+    Where e^-gate is beyond float32, the product is not 0 yet: there it is taken by the root of
+    e^gate, which has all its digits. ``out``: where it may be computed.
+    """
+    power = np.exp(-gates)
+    power += 1
+    opened = np.divide(values, power, out=out)
+    closed = gates < _CLOSED
+    if closed.any():
+        root = np.exp(gates[closed] * 0.5)
+        opened[closed] = values[closed] * root * root
+    return opened
 
 
 def log_sigmoid(x: AnyArray) -> AnyArray:
@@ -53,7 +92,7 @@ def normal_distribution(x: AnyArray) -> tuple[AnyArray, AnyArray]:
     wide = np.asarray(x, np.float64)
     density = np.exp(-0.5 * wide * wide) * (1 / sqrt(2 * pi))
     beyond = density * _mills_ratio(np.abs(wide))
-    return np.where(wide < 0, beyond, 1 - beyond), density
+    return chosen(wide < 0, beyond, 1 - beyond), density
 
 
 def _mills_ratio(x: AnyArray) -> AnyArray:

@@ -1,7 +1,7 @@
 """Gradient of the cross entropy with respect to the logits, from their log-softmax."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,14 @@ from npucall.declare import (
     operator,
     rules,
 )
-from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
-from npucall.errors import AclnnStatus, ArgumentError, AttributeValueError
-from npucall.operators._labels import check_labels
+from npucall.errors import ArgumentError, AttributeValueError
+from npucall.operators import _cross_entropy as shared
+from npucall.operators._cross_entropy import TILING
 from npucall.products import A2, A3, ASCEND_950
 
-TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
-REDUCTION = '"none", "mean" or "sum"; absent means "mean"'
 
-
-def without_zloss(name: str) -> rules.Rule:
+def absent(name: str) -> rules.Rule:
     """The tensor is absent: it belongs to the z-loss."""
     return rules.requires(
         "none, since the kernels compute no z-loss",
@@ -38,26 +35,9 @@ def without_zloss(name: str) -> rules.Rule:
     )
 
 
-def smoothing(draft: Draft) -> object:
-    """The value of label_smoothing."""
-    return draft.attribute("label_smoothing")
-
-
-def _labels(
-    facts: Facts, target: Array, ignore_index: int, classes: int, index: tuple[slice, ...]
-) -> tuple[AnyArray, AnyArray]:
-    """A block of the labels, and which of them count; each that does is a class."""
-    labels = np.asarray(facts.read(target, index), np.int64)
-    counted = labels != ignore_index
-    check_labels("target", labels[counted], classes)
-    return labels, counted
-
-
 def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
-    """The labels that count are classes."""
-    target, classes = inputs["target"], inputs["log_prob"].shape[1]
-    for index in facts.blocks(target.shape):
-        _labels(facts, target, attributes["ignore_index"], classes, index)
+    classes = inputs["log_prob"].shape[1]
+    shared.check_labels_of_rows(facts, inputs["target"], attributes["ignore_index"], classes)
 
 
 @operator(
@@ -70,7 +50,7 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
     ),
     Input("grad_zloss", "must be absent", optional=True, c_name="gradZlossOptional"),
     Input("lse_for_zloss", "must be absent", optional=True, c_name="lseForZlossOptional"),
-    Attribute("reduction", Kind.STRING, REDUCTION, c_name="reductionOptional"),
+    Attribute("reduction", Kind.STRING, shared.REDUCTION, c_name="reductionOptional"),
     Attribute("ignore_index", Kind.INT64, "the label of rows that do not count"),
     Attribute("label_smoothing", Kind.DOUBLE, "0 to 1 on Ascend 950, 0 elsewhere"),
     Attribute("lse_square_scale_for_zloss", Kind.DOUBLE, "must be 0"),
@@ -85,15 +65,7 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
         rules.except_on((ASCEND_950,), rules.dtype_in("target", INT64)),
         rules.on((ASCEND_950,), rules.dtype_in("target", INT64, INT32)),
         rules.dtype_in("weight", FLOAT),
-        rules.one_of("reduction", "none", "mean", "sum", status=TILING),
-        rules.requires(
-            "0 to 1",
-            "label_smoothing",
-            holds=lambda draft: 0 <= draft.attribute("label_smoothing") <= 1,
-            found=smoothing,
-            error=AttributeValueError,
-            status=TILING,
-        ),
+        *shared.reduction_and_smoothing(),
         rules.rank_is("log_prob", 2, status=TILING),
         rules.shape_of("log_prob", into="rows", make=lambda draft: draft.shape("log_prob")[:1]),
         rules.one_for_each(
@@ -109,22 +81,16 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
         rules.same_shape("weight", "classes", "a weight for each class", status=TILING),
         rules.same_shape("out", "log_prob", status=TILING),
         # What the device would pass over in silence.
-        without_zloss("grad_zloss"),
-        without_zloss("lse_for_zloss"),
-        rules.requires(
-            "0, since the kernels compute no z-loss",
-            "lse_square_scale_for_zloss",
-            holds=lambda draft: draft.attribute("lse_square_scale_for_zloss") == 0,
-            found=lambda draft: draft.attribute("lse_square_scale_for_zloss"),
-            error=AttributeValueError,
-        ),
+        absent("grad_zloss"),
+        absent("lse_for_zloss"),
+        shared.without_zloss("lse_square_scale_for_zloss", 0),
         rules.except_on(
             (ASCEND_950,),
             rules.requires(
                 "0, since the kernel writes no output otherwise",
                 "label_smoothing",
                 holds=lambda draft: draft.attribute("label_smoothing") == 0,
-                found=smoothing,
+                found=shared.smoothing,
                 error=AttributeValueError,
             ),
         ),
@@ -174,7 +140,7 @@ def cross_entropy_loss_grad(
     """
     count, classes = log_prob.shape
     out = facts.output("out", log_prob.shape)
-    some = _Rows(facts, target, weight, ignore_index, classes)
+    some = shared.Rows(facts, target, weight, ignore_index, classes)
     divisor = facts.dtype.type(some.sum_of_own(count) if reduction in ("mean", None) else 1)
     total = facts.dtype.type(some.sum_of_all() if label_smoothing else 0)
     for rows, columns in facts.blocks((count, classes)):
@@ -191,40 +157,3 @@ def cross_entropy_loss_grad(
             result += smooth[:, np.newaxis] * (probability * total - some.weights(columns))
         out[rows, columns] = result
     return out
-
-
-class _Rows(NamedTuple):
-    """Labels and weights of a call, a block at a time."""
-
-    facts: Facts
-    target: Array
-    weight: Array | None
-    ignore_index: int
-    classes: int
-
-    def labels(self, rows: slice) -> tuple[AnyArray, AnyArray]:
-        """The label of each row, 0 if it does not count, and whether it does."""
-        labels, counted = _labels(self.facts, self.target, self.ignore_index, self.classes, (rows,))
-        return np.where(counted, labels, 0), counted
-
-    def weights(self, classes: AnyArray | slice) -> AnyArray:
-        """The weight of each of some classes, or a one for all of them."""
-        if self.weight is None:
-            return np.ones(1, self.facts.dtype)
-        return np.asarray(self.facts.read(self.weight, classes), self.facts.dtype)
-
-    def sum_of_own(self, count: int) -> float:
-        """The sum of the weights of the labels that count."""
-        total = 0.0
-        for (rows,) in self.facts.blocks((count,)):
-            labels, counted = self.labels(rows)
-            own = np.broadcast_to(self.weights(labels), labels.shape)
-            total += float(np.sum(own[counted], dtype=np.float64))
-        return total
-
-    def sum_of_all(self) -> float:
-        """The sum of the weights of all classes."""
-        if self.weight is None:
-            return self.classes
-        blocks = self.facts.blocks((self.classes,))
-        return sum(float(np.sum(self.weights(part), dtype=np.float64)) for (part,) in blocks)

@@ -3,20 +3,12 @@
 import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, operator, rows, rules
-from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, AnyArray, Array
+from npucall.operators._glu import HALVED
 from npucall.operators._numerics import sigmoid
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-from npucall.tensors import Shape
 
 WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
-
-
-def half(draft: Draft) -> Shape:
-    """The shape of self with half its extent along dim."""
-    shape = list(draft.shape("self"))
-    shape[draft.attribute("dim")] //= 2
-    return tuple(shape)
 
 
 @operator(
@@ -38,21 +30,7 @@ def half(draft: Draft) -> Shape:
         rules.supported("self"),
         rules.same_dtype("grad_out", "out", as_="self"),
         rules.rank_at_most(8, "self", "out", "grad_out"),
-        rules.requires(
-            "at least one dimension",
-            "self",
-            holds=lambda draft: len(draft.shape("self")) > 0,
-            found=lambda draft: f"shape {draft.shape('self')}",
-        ),
-        rules.dim_of("self"),
-        rules.requires(
-            "an even extent along dim",
-            "self",
-            "dim",
-            holds=lambda draft: draft.shape("self")[draft.attribute("dim")] % 2 == 0,
-            found=lambda draft: f"shape {draft.shape('self')}, dim {draft.attribute('dim')}",
-        ),
-        rules.shape_of("self", into="half", make=half),
+        *HALVED,
         rules.same_shape("grad_out", "half", "that of self with half its extent along dim"),
         rules.same_shape("out", "self"),
         rules.succeed_if_empty("self"),

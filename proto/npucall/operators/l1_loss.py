@@ -2,12 +2,22 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Sample,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT64, AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.operators import _losses as shared
-from npucall.operators._numerics import MEAN
+from npucall.operators._numerics import MEAN, NONE
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("self", "target")
@@ -37,7 +47,7 @@ def is_float(draft: Draft, name: str) -> bool:
         rules.present(*INPUTS, "out"),
         rules.one_of("reduction", 0, 1, 2),
         rules.when(
-            lambda draft: not shared.is_reduced(draft),
+            shared.is_whole,
             rules.requires(
                 "a floating dtype, since target has one",
                 "self",
@@ -69,6 +79,7 @@ def is_float(draft: Draft, name: str) -> bool:
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common", sum_to="kept", factor=shared.factor_of("common")),
+    sample=Sample(attributes={"reduction": NONE}),
     source="ops-nn page aclnnL1Loss",
 )
 def l1_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> AnyArray:

@@ -39,7 +39,7 @@ INPUTS = ("output", "grad_output")
         rules.supported("out"),
     ),
     kernel_dtype=rules.dtype_of("grad_output"),
-    over=rows("dim", sum_of=lambda grad_output, _: grad_output),
+    over=rows("dim", sum_of=lambda _, grad_output, __: grad_output),
     sample=Sample(attributes={"dim": 1}),
     source="ops-nn page aclnnLogSoftmaxBackward",
 )

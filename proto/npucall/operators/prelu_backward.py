@@ -7,16 +7,12 @@ import numpy as np
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators._numerics import numbered
+from npucall.operators._numerics import chosen
+from npucall.operators._prelu import channels_of, one_or_each_channel, slopes_of
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
 TENSORS = ("grad_output", "self", "weight", "grad_input", "grad_weight")
-
-
-def channels(draft: Draft) -> int:
-    """The second extent of self; 1 if it has none."""
-    return (*draft.shape("self")[1:2], 1)[0]
 
 
 def weight_gradient(draft: Draft) -> Shape:
@@ -40,13 +36,7 @@ def weight_gradient(draft: Draft) -> Shape:
         rules.same_dtype("grad_output", "weight", "grad_input", "grad_weight", as_="self"),
         rules.rank_at_most(8, *TENSORS),
         rules.same_shape("grad_input", "self"),
-        rules.requires(
-            "one element, or one for each channel of self",
-            "weight",
-            "self",
-            holds=lambda draft: prod(draft.shape("weight")) in (1, channels(draft)),
-            found=lambda draft: f"{draft.shape('weight')} beside self {draft.shape('self')}",
-        ),
+        one_or_each_channel,
         rules.shape_of("weight", into="weight_gradient", make=weight_gradient),
         rules.same_shape(
             "grad_weight", "weight_gradient", "that of weight, as a list unless it is one element"
@@ -82,15 +72,13 @@ def prelu_backward(
     grad_input = facts.output("grad_input", shape)
     sums = np.zeros(prod(weight.shape))
     for index in facts.blocks(shape):
-        own = slice(0, 1) if single else index[1]
-        slopes = numbered(facts, weight, np.arange(own.start, own.stop))
-        slopes = slopes.reshape(() if single else (-1, *[1] * (len(shape) - 2)))
+        own, slopes = channels_of(weight, index), slopes_of(facts, weight, shape, index)
         x, upstream = facts.read(self, index), facts.read(grad_output, _part(grad_output, index))
         rising = x > 0
-        falling = np.where(rising, facts.dtype.type(0), upstream * x)
+        falling = chosen(rising, facts.dtype.type(0), upstream * x)
         axes = tuple(axis for axis in range(falling.ndim) if single or axis != 1)
         sums[own] += falling.sum(axes, np.float64)
-        grad_input[index] = np.where(rising, upstream, upstream * slopes)
+        grad_input[index] = chosen(rising, upstream, upstream * slopes)
     one_or_list = facts.shapes["weight_gradient"]
     grad_weight = facts.output("grad_weight", one_or_list)
     for index in facts.blocks(sums.shape):

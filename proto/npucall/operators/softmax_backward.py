@@ -5,7 +5,7 @@ from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 
-def weighted(grad_output: Array, output: Array) -> AnyArray:
+def weighted(_: Facts, grad_output: Array, output: Array) -> AnyArray:
     """What is summed along a row."""
     product: AnyArray = grad_output * output
     return product
@@ -57,5 +57,5 @@ def softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) 
 
     As torch's, up to rounding: torch multiplies ``grad_output - sum`` by ``output``.
     """
-    product = weighted(grad_output, output)
+    product = weighted(facts, grad_output, output)
     return product - facts.row_sum(product) * output

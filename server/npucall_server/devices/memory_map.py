@@ -1,7 +1,7 @@
 """Where the tensors of a call lie in a lane's memory.
 
 Staging and device memory have the same map, so that one copy takes all that goes in, and one all
-that comes out: first what is sent (inputs, then outputs that are read too), then the other outputs.
+that comes out: first what is sent (inputs, then outputs that go in too), then the other outputs.
 Inputs whose values nobody reads lie elsewhere, all in one place, which holds zeros.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from npucall_server.devices.unwritten import sent_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,16 +54,18 @@ def memory_map_of(call: Prepared, bytes_taken: Callable[[int], int]) -> MemoryMa
         name for name, spec in call.inputs.items() if spec.storage_bytes and name not in call.stored
     ]
     sent = [name for name in call.inputs if name in call.stored]
-    both = [name for name in call.outputs if name in call.stored]
-    written = [name for name in call.outputs if name not in call.stored]
+    go_in = sent_outputs(call)
+    both = [name for name in call.outputs if name in go_in]
+    written = [name for name in call.outputs if name not in go_in]
     order = (*sent, *both, *written)
     spans, size = _spans({**call.inputs, **call.outputs}, order, bytes_taken)
-    unproven = call.done or not call.operator.reference
+    all_unproven = call.done or not call.operator.reference
+    unproven = [name for name in written if all_unproven or name in call.unwritten]
     outputs, goes_in = _found(spans, call.outputs), _found(spans, [*sent, *both])
     return MemoryMap(
         sent=goes_in,
         outputs=outputs,
-        cleared=_found(spans, written) if unproven else (),
+        cleared=_found(spans, unproven),
         copied_in=_reach(goes_in),
         copied_out=_reach(sorted(outputs, key=lambda span: span.start)),
         starts={name: span.start for name, span in spans.items()},

@@ -14,6 +14,7 @@ from npucall.declare.prepare import once_a_call
 from npucall.places import StepOutput
 from npucall.programs import last_reads
 from npucall_server.devices.base import ResidentPart, is_resident
+from npucall_server.devices.unwritten import sent_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,9 @@ class _Tensor(NamedTuple):
     name: str
     length: int
     stored: bool
+    """Whether its bytes go to the device before the call runs."""
+    unproven: bool = False
+    """Whether the call may leave some of it as it is."""
 
 
 class _Tensors(NamedTuple):
@@ -106,24 +110,24 @@ class _Tensors(NamedTuple):
     outputs: Sequence[_Tensor]
     unread: int
     """Bytes of the longest input whose values nobody reads."""
-    unproven: bool
-    """Whether the call may leave some of its outputs as they are."""
 
 
 @once_a_call
 def _tensors_of(call: Prepared) -> _Tensors:
     """What of a call has elements."""
-
-    def found(specs: Mapping[str, object]) -> Sequence[_Tensor]:
-        return [
-            _Tensor(name, spec.storage_bytes, name in call.stored)  # type: ignore[attr-defined]
-            for name, spec in specs.items()
-            if spec.storage_bytes  # type: ignore[attr-defined]
-        ]
-
-    inputs, unproven = found(call.inputs), call.done or not call.operator.reference
+    go_in, all_unproven = sent_outputs(call), call.done or not call.operator.reference
+    inputs = [
+        _Tensor(name, spec.storage_bytes, name in call.stored)
+        for name, spec in call.inputs.items()
+        if spec.storage_bytes
+    ]
+    outputs = [
+        _Tensor(name, spec.storage_bytes, name in go_in, all_unproven or name in call.unwritten)
+        for name, spec in call.outputs.items()
+        if spec.storage_bytes
+    ]
     unread = max((tensor.length for tensor in inputs if not tensor.stored), default=0)
-    return _Tensors(inputs, found(call.outputs), unread, unproven)
+    return _Tensors(inputs, outputs, unread)
 
 
 class _Maker:
@@ -161,7 +165,7 @@ class _Maker:
         sent = {}
         for number, step in enumerate(self._steps):
             source_of = step.storages.get
-            for name, length, stored in self._tensors[number].inputs:
+            for name, length, stored, _ in self._tensors[number].inputs:
                 if stored and type(source_of(name)) not in _ON_DEVICE:
                     sent[number, name] = Sent(number, name, self._bump(length), length)
         return sent
@@ -170,7 +174,7 @@ class _Maker:
         """Outputs that are read too. Their memory is no other's: they are there from the start."""
         sent = []
         for number, step in enumerate(self._steps):
-            for name, length, stored in self._tensors[number].outputs:
+            for name, length, stored, _ in self._tensors[number].outputs:
                 if stored and type(step.storages.get(name)) not in _ON_DEVICE:
                     target = _handle(step.targets.get(name), length)
                     place = self._bump(length) if target is None else target
@@ -181,7 +185,7 @@ class _Maker:
     def _answered(self) -> list[Answered]:
         answered = []
         for number, step in enumerate(self._steps):
-            for name, length, _ in self._tensors[number].outputs:
+            for name, length, *_ in self._tensors[number].outputs:
                 if name in step.discarded or is_resident(step.targets.get(name)):
                     continue
                 place = self._places.get(StepOutput(number, name))
@@ -198,7 +202,7 @@ class _Maker:
         written: list[tuple[Place, int]] = []
         unread: list[str] = []
         scratch: list[int] = []
-        for name, length, stored in tensors.inputs:
+        for name, length, stored, _ in tensors.inputs:
             source = step.storages.get(name)
             if not stored:
                 unread.append(name)
@@ -212,11 +216,11 @@ class _Maker:
                 places[name] = start = self._take(length)
                 scratch.append(start)
                 moves.append(Move(source, start, length))
-        for name, length, stored in tensors.outputs:
+        for name, length, stored, unproven in tensors.outputs:
             place = places[name] = self._output(number, name, length)
             source = step.storages.get(name)
             if not stored:
-                (cleared if tensors.unproven else written).append((place, length))
+                (cleared if unproven else written).append((place, length))
             elif type(source) is StepOutput:
                 moves.append(Move(self._places[source], place, length))
             elif type(source) is ResidentPart:

@@ -6,18 +6,20 @@ Chosen from the catalogue, so that a new operator or dtype is tried without bein
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npucall.declare.over import Elementwise
-from npucall.declare.parameters import Attribute
+from npucall.declare.parameters import Attribute, Scalar
 from npucall.declare.samples import Form, sample
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
+from npucall.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
     from npucall.products import Product
     from npucall.tensors import Shape
@@ -71,25 +73,23 @@ def summary(trials: Iterable[Trial]) -> str:
 
 def of_every_operator(catalogue: HostCatalogue, product: Product) -> list[Prepared]:
     """A call of each declared operator that this host runs on this product."""
-    found = []
-    for operator in CATALOGUE:
-        if not catalogue.unavailable_because(operator):
-            try:
-                found.append(sample(operator, product, catalogue, operator.dtypes_on(product)[0]))
-            except (NpucallError, IndexError):  # not on this product
-                continue
-    return found
+    here = (operator for operator in CATALOGUE if not catalogue.unavailable_because(operator))
+    calls = (next(_calls(operator, catalogue, product), None) for operator in here)
+    return [call for call in calls if call is not None]
 
 
 def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> Prepared | None:
     """A call in FLOAT of that shape, of the first operator that works element by element."""
+    expected = [TensorSpec(FLOAT, shape)]
     for operator in CATALOGUE:
         is_free = isinstance(operator.over, Elementwise) and not operator.sample.shapes
         if is_free and not catalogue.unavailable_because(operator):
             try:
-                return sample(operator, product, catalogue, FLOAT, Form.BARE, shape)
+                call = sample(operator, product, catalogue, FLOAT, Form.BARE, shape)
             except NpucallError:  # not on this product
                 continue
+            if [*call.outputs.values()] == expected:  # its elements are not added up
+                return call
     return None
 
 
@@ -100,12 +100,22 @@ def _every(catalogue: HostCatalogue, operators: OpApi, product: Product) -> Iter
                 continue
             found = operators.find(operator.name)
             library = Path(found[0].path).name if found else ""
-            for dtype in operator.dtypes_on(product):
-                try:
-                    call = sample(operator, product, catalogue, dtype, form)
-                except NpucallError:
-                    continue
+            for call in _calls(operator, catalogue, product, form):
                 yield Trial(call, form, _kinds(call, form) | {f"libraries: {library}"})
+
+
+def _calls(
+    operator: Operator[Any, Any],
+    catalogue: HostCatalogue,
+    product: Product,
+    form: Form = Form.ORDINARY,
+) -> Iterator[Prepared]:
+    """A call in each dtype of a product that the rules take in that form."""
+    for dtype in operator.dtypes_on(product):
+        try:
+            yield sample(operator, product, catalogue, dtype, form)
+        except NpucallError:
+            continue
 
 
 def _kinds(call: Prepared, form: Form) -> frozenset[str]:
@@ -120,6 +130,8 @@ def _kinds(call: Prepared, form: Form) -> frozenset[str]:
     for o in call.operator.outputs:
         found |= {"a list of outputs"} if o.many else set()
         found |= {"a tensor in place"} if o.in_place else set()
+    found |= {"an output that is filled"} if call.fills else set()
+    found |= {"an output that is not all written"} if call.unwritten and not call.done else set()
     outputs = len(call.operator.outputs)
     found |= {f"{outputs} outputs"} if outputs > 1 else set()
     dtypes = {f"dtypes: {spec.dtype}" for spec in specs.values()}
@@ -127,5 +139,7 @@ def _kinds(call: Prepared, form: Form) -> frozenset[str]:
 
 
 def _attribute(parameter: Attribute, call: Prepared) -> str:
-    null = "null " if call.values[parameter.name] is None else ""
-    return f"{null}{parameter.kind.value}"
+    value = call.values[parameter.name]
+    null = "null " if value is None else ""
+    dtype = f" of {value.dtype}" if isinstance(value, Scalar) else ""
+    return f"{null}{parameter.kind.value}{dtype}"

@@ -101,7 +101,9 @@ CREATORS: dict[str, tuple[Any, ...]] = {
 # Parameters before workspaceSize and executor.
 OPERATORS: dict[str, tuple[Any, ...]] = {
     "aclnnAdd": (c_void_p,) * 4,
+    "aclnnRsub": (c_void_p,) * 4,
     "aclnnMul": (c_void_p,) * 3,
+    "aclnnMaximum": (c_void_p,) * 3,
     "aclnnRelu": (c_void_p,) * 2,
     "aclnnExp": (c_void_p,) * 2,
     "aclnnInplaceZero": (c_void_p,),

@@ -185,7 +185,7 @@ def test_bfloat16_needs_a_product_that_has_it(
 
 def test_the_operator_s_own_check_answers_161002(cann: Cann) -> None:
     tensors = [cann.tensor(cann.device(32), shape) for shape in ([8], [8], [4])]
-    assert cann.plan("aclnnMul", *tensors).status == 161002
+    assert cann.plan("aclnnMaximum", *tensors).status == 161002
 
 
 def test_the_tensors_of_a_list_are_checked(cann: Cann) -> None:

@@ -24,10 +24,10 @@ def test_a_launch_computes(
     target, stream = cann.device(12), cann.stream()
     alpha = cann.aclCreateScalar(byref(c_double(2)), DOUBLE)
     tensors = [cann.tensor(cann.upload(content), [3]) for content in (left, right)]
-    plan = cann.planned("aclnnAdd", *tensors, alpha, cann.tensor(target, [3]))
-    cann.ok(cann.aclnnAdd(cann.device(plan.workspace), plan.workspace, plan.executor, stream))
+    plan = cann.planned("aclnnRsub", *tensors, alpha, cann.tensor(target, [3]))
+    cann.ok(cann.aclnnRsub(cann.device(plan.workspace), plan.workspace, plan.executor, stream))
     cann.ok(cann.aclrtSynchronizeStream(stream))
-    assert struct.unpack("3f", cann.download(target, 12)) == (21, 42, 63)
+    assert struct.unpack("3f", cann.download(target, 12)) == (8, 16, 24)
 
 
 def test_a_kernel_that_raises_shows_at_the_synchronise(

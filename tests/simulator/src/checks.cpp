@@ -80,27 +80,21 @@ const char *check_broadcast_into_first(const Argument *arguments, size_t count) 
     return nullptr;
 }
 
-const char *check_matmul(const Argument *arguments, size_t count) {
+const char *check_mm(const Argument *arguments, size_t count) {
     const auto tensors = tensors_of(arguments, count);
-    Shape first = tensors[0].shape, second = tensors[1].shape;
-    if (first.size() < 2 || second.size() < 2) {
-        return refuse_pair(arguments, first, second, "have no rows and columns");
+    const Shape &first = tensors[0].shape, &second = tensors[1].shape;
+    if (first.size() != 2 || second.size() != 2) {
+        return refuse_pair(arguments, first, second, "are not those of matrices");
     }
-    const int64_t rows = first[first.size() - 2], columns = second.back();
-    if (first.back() != second[second.size() - 2]) {
+    if (first[1] != second[0]) {
         return refuse_pair(arguments, first, second, "cannot be multiplied");
     }
-    first.resize(first.size() - 2);
-    second.resize(second.size() - 2);
-    auto shape = broadcast(first, second);
-    if (!shape) return refuse_pair(arguments, first, second, "of batches do not broadcast");
-    shape->insert(shape->end(), {rows, columns});
-    return expect_shape(arguments[2], tensors[2].shape, *shape);
+    return expect_shape(arguments[2], tensors[2].shape, {first[0], second[1]});
 }
 
-const char *check_cast(const Argument *arguments, size_t count) {
+const char *check_cumsum(const Argument *arguments, size_t count) {
     const auto tensors = tensors_of(arguments, count);
-    const int64_t asked = arguments[1].integer;
+    const int64_t asked = arguments[2].integer;
     if (tensors[1].dtype != asked) {
         return refuse("out: expected dtype " + std::to_string(asked) + ", found " +
                       std::to_string(tensors[1].dtype) + ".");

@@ -12,10 +12,10 @@ namespace sim {
 const char *check_broadcast(const Argument *arguments, size_t count);
 // The second tensor broadcasts to the shape of the first, which is written.
 const char *check_broadcast_into_first(const Argument *arguments, size_t count);
-// [m, k] times [k, n], or batches of those that broadcast, is the shape of the third tensor.
-const char *check_matmul(const Argument *arguments, size_t count);
-// Input and output have one shape, and the output has the type that is asked for.
-const char *check_cast(const Argument *arguments, size_t count);
+// [m, k] times [k, n] is the shape of the third tensor.
+const char *check_mm(const Argument *arguments, size_t count);
+// Input and output have one shape, and the output has the type that the third argument names.
+const char *check_cumsum(const Argument *arguments, size_t count);
 // The first tensor and the last have one shape and one type.
 const char *check_same_shape(const Argument *arguments, size_t count);
 

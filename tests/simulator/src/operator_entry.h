@@ -59,6 +59,7 @@ struct OperatorEntry {
     const char *(*check)(const Argument *, size_t);
     uint64_t workspace_policy;  // 0 none, 1 by the bytes of the inputs
     bool single_kernel;         // the family of executors
+    size_t most_dimensions;     // of a tensor
 };
 
 SIM_EXPORT int32_t phase_one(const OperatorEntry &entry, const Argument *arguments, size_t count,

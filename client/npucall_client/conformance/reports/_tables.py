@@ -82,7 +82,7 @@ def failures(report: Report) -> Markup:
 
 def sources(report: Report) -> Markup:
     """The contradictions of the documents, and whom the server agrees with."""
-    names = ("1.4", "operator", "what is contradicted", "sources", "the answer")
+    names = ("row", "operator", "what is contradicted", "sources", "the answer")
     head = [tag("th", name, scope="col") for name in names]
     rows = [
         tag("tr", tag("td", each.contradiction.number, class_="right"),

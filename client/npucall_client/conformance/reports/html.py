@@ -93,8 +93,8 @@ def _sections(report: Report) -> Iterator[tuple[str, str, Markup]]:
         yield "figures", "Operators and dtypes", join(_figure_note(), _tables.figures(report))
     if report.contradictions():
         note = _note(
-            "Where documents and sources contradict each other (operators.md 1.4), one call each "
-            "shows which of them the server agrees with."
+            "Where documents and sources contradict each other (operators.md 1.4, forwards.md 5), "
+            "one call each shows which of them the server agrees with."
         )
         yield "documents", "Documents against behaviour", join(note, _tables.sources(report))
 

@@ -119,7 +119,7 @@ def _sources(report: Report) -> Table:
         box=None, header_style="dim", pad_edge=False, title="Documents against behaviour",
         title_justify="left", title_style="bold",
     )  # fmt: skip
-    table.add_column("1.4", justify="right", no_wrap=True)
+    table.add_column("row", justify="right", no_wrap=True)
     for heading in "operator", "topic", "agrees with", "and not with":
         table.add_column(heading, overflow="fold")
     for outcome in report.contradictions():

@@ -1,9 +1,9 @@
-"""What the statements of both GELU gradients share: operators.md 2.2 and 2.3."""
+"""What the statements of GELU and its gradients share: operators.md 2.2, 2.3; forwards.md 2.2."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,10 +35,62 @@ EDGES = (
         "self": (-3.0, 3.0, -5.0, 5.0, -8.0, -12.0, 12.0, -30.0, 89.0, -89.0, 1e4, -1e4),
     }),
 )  # fmt: skip
+FORWARD_EDGES = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    -0.7517916,
+    2.5,
+    -2.5,
+    -3.0,
+    3.0,
+    -5.0,
+    5.0,
+    -8.0,
+    12.0,
+    -12.0,
+    -30.0,
+    89.0,
+    -89.0,
+    300.0,
+    1e4,
+    -1e4,
+    1e-4,
+    INF,
+    -INF,
+    NAN,
+)
 EMPTY = (
     Setup("one-empty", shapes={"grad_output": (0, 4), "self": (1, 4)}),
     Setup("both-stretch", shapes={"grad_output": (2, 1), "self": (1, 0)}),
 )
+
+
+def tanh_gelu(x: float) -> float:
+    return x * reals.sigmoid(2 * FACTOR * (x + 0.044715 * x * x * x))
+
+
+def tanh_gelu_of(x: Reals) -> tuple[Reals, Reals]:
+    """The value, and how much it changes with 2 u, whose rounding shows in its power of e."""
+    value = x * tanh_form_of(x)[0]
+    return value, np.abs(value) * (1 + np.abs(2 * FACTOR * x * (1 + 0.044715 * x**2)))
+
+
+def erf_gelu(x: float) -> float:
+    return x * (math.erfc(-x / math.sqrt(2)) / 2)
+
+
+def erf_gelu_of(x: Reals) -> tuple[Reals, Reals]:
+    value = x * erf_form_of(x)[0]
+    return value, np.abs(value)
+
+
+def torch_gelu(x: Any, torch: Any, approximate: str) -> Any:
+    """Of torch's functions that lose nothing far below 0, as its own gelu does."""
+    if approximate == "tanh":
+        return x * torch.sigmoid(2 * FACTOR * (x + 0.044715 * x**3))
+    return x * torch.special.erfc(-x / math.sqrt(2)) / 2
 
 
 def tanh_form(x: float) -> float:

@@ -1,4 +1,4 @@
-"""What the statements of both softmax gradients share: operators.md 2.2 and 2.3."""
+"""What the statements of both softmaxes and of their gradients share: operators.md 2.2 and 2.3."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from npucall.dtypes import INT32
 from npucall.errors import AttributeValueError, ShapeError
-from npucall_client.conformance import defects
+from npucall_client.conformance import defects, reals
 from npucall_client.conformance.statement import BEFORE_950, PAIRS_OF_FLOATS, Invalid, Setup
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.domains import Draw
 
 INPUTS = ("grad_output", "output")
+NAN, INF = reals.NAN, reals.INFINITY
 
 
 def probabilities(draw: Draw) -> Any:
@@ -28,6 +29,12 @@ def probabilities(draw: Draw) -> Any:
 def log_probabilities(draw: Draw) -> Any:
     """A log-softmax along ``dim``."""
     return np.log(probabilities(draw))
+
+
+def log_softmax_of(x: Any) -> Any:
+    """Along rows. NaN is sorted behind all numbers, so that it makes its row NaN."""
+    below = x - np.sort(x, -1)[..., -1:]
+    return below - np.log(np.exp(below).sum(-1, keepdims=True))
 
 
 def middle(base: Shape) -> int:
@@ -47,7 +54,7 @@ EMPTY = (
     Setup("output-of-another-shape", shapes={"grad_output": (0, 3), "output": (2, 3)},
          products=BEFORE_950),
     Setup("output-empty-alone", shapes={"grad_output": (2, 3), "output": (0, 3)},
-         products=BEFORE_950, zeros=True),
+         products=BEFORE_950, filled=0.0),
     Setup("dim-out-of-range", shapes={"grad_output": (0, 3)}, values={"output": np.empty((0, 3))},
          attributes={"dim": 7}, products=BEFORE_950),
 )  # fmt: skip
@@ -66,3 +73,13 @@ SHAPES = (
 # Outside of both two and nine dimensions, so that a pair with nine has both defects.
 BAD_DIMS = defects.values("dim", 2, -3, 9, -10)
 BAD_OUT = (*defects.dtypes("out"), *defects.dtypes("out", found=INT32), *defects.no_bfloat16("out"))
+ROWS = Setup("rows", values={"self": [
+    [0, 0, 0], [1, 2, 3], [-1, -2, 4], [300, 300, -300], [12, -INF, 12], [-INF, -INF, 7],
+    [-INF, -INF, -INF], [INF, 0, 0], [INF, INF, -INF], [NAN, 0, 0], [NAN, INF, -INF],
+    [6e4, 6e4, -6e4], [1e-4, 0, -1e-4],
+]})  # fmt: skip
+FORWARD_EDGES = (
+    ROWS,
+    Setup("largest", values={"self": [[3e38, -3e38, 3e38]]}),
+    Setup("one-far-above", values={"self": [[-20, -40, 20]]}),
+)

@@ -46,9 +46,9 @@ EDGES = (
 )  # fmt: skip
 # Shapes are not looked at where self is empty, and nothing is computed.
 EMPTY = (
-    Setup("unlike-target", shapes={"self": (0, 3), "target": (2, 3)}, zeros=True),
+    Setup("unlike-target", shapes={"self": (0, 3), "target": (2, 3)}, filled=0.0),
     Setup(
-        "unlike-others", shapes={"self": (0,), "grad_output": (2, 3), "weight": (4,)}, zeros=True
+        "unlike-others", shapes={"self": (0,), "grad_output": (2, 3), "weight": (4,)}, filled=0.0
     ),
 )
 SOME_ABSENT = tuple(

@@ -9,6 +9,8 @@ from npucall.dtypes import BF16, FLOAT, can_cast, promote
 from npucall.errors import PARAM_INVALID, DTypeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall.declare.draft import Draft
     from npucall.dtypes import DType
 
@@ -75,6 +77,15 @@ def promoted(*names: str, into: str) -> Rule:
     return Rule(f"dtypes of {listed(names)} promote to one", names, PARAM_INVALID, check, into)
 
 
+def dtype_from(name: str, *, into: str, make: Callable[[Draft], DType]) -> Rule:
+    """No check: finds a dtype, which follows from ``name``, for others under the name ``into``."""
+
+    def check(draft: Draft) -> None:
+        draft.found_dtypes[into] = make(draft)
+
+    return Rule(f"{into} follows from {name}", (), 0, check, into)
+
+
 def same_dtype(*names: str, as_: str) -> Rule:
     """Their dtypes are that of ``as_``; the first that differs is to blame."""
 
@@ -108,6 +119,16 @@ def dtype_in(name: str, *dtypes: DType, status: int = PARAM_INVALID) -> Rule:
     return Rule(f"dtype of {name} is {expected}", (name,), status, check)
 
 
+def float_of(name: str, *, into: str) -> Rule:
+    """No check: finds as ``into`` FLOAT for integers and BOOL, else the dtype of ``name``."""
+
+    def check(draft: Draft) -> None:
+        given = draft.dtype(name)
+        draft.found_dtypes[into] = FLOAT if given.kind in ("int", "bool") else given
+
+    return Rule(f"{into} is FLOAT for integers, else the dtype of {name}", (), 0, check, into)
+
+
 def real(*names: str) -> Rule:
     """None of these aclScalars is complex: they can be cast to FLOAT."""
 
@@ -132,7 +153,9 @@ def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
 
     def check(draft: Draft) -> None:
         for name in names:
-            if draft.dtype(name) is BF16 and not draft.product.bfloat16:
+            if is_unknown(name, draft) or draft.product.bfloat16:
+                continue
+            if draft.dtype(name) is BF16:
                 blamed, found = (listed(blames), f"BF16 (their {name})") if blames else (name, BF16)
                 raise DTypeError(
                     f"{blamed}: expected no BF16, which {draft.product} has not, found {found}",

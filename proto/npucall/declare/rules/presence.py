@@ -40,16 +40,23 @@ def succeed_if_empty(*names: str) -> Rule:
     return Rule(f"if {listed(names, 'or')} is empty, the call is done", (), 0, check)
 
 
-def fill_if_empty(*names: str, fill: Callable[[Draft], float | None], meaning: str) -> Rule:
+def fill_if_empty(
+    *names: str,
+    fill: Callable[[Draft], float | None],
+    meaning: str,
+    outputs: tuple[str, ...] = (),
+) -> Rule:
     """If one of them has no elements the call is done, and its outputs are filled with a number.
 
     ``fill``: that number; None where the operator writes nothing, so that outputs are zeros.
-    ``meaning`` says to people what it is.
+    ``meaning`` says to people what it is. ``outputs``: those that are filled, if not all; the
+    others are zeros.
     """
 
     def check(draft: Draft) -> None:
         if any(spec.elements == 0 for _, spec in draft.tensors(names)):
-            raise EndOfChecks(fill(draft))
+            raise EndOfChecks(fill(draft), outputs)
 
-    text = f"if {listed(names, 'or')} is empty, the call is done, and outputs are {meaning}"
+    filled = f"{listed(outputs)} is" if outputs else "outputs are"
+    text = f"if {listed(names, 'or')} is empty, the call is done, and {filled} {meaning}"
     return Rule(text, (), 0, check)

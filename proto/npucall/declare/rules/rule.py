@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 class EndOfChecks(Exception):  # noqa: N818  # it is no error: the call succeeds here
     """Raised by a rule that ends the checks.
 
-    ``fill``: what the operator writes into every element of its outputs; None: it writes nothing.
+    ``fill``: what the operator writes into every element of its outputs, or of those called
+    ``outputs``; None: it writes nothing.
     """
 
-    def __init__(self, fill: float | None = None) -> None:
+    def __init__(self, fill: float | None = None, outputs: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self.fill = fill
+        self.fill, self.outputs = fill, outputs
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.memory_map import memory_map_of
 from npucall_server.devices.stopwatch import Stopwatch
+from npucall_server.devices.unwritten import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -288,7 +289,7 @@ class Lane:
         targets: Mapping[str, Buffer],
     ) -> Ran:
         function, transfer = self._operators.needed(call.operator), self._transfer
-        memory_map = _memory_map_of(call)
+        memory_map, storages = _memory_map_of(call), begun(call, storages)
         mark, between = self._stopwatch.mark, self._stopwatch.between
         outputs = {
             name: np.frombuffer(targets[name], np.uint8)

@@ -16,17 +16,18 @@ import numpy as np
 from npucall import buffers
 from npucall.buffers import fresh_array
 from npucall.declare.prepare import once_a_call
+from npucall.errors import NpucallError
 from npucall_server.devices.base import Phases
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.resident import address_of, is_aligned
 from npucall_server.devices.program_map import program_map_of
+from npucall_server.devices.unwritten import begun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray
-    from npucall.errors import NpucallError
     from npucall_server.devices.base import Step
     from npucall_server.devices.cann.transfer import Transfer
     from npucall_server.devices.program_map import Place, ProgramMap, StepMap
@@ -76,9 +77,9 @@ class Program:
     def __init__(
         self, steps: Sequence[Step], owner: str, *, is_call: bool = False, careful: bool = False
     ) -> None:
-        self.steps, self.owner = steps, owner
-        self._is_call = is_call
-        self.map: ProgramMap = program_map_of(steps, piece_bytes, is_aligned)
+        self.owner, self._is_call = owner, is_call
+        self.steps = [self._begun(number, step) for number, step in enumerate(steps)]
+        self.map: ProgramMap = program_map_of(self.steps, piece_bytes, is_aligned)
         self.transfer: Transfer | None = None
         """Its memory, from its first step to its last."""
         self.next = 0
@@ -159,6 +160,14 @@ class Program:
     def phases(self) -> Phases:
         """Where its time went."""
         return Phases(*self._spent)
+
+    def _begun(self, number: int, step: Step) -> Step:
+        try:
+            storages = begun(step.call, step.storages)
+        except NpucallError as error:
+            self.name_step(number, error)
+            raise
+        return step if storages is step.storages else step._replace(storages=storages)
 
     def _output(self, number: int, step: Step, name: str) -> Any:
         target = step.targets.get(name)

@@ -56,11 +56,11 @@ def unread(device: CannDevice) -> Asked:
     return declared(device, "aclnnKlDivBackward", reduction=2, **tensors)
 
 
-def add(device: CannDevice) -> Asked:
+def rsub(device: CannDevice) -> Asked:
     """A scalar; the operator is known by its header alone."""
     self, other = numbers(2, 3), numbers(3)
     tensors = {"self": self, "other": other, "alpha": Scalar(DOUBLE, 2.0), "out": like(self)}
-    return installed(device, "aclnnAdd", self + 2 * other, **tensors)
+    return installed(device, "aclnnRsub", other - 2 * self, **tensors)
 
 
 def cat(device: CannDevice) -> Asked:
@@ -80,12 +80,12 @@ def add_scalars(device: CannDevice) -> Asked:
     )
 
 
-def reduce_sum(device: CannDevice) -> Asked:
+def reduce_nansum(device: CannDevice) -> Asked:
     """An array of integers, and a dtype."""
     self = numbers(2, 3)
     total = self.sum(axis=1)
-    rest = {"dims": (1,), "keepDims": False, "dtype": FLOAT, "out": like(total)}
-    return installed(device, "aclnnReduceSum", total, self=self, **rest)
+    rest = {"dim": (1,), "keepDim": False, "dtype": FLOAT, "out": like(total)}
+    return installed(device, "aclnnReduceNansum", total, self=self, **rest)
 
 
 def resize(device: CannDevice) -> Asked:
@@ -142,10 +142,10 @@ SITUATIONS = {
     "no memory is kept": Situation(l1, (), {"kept_device_memory": 0}),
     "descriptors of one call are kept": Situation(unread, (l1,), {"kept_calls": 1}),
     "no descriptors are kept": Situation(unread, (unread,), {"kept_calls": 0}),
-    "a scalar": Situation(add),
+    "a scalar": Situation(rsub),
     "a list of tensors": Situation(cat),
     "a list of scalars": Situation(add_scalars),
-    "an array of integers": Situation(reduce_sum),
+    "an array of integers": Situation(reduce_nansum),
     "an array of floats": Situation(resize),
     "an array of bools": Situation(layer_norm),
     "in place, no workspace": Situation(in_place),

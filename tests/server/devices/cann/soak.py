@@ -31,7 +31,7 @@ MIB = 2**20
 ASKS: list[Ask] = [
     *(partial(situations.l1, count=count) for count in (1, 100, 1000, 5000)),
     situations.unread,
-    situations.add,
+    situations.rsub,
     situations.cat,
     situations.add_scalars,
     situations.in_place,

@@ -16,7 +16,7 @@ from npucall_server.devices.cann.clearing import pieces
 
 from .asked import declared, like
 from .opened import FreeTurn
-from .situations import add, l1, numbers, unread
+from .situations import l1, numbers, rsub, unread
 from .test_unread_bytes import SECRET
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def test_without_the_kernel_fills_do_its_work(
     how(device, monkeypatch)
     asked = unread(device.device)
     assert device.serves(asked)
-    assert device.serves(add(device.device))
+    assert device.serves(rsub(device.device))
     (note,) = (note for note in device.notes if FILL in note)
     assert note.startswith("device memory is cleared by aclrtMemsetAsync, which is slower: ")
     assert device.simulator.call_count(KERNEL) == 0
@@ -196,7 +196,7 @@ def test_a_kernel_that_refuses_is_asked_once_and_fails_no_call(
     device = open_device()
     device.simulator.fail(KERNEL + phase, status=status)
     for owner in "one", "two", "three":
-        assert device.answers(add(device.device), owner=owner) == add(device.device).answers
+        assert device.answers(rsub(device.device), owner=owner) == rsub(device.device).answers
     assert device.simulator.call_count(KERNEL + phase) == 1
     assert len(device.notes) == 1
 
@@ -223,7 +223,7 @@ def kept(device: Opened) -> dict[str, int]:
     return {kind: live[kind] for kind in MEMORY if kind in live}
 
 
-@pytest.mark.parametrize("ask", [l1, unread, add])
+@pytest.mark.parametrize("ask", [l1, unread, rsub])
 def test_a_lane_that_may_keep_nothing_keeps_nothing(
     open_device: Open, ask: Callable[..., Asked]
 ) -> None:

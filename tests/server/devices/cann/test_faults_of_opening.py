@@ -10,7 +10,7 @@ import pytest
 from npucall_server.devices.cann.status_table import Fate
 
 from .faults import Fault, failure, status_for
-from .situations import add, l1
+from .situations import l1, rsub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ def calls_of_closing(open_device: Open) -> dict[str, int]:
 def used(open_device: Open) -> Opened:
     """A device both of whose lanes keep memory and descriptors."""
     opened = open_device(**SETTINGS)
-    for asked in (l1(opened.device), add(opened.device)):
+    for asked in (l1(opened.device), rsub(opened.device)):
         assert opened.runs_around(asked, partial(opened.run, asked))
     return opened
 

@@ -62,6 +62,6 @@ def test_a_plan_touches_no_memory(device: Opened) -> None:
         "aclDestroyAclOpExecutor",
         "aclDestroyScalar",
         "aclDestroyTensor",
-        "aclnnAddGetWorkspaceSize",
+        "aclnnRsubGetWorkspaceSize",
         "aclrtGetLastError",
     ]

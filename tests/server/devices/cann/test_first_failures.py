@@ -8,7 +8,7 @@ import pytest
 from tests.more import only
 
 from .faults import failure
-from .situations import SITUATIONS, Situation, add, l1
+from .situations import SITUATIONS, Situation, l1, rsub
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_the_first_failure_of_a_call_is_told(
 def test_the_first_failure_of_a_plan_is_told(open_device: Open, simulator: Simulator) -> None:
     def ready() -> tuple[Opened, Callable[[], object]]:
         opened = open_device()
-        asked = add(opened.device)
+        asked = rsub(opened.device)
         return opened, lambda: opened.plan(asked)
 
     assert told_otherwise(simulator, ready) == {}
@@ -51,7 +51,7 @@ def test_the_first_failure_of_a_plan_is_told(open_device: Open, simulator: Simul
 
 def test_the_first_failure_of_closing_is_told(open_device: Open, simulator: Simulator) -> None:
     def ready() -> tuple[Opened, Callable[[], object]]:
-        opened = used(open_device, Situation(add, (l1, add)))
+        opened = used(open_device, Situation(rsub, (l1, rsub)))
         return opened, opened.close
 
     assert told_otherwise(simulator, ready) == {}

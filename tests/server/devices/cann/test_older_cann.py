@@ -46,7 +46,7 @@ print(json.dumps({
     "variant": device.default_variant,
     "target": str(failure(lambda: device.catalogue.runnable("aclnnKlDivTargetBackward"))),
     "level2": device.catalogue.find("aclnnIou").source,
-    "library": device._operators.find("aclnnAdd")[0].path,
+    "library": device._operators.find("aclnnRsub")[0].path,
 }))
 """
 

@@ -30,10 +30,10 @@ SETTINGS = {"kept_calls": 2, "staging_limit": 1 << 16}
 ASKS: dict[str, Ask] = {
     **{f"l1 of {count}": partial(situations.l1, count=count) for count in (1, 33, 5_000, 150_000)},
     "unread": situations.unread,
-    "add": situations.add,
+    "rsub": situations.rsub,
     "cat": situations.cat,
     "add scalars": situations.add_scalars,
-    "reduce sum": situations.reduce_sum,
+    "reduce nansum": situations.reduce_nansum,
     "layer norm": situations.layer_norm,
     "in place": situations.in_place,
     "no elements": situations.without_elements,

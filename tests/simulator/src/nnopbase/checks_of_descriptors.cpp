@@ -28,9 +28,9 @@ int64_t last_element(const TensorView &view) {
     return last;
 }
 
-int check_layout(const char *name, const TensorView &view, bool output) {
-    if (view.shape.size() > 8) {
-        return fail(161002, "%s: %zu dimensions, 8 are the most", name, view.shape.size());
+int check_layout(const char *name, const TensorView &view, bool output, size_t most) {
+    if (view.shape.size() > most) {
+        return fail(161002, "%s: %zu dimensions, %zu are the most", name, view.shape.size(), most);
     }
     if (!is_public_dtype(view.dtype)) return fail(161002, "%s: %d is no dtype", name, view.dtype);
     if (view.offset < 0) return fail(161002, "%s: the offset is negative", name);
@@ -69,15 +69,15 @@ int check_address(const char *name, const TensorView &view) {
     return fail(161002, "%s: the storage is larger than the allocation", name);
 }
 
-int check_tensor(const char *name, const TensorView &view, bool output) {
-    int status = check_layout(name, view, output);
+int check_tensor(const char *name, const TensorView &view, bool output, size_t most) {
+    int status = check_layout(name, view, output, most);
     if (status == 0) status = check_address(name, view);
     if (status != 0) return status;
     if (view.dtype != ACL_BF16 || has_bfloat16()) return 0;
     return fail(561003, "%s: %s has no kernel for bfloat16", name, settings().soc.c_str());
 }
 
-int check_list(const Argument &argument) {
+int check_list(const Argument &argument, size_t most) {
     const auto list = find<List>(argument.handle, object_kind(argument.kind));
     const bool of_tensors = argument.kind == Kind::TensorList;
     const ObjectKind kind = of_tensors ? ObjectKind::Tensor : ObjectKind::Scalar;
@@ -85,13 +85,13 @@ int check_list(const Argument &argument) {
         if (element == nullptr) continue;
         if (find_object(element, kind) == nullptr) return misused(element, kind, 561103);
         if (!of_tensors) continue;
-        const int status = check_tensor(argument.name, view_of(element), argument.output);
+        const int status = check_tensor(argument.name, view_of(element), argument.output, most);
         if (status != 0) return status;
     }
     return 0;
 }
 
-int check_argument(const Argument &argument) {
+int check_argument(const Argument &argument, size_t most) {
     if (argument.kind == Kind::Text) {
         if (argument.text != nullptr || argument.optional) return 0;
         return fail(161001, "%s: must not be nullptr", argument.name);
@@ -105,17 +105,17 @@ int check_argument(const Argument &argument) {
         return misused(argument.handle, kind, 561103);
     }
     if (argument.kind == Kind::Tensor) {
-        return check_tensor(argument.name, view_of(argument.handle), argument.output);
+        return check_tensor(argument.name, view_of(argument.handle), argument.output, most);
     }
     const bool list = argument.kind == Kind::TensorList || argument.kind == Kind::ScalarList;
-    return list ? check_list(argument) : 0;
+    return list ? check_list(argument, most) : 0;
 }
 
 }  // namespace
 
-int check_arguments(const Argument *arguments, size_t count) {
+int check_arguments(const Argument *arguments, size_t count, size_t most) {
     for (size_t i = 0; i < count; ++i) {
-        const int status = check_argument(arguments[i]);
+        const int status = check_argument(arguments[i], most);
         if (status != 0) return status;
     }
     return 0;

@@ -50,7 +50,7 @@ const void *&last_executor();
 uint64_t this_thread_number();
 
 // 0, or the status with which phase one refuses the arguments as they are.
-int check_arguments(const Argument *arguments, size_t count);
+int check_arguments(const Argument *arguments, size_t count, size_t most_dimensions);
 
 // False where a descriptor of the executor is gone or says something else than in phase one; the
 // violations say which.

@@ -94,7 +94,7 @@ int find_plan(const OperatorEntry &entry, const Argument *arguments, size_t coun
         made.wrapper = cache->find(made.key, plan);
         if (made.wrapper) return 0;
     }
-    const int status = check_arguments(arguments, count);
+    const int status = check_arguments(arguments, count, entry.most_dimensions);
     if (status != 0) return status;
     const char *refusal = entry.check == nullptr ? nullptr : entry.check(arguments, count);
     if (refusal != nullptr) return fail(161002, "%s", refusal);

@@ -1,0 +1,47 @@
+"""aclnnNLLLoss2d, forwards.md 1.4 and 1.5."""
+
+from __future__ import annotations
+
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT8
+from npucall.errors import ShapeError
+from npucall_client.conformance import defects
+from npucall_client.conformance.statement import Invalid, Setup, Statement, dtype_of
+from npucall_client.conformance.statements import _nll_loss_forward as nll
+
+NLL_LOSS2D = Statement(
+    "aclnnNLLLoss2d",
+    inputs=nll.INPUTS,
+    outputs=nll.OUTPUTS,
+    loops=nll.loops,
+    arrays=nll.arrays,
+    shapes=nll.shapes,
+    kernel=dtype_of("self"),
+    torch=nll.torch_says("nll_loss2d_forward"),
+    attributes=nll.ATTRIBUTES,
+    base_shapes=((2, 3, 4, 5), (1, 6, 3, 3), (3, 5, 1, 7), (5, 2, 4, 1)),
+    layout_shape=(2, 4, 3, 5),
+    rank_shapes=((1, 1, 1, 1), (1, 3, 1, 1), (2, 3, 1, 2)),
+    empty_shapes=((0, 3, 2, 2), (2, 0, 2, 2), (2, 3, 0, 2), (2, 3, 2, 0), (0, 0, 0, 0)),
+    sized=lambda count: (2, 8, max(count // 64, 1), 4),
+    broadcast=(Setup("one-class", (2, 1, 3, 2)), Setup("one-pixel", (2, 3, 1, 1))),
+    mixed=(*nll.outputs_of_other_dtypes(), Setup(dtypes={"out": DOUBLE})),
+    edges=nll.edges((2, 2, 4)),
+    invalid=(
+        *defects.nulls(*nll.TENSORS),
+        *defects.dtypes("self"),
+        *defects.no_bfloat16("self"),
+        *defects.dtypes("self", found=nll.OTHER),
+        *defects.uncastable("out"),
+        *defects.uncastable("total_weight_out"),
+        *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
+        *defects.values("reduction", 3, 7, -1, 2**32, block="reduction"),
+        *defects.shapes("self", (2, 4), (2, 4, 15), (2, 4, 3, 5, 1)),
+        *defects.shapes("weight", (5,), (1,), (), (4, 1), (1, 4), (2, 2)),
+        *defects.shapes("target", (2, 15), (2, 3, 5, 1), (1, 3, 5), (2, 5, 3), (2, 3, 4)),
+        *defects.shapes("out", (2, 5, 3), (2, 15), (1, 3, 5)),
+        *defects.shapes("out", (), (1,), alone=True),
+        *(Invalid(f"reduced-{reduction}-to-two", {"out": {"shape": (2,)}}, ("out",), ShapeError,
+                  base=Setup(attributes={"reduction": reduction})) for reduction in (1, 2)),
+        *defects.shapes("total_weight_out", (2,), (0,)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,63 @@
+"""aclnnSoftmax, forwards.md 2.2 and 2.3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import DOUBLE, FLOATS, INT32
+from npucall_client.conformance import defects, reals
+from npucall_client.conformance.domains import normal
+from npucall_client.conformance.rowwise import rowwise
+from npucall_client.conformance.statement import In, Out, Setup, dtype_of, mixed_floats
+from npucall_client.conformance.statements import _softmax as shared
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.given import Given
+
+
+def row(_: Given, x: list[float]) -> list[float]:
+    top = max(x)
+    powers = [reals.exp(each - top) for each in x]
+    total = reals.total(powers)
+    return [reals.divide(power, total) for power in powers]
+
+
+def vector(_: Given, x: Any) -> Any:
+    return np.exp(shared.log_softmax_of(x))
+
+
+SOFTMAX = rowwise(
+    "aclnnSoftmax",
+    inputs=(In("self", normal(2)),),
+    output=Out("out", shape="self", dtype="self"),
+    row=row,
+    vector=vector,
+    dtypes=(*FLOATS, DOUBLE),
+    kernel=dtype_of("self"),
+    torch=lambda k, torch: torch.softmax(k["self"], k["dim"]),
+    attributes=shared.DIMS,
+    mixed=(
+        *mixed_floats("self", output="out"),
+        *(Setup(dtypes={"self": each, "out": DOUBLE}) for each in FLOATS),
+        *(Setup(dtypes={"self": DOUBLE, "out": each}) for each in FLOATS),
+    ),
+    empty=(
+        # An empty self ends the checks before all others.
+        Setup("dim-out-of-range", base=(0, 3), attributes={"dim": 7}),
+        Setup("integers", base=(0, 3), dtypes={"self": INT32}),
+        Setup("nine-dimensions", base=(0, *(1,) * 8)),
+    ),
+    edges=shared.FORWARD_EDGES,
+    invalid=(
+        *defects.nulls("self", "out"),
+        *defects.dtypes("self", "out", found=INT32),
+        *defects.no_bfloat16("self", "out"),
+        *shared.BAD_DIMS,
+        *defects.ranks("self"),
+        # A step blames the tensor that it names first, self in both.
+        *defects.shapes("self", (4, 3), (1, 4)),
+        *defects.shapes("out", (4, 3), (1, 3, 4), blames=("self",)),
+    ),
+)

@@ -1,0 +1,214 @@
+"""``check``: a module's gradients of losses and activations, by a device and by torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from npucall.dtypes import BY_NUMPY
+from npucall.errors import NpucallError
+from npucall_client import arrays
+from npucall_client.conformance.tolerance import judge
+from npucall_client.conformance.truth import Expected
+from npucall_client.torch.calls import watch
+from npucall_client.torch.functional import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from torch import Tensor
+
+    from npucall_client.client import Client
+    from npucall_client.conformance.tolerance import Verdict
+    from npucall_client.torch.calls import Call, Found
+    from npucall_client.torch.functional import Functional
+
+_SEED = 0
+_COLUMNS = ("layer", "gradient of", "dtype", "shape", "of tolerance", "torch's own", "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The gradient of one argument of one call."""
+
+    layer: str
+    """Of which module it is, by its name in the one that was checked."""
+    function: str
+    argument: str
+    dtype: str
+    shape: tuple[int, ...]
+    ratio: float
+    """The device's worst error as a share of what is allowed; NaN where it gave nothing."""
+    torchs: float
+    """The same of torch's own gradient in this dtype."""
+    problem: str
+    """What is wrong; empty if the gradient passed."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of it; prints as a table."""
+
+    rows: tuple[Row, ...]
+    unknown: tuple[str, ...]
+    """Layers that are losses or activations without a gradient among the operators."""
+    profile: str
+    """The profile of tolerances: docs/measurements.md has what others allow."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there were gradients, and all of them are near enough."""
+        return bool(self.rows) and not any(row.problem for row in self.rows)
+
+    def __str__(self) -> str:
+        cells = [_COLUMNS, *map(_cells, self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in cells
+        ]
+        lines += [f"{row.layer or 'module'}: {row.problem}" for row in self.rows if row.problem]
+        lines += [f"not checked, for no operator has its gradient: {name}" for name in self.unknown]
+        failed = sum(1 for row in self.rows if row.problem)
+        total = f"{len(self.rows)} gradients by {self.profile}"
+        return "\n".join([*lines, f"{failed} of {total} failed" if failed else f"{total}: passed"])
+
+
+def check(
+    module: Any,
+    inputs: Tensor | Sequence[Any] | Mapping[str, Any],
+    client: Client,
+    *,
+    forward: str = "torch",
+    profile: str = "cann-standard",
+) -> Checked:
+    """Compares the gradients of a module's losses and activations with those of a device.
+
+    The module runs once, by torch. Each call of a function that ``functional`` has, be it by a
+    layer or by ``torch.nn.functional``, is then computed again from the same inputs and the same
+    upstream gradient: by ``client``, and by torch in float64, which is the truth. No gradient of
+    the module's parameters is touched.
+
+    inputs: a tensor, a sequence of arguments, or arguments by name.
+    client: a server with an NPU, or with the CPU reference, or ``local:``.
+    forward: ``aclnn`` has the device compute the functions too, of which gradients take results.
+    profile: of tolerances; those of ``npucall conform --profile``.
+
+    Upstream of the module's outputs is 1 for those of one element, for others random numbers that
+    are always the same. What a device refuses is a row with its sentence, and does not pass.
+    """
+    functions = functional(client, forward=forward)
+    named = dict(inputs) if hasattr(inputs, "keys") else {}
+    one = isinstance(inputs, torch.Tensor)
+    arguments = (inputs,) if one else () if named else tuple(inputs)
+    found = watch(module, arguments, named)
+    rows = [
+        row
+        for call, upstream in _upstream(found)
+        for row in _rows(call, upstream, functions, profile)
+    ]
+    return Checked(tuple(rows), tuple(found.unknown), profile)
+
+
+def _upstream(found: Found) -> Iterator[tuple[Call, Tensor]]:
+    """The calls that the outputs depend on, with the gradients of their results."""
+    outputs = [each for each in _tensors(found.result) if each.requires_grad]
+    if not outputs or not found.calls:
+        return
+    generator = torch.Generator().manual_seed(_SEED)
+    given = [
+        torch.ones_like(each)
+        if each.numel() == 1
+        else torch.randn(each.shape, generator=generator).to(each.dtype)
+        for each in outputs
+    ]
+    results = [call.result for call in found.calls]
+    gradients = torch.autograd.grad(outputs, results, given, allow_unused=True)
+    for call, gradient in zip(found.calls, gradients, strict=True):
+        if gradient is not None:
+            yield call, gradient
+
+
+def _rows(call: Call, upstream: Tensor, functions: Functional, profile: str) -> Iterator[Row]:
+    names = [name for name, value in call.arguments.items() if _needs(value)]
+    truth = _gradients(call.function.torch, call.arguments, names, upstream, torch.float64)
+    own = _gradients(call.function.torch, call.arguments, names, upstream)
+    problem, found = "", []
+    try:
+        function = getattr(functions, call.function.name)
+        found = _gradients(function, call.arguments, names, upstream)
+    except (NpucallError, TypeError, ValueError) as error:
+        problem = f"{call.function.name} was refused: {error}"
+    for number, name in enumerate(names):
+        torchs = _judged(own[number], truth[number], profile)
+        verdict = None if problem else _judged(found[number], truth[number], profile)
+        argument = call.arguments[name]
+        yield Row(
+            call.layer,
+            call.function.name,
+            name,
+            str(argument.dtype).removeprefix("torch."),
+            tuple(argument.shape),
+            float("nan") if verdict is None else verdict.ratio,
+            torchs.ratio,
+            problem if verdict is None else verdict.problem,
+        )
+
+
+def _gradients(
+    function: Any,
+    arguments: Mapping[str, Any],
+    names: Sequence[str],
+    upstream: Tensor,
+    dtype: Any = None,
+) -> list[Tensor]:
+    """Of these arguments; all floating tensors in ``dtype``, if one is given."""
+    given = {name: _leaf(value, dtype) for name, value in arguments.items()}
+    result = function(**given)
+    leaves = [given[name] for name in names]
+    return list(torch.autograd.grad(result, leaves, upstream.to(result.dtype)))
+
+
+def _leaf(value: Any, dtype: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    converted = value.detach().to(dtype if value.is_floating_point() and dtype else value.dtype)
+    return converted.requires_grad_(value.requires_grad)
+
+
+def _needs(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _judged(found: Tensor, truth: Tensor, profile: str) -> Verdict:
+    got, exact = arrays.as_array("gradient", found), arrays.as_array("gradient", truth)
+    dtype = BY_NUMPY[got.dtype]
+    expected = Expected(exact, np.zeros(exact.shape), 1, dtype, stepwise=False, dtype=dtype)
+    return judge(profile, got, expected)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in what a module gives."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _tensors(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.layer or "module",
+        f"{row.function}, {row.argument}",
+        row.dtype,
+        "x".join(map(str, row.shape)) or "()",
+        "-" if row.ratio != row.ratio else f"{row.ratio:.3g}",  # NaN
+        f"{row.torchs:.3g}",
+        "failed" if row.problem else "passed",
+    )

@@ -1,0 +1,130 @@
+"""What a function is: a declaration, from which operators of torch, autograd and fakes follow."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+P = ParamSpec("P")
+
+# Annotations of a declaration -> types of a schema of torch.
+_TYPES = {
+    "Tensor": "Tensor",
+    "Tensor | None": "Tensor?",
+    "Sequence[int]": "int[]",
+    "bool": "bool",
+    "bool | None": "bool?",
+    "float": "float",
+    "float | None": "float?",
+    "int": "int",
+    "int | None": "int?",
+    "str": "str",
+    "torch.dtype | None": "ScalarType?",
+}
+
+
+class Run(Protocol):
+    """Runs operators of the catalogue: on a device, in this process, or for shapes alone."""
+
+    def __call__(self, operator: str, /, **arguments: Any) -> Any:
+        """What the operator gives, a tuple if it has several outputs; see ``tensor``."""
+
+    def tensor(self, value: Any) -> Tensor:
+        """What an operator gave, here; it may lie on the device until then."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a function does with the arguments that it got."""
+
+    forward: Callable[[Run], Any]
+    """The result, and behind it what else the backward needs: ``Function.hidden``."""
+    backward: Mapping[tuple[str, ...], Callable[..., Any]]
+    """The gradients of these arguments, from a run, the gradient of the result, and what the
+    forward left. They may still have the shape and dtype that arguments were stretched to."""
+    by_torch: Callable[[], Any] | None = None
+    """What ``forward`` gives, by torch; None: torch's function of that name gives it."""
+    fake_by_torch: Callable[[], Any] | None = None
+    """Tensors of the same shapes, where torch itself cannot tell them without data."""
+
+
+@dataclass(frozen=True)
+class Function(Generic[P]):
+    """A function that stands where one of torch stands."""
+
+    name: str
+    torch: Callable[..., Any]
+    """Torch's own, which has the same signature."""
+    steps: Callable[P, Steps]
+    gradients: tuple[str, ...]
+    """The arguments that have a gradient."""
+    saves_result: bool
+    """Whether the backward takes the result."""
+    hidden: tuple[str, ...]
+    """What else the forward operator gives for the backward."""
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the arguments."""
+        return tuple(inspect.signature(self.steps).parameters)
+
+    @cached_property
+    def _defaults(self) -> tuple[Any, ...]:
+        return tuple(each.default for each in inspect.signature(self.steps).parameters.values())
+
+    def filled(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments with the defaults that torch leaves out at the end."""
+        return (*arguments, *self._defaults[len(arguments) :])
+
+    @cached_property
+    def saves(self) -> bool:
+        """Whether the backward takes what the forward gave."""
+        return self.saves_result or bool(self.hidden)
+
+    @property
+    def schema(self) -> str:
+        """The arguments, as a schema of torch spells them."""
+        return ", ".join(map(_spelled, inspect.signature(self.steps).parameters.values()))
+
+    def by_torch(self, steps: Steps, arguments: tuple[Any, ...], *, fake: bool) -> Any:
+        """What ``steps.forward`` gives, by torch."""
+        if fake and steps.fake_by_torch is not None:
+            return steps.fake_by_torch()
+        if steps.by_torch is not None:
+            return steps.by_torch()
+        named = zip(self.arguments, arguments, strict=True)
+        # None is what is not given; older versions of torch do not know all of these.
+        return self.torch(**{name: value for name, value in named if value is not None})
+
+
+def function(
+    *gradients: str, saves_result: bool = False, hidden: tuple[str, ...] = ()
+) -> Callable[[Callable[P, Steps]], Function[P]]:
+    """Declares a function of ``torch.nn.functional``, or of torch, with its name and signature."""
+
+    def declare(steps: Callable[P, Steps]) -> Function[P]:
+        name = steps.__name__
+        own = getattr(torch, name, None)
+        by_torch = getattr(torch.nn.functional, name, None) or own
+        if name in ("sigmoid", "tanh"):  # those of torch.nn.functional are old
+            by_torch = own
+        assert by_torch is not None, name  # noqa: S101  # it stands where one of torch stands
+        return Function(name, by_torch, steps, gradients or ("input",), saves_result, hidden)
+
+    return declare
+
+
+def _spelled(parameter: inspect.Parameter) -> str:
+    text = f"{_TYPES[parameter.annotation]} {parameter.name}"
+    if parameter.default is inspect.Parameter.empty:
+        return text
+    default = parameter.default
+    return f"{text}=" + (f'"{default}"' if isinstance(default, str) else repr(default))

@@ -1,0 +1,148 @@
+"""``functional``: losses and activations with torch's signatures, their gradients by an NPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import torch
+
+from npucall_client.torch import activations, classes, losses
+from npucall_client.torch.declared import Function
+from npucall_client.torch.library import define
+from npucall_client.torch.places import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from npucall_client.client import Client
+    from npucall_client.sessions.session import Session
+
+P = ParamSpec("P")
+
+FORWARDS = ("aclnn", "torch")
+
+
+def functional(
+    client: Client, *, session: Session | None = None, forward: str = "aclnn"
+) -> Functional:
+    """Functions that stand where those of ``torch.nn.functional`` stand.
+
+    ``F = functional(client)``, then ``F.kl_div(input, target, reduction="batchmean").backward()``.
+    They have torch's names and signatures, take CPU tensors and answer such; what the operators of
+    CANN do otherwise than torch is put right here, or refused by a ValueError.
+
+    client: where gradients are computed, and with ``forward="aclnn"`` the functions too: a server,
+        or ``local:``, which also takes float64.
+    session: of that client: what a backward needs stays there, and travels once. Without one it
+        travels with the forward and with the backward.
+    forward: ``aclnn`` or ``torch``, which computes the functions themselves in this process.
+
+    ``torch.compile`` sees one node for each function. There is no second derivative: it raises
+    RuntimeError. Raises ValueError for another ``forward``.
+    """
+    if forward not in FORWARDS:
+        raise ValueError(f"forward: expected 'aclnn' or 'torch', found {forward!r}")
+    return Functional(Place(client, session), by_torch=forward == "torch")
+
+
+def _method(function: Function[P]) -> Callable[Concatenate[Functional, P], Tensor]:
+    operator = define(function)
+    arguments = function.arguments
+    constant = frozenset(arguments) - frozenset(function.gradients)
+
+    def call(self: Functional, /, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        given = {**dict(zip(arguments, args)), **kwargs}  # noqa: B905  # torch says what is wrong
+        keep = False
+        if torch.is_grad_enabled():
+            for name, value in given.items():
+                if isinstance(value, torch.Tensor) and value.requires_grad:
+                    keep = True
+                    if name in constant:
+                        raise ValueError(_no_gradient(function.name, name))
+        result: Tensor = operator(self.number, self.by_torch, keep, *args, **kwargs)[0]
+        return result
+
+    call.__name__, call.__qualname__ = function.name, f"Functional.{function.name}"
+    call.__doc__ = f"As ``torch``'s ``{function.name}``; its gradient by CANN's operator."
+    return call
+
+
+def _no_gradient(function: str, name: str) -> str:
+    return (
+        f"{name}: expected a tensor without gradient, found one that requires it; no operator of "
+        f"CANN gives that of {function}; {name}.detach() goes without"
+    )
+
+
+class Functional:
+    """Made by ``functional``. Safe to use from several threads."""
+
+    def __init__(self, place: Place, *, by_torch: bool) -> None:
+        self._place = place
+        self.number = place.number
+        self.by_torch = by_torch
+
+    kl_div = _method(losses.kl_div)
+    l1_loss = _method(losses.l1_loss)
+    mse_loss = _method(losses.mse_loss)
+    smooth_l1_loss = _method(losses.smooth_l1_loss)
+    soft_margin_loss = _method(losses.soft_margin_loss)
+    binary_cross_entropy = _method(losses.binary_cross_entropy)
+    binary_cross_entropy_with_logits = _method(losses.binary_cross_entropy_with_logits)
+    nll_loss = _method(classes.nll_loss)
+    cross_entropy = _method(classes.cross_entropy)
+    _ctc_loss = _method(classes.ctc_loss)
+    softmax = _method(activations.softmax)
+    log_softmax = _method(activations.log_softmax)
+    gelu = _method(activations.gelu)
+    silu = _method(activations.silu)
+    sigmoid = _method(activations.sigmoid)
+    tanh = _method(activations.tanh)
+    relu = _method(activations.relu)
+    relu6 = _method(activations.relu6)
+    threshold = _method(activations.threshold)
+    leaky_relu = _method(activations.leaky_relu)
+    prelu = _method(activations.prelu)
+    elu = _method(activations.elu)
+    glu = _method(activations.glu)
+    hardtanh = _method(activations.hardtanh)
+    hardsigmoid = _method(activations.hardsigmoid)
+    hardswish = _method(activations.hardswish)
+    softplus = _method(activations.softplus)
+    logit = _method(activations.logit)
+
+    def ctc_loss(  # noqa: PLR0913  # torch's signature
+        self,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Any,
+        target_lengths: Any,
+        blank: int = 0,
+        reduction: str = "mean",
+        zero_infinity: bool = False,  # noqa: FBT001, FBT002
+    ) -> Tensor:
+        """As ``torch``'s ``ctc_loss``. In ``torch.compile`` lengths have to be lists of numbers."""
+        return self._ctc_loss(
+            log_probs,
+            targets,
+            _numbers(input_lengths),
+            _numbers(target_lengths),
+            blank,
+            reduction,
+            zero_infinity,
+        )
+
+
+def _numbers(lengths: Any) -> list[int]:
+    return lengths.reshape(-1).tolist() if isinstance(lengths, torch.Tensor) else list(lengths)
+
+
+FUNCTIONS = {
+    function.name: function
+    for module in (losses, classes, activations)
+    for function in vars(module).values()
+    if isinstance(function, Function)
+}
+"""The functions that a Functional has, by name."""

@@ -1,0 +1,161 @@
+"""Where a function's operators run, by a number: graphs of torch hold numbers, and no clients."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import warnings
+import weakref
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from npucall.products import PRODUCTS, product_of
+from npucall_client.torch.planned import Planned
+from npucall_client.torch.runs import InFloat64, InSession, Keeping, OnClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from npucall.products import Product
+    from npucall_client.calling import Result
+    from npucall_client.client import Client
+    from npucall_client.sessions.session import Session
+    from npucall_client.torch.declared import Run
+
+_MOST_ON_THE_WIRE = 0.9
+_numbers = itertools.count(1)
+_places: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
+_warned: weakref.WeakSet[Client] = weakref.WeakSet()
+_lock = threading.Lock()
+_held: dict[int, Held] = {}
+"""What sessions hold for a backward, by the address of its ticket."""
+
+
+class WireWarning(UserWarning):
+    """A backward spends nearly all of its time on the wire."""
+
+
+class Held:
+    """What a session holds for a backward."""
+
+    def __init__(self, arguments: dict[tuple[Any, ...], Any], saved: Sequence[Any]) -> None:
+        self.arguments = arguments
+        self.saved = saved
+
+
+class Place:
+    """A client, and a session of it."""
+
+    def __init__(self, client: Client, session: Session | None) -> None:
+        self.number = next(_numbers)
+        self.session = session
+        self.checked: set[tuple[Any, ...]] = set()
+        """Calls whose backward would pass its checks."""
+        self._client = client
+        _places[self.number] = self
+
+    def forward(self, arguments: Sequence[Any], *, keep: bool, results: bool) -> Run:
+        """Where a forward runs. ``keep``: its arguments stay in the session; so do ``results``."""
+        if self._is_exact(arguments):
+            return self._exact
+        if keep and self.session is not None:
+            return Keeping(self._client, arguments, self.session, results=results)
+        return OnClient(self._client)
+
+    def backward(self, arguments: Sequence[Any], held: Held | None) -> Run:
+        """Where a backward runs."""
+        if self._is_exact(arguments):
+            return self._exact
+        if held is None:
+            return OnClient(self._client, self._note)
+        return InSession(self._client, arguments, held.arguments, self._note)
+
+    @cached_property
+    def planned(self) -> Planned:
+        """Runs that compute nothing, by the rules of the server's product."""
+        return Planned(self._product, self._info.default_variant)
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether it computes in this process."""
+        return bool(self._info.server.device == "local")
+
+    def holds(self, arguments: Sequence[Any], *, keep: bool, by_torch: bool) -> bool:
+        """Whether a forward leaves something in the session."""
+        return keep and not by_torch and self.session is not None and not self._is_exact(arguments)
+
+    def _is_exact(self, arguments: Sequence[Any]) -> bool:
+        tensors = (each for each in arguments if isinstance(each, torch.Tensor))
+        if not any(each.dtype is torch.float64 for each in tensors):
+            return False
+        if not self.is_local:
+            raise TypeError(
+                "input: expected float32, float16 or bfloat16, found float64, which no operator "
+                'takes; connect("local:") computes it for tests'
+            )
+        return True
+
+    @cached_property
+    def _exact(self) -> InFloat64:
+        return InFloat64(self._info.default_variant)
+
+    @cached_property
+    def _info(self) -> Any:
+        return self._client.server_info()
+
+    @cached_property
+    def _product(self) -> Product:
+        # By its short name: as a SoC's name "Ascend910B" is another product.
+        named = (product for product in PRODUCTS if product.soc == self._info.product)
+        return next(named, None) or product_of(self._info.server.soc)
+
+    def _note(self, result: Result) -> None:
+        """Warns once a client of a backward whose time goes by on the wire."""
+        wire = result.total_ns - sum(result.timings)
+        if self.is_local or wire <= _MOST_ON_THE_WIRE * result.total_ns:
+            return
+        with _lock:
+            if self._client in _warned:
+                return
+            _warned.add(self._client)
+        warnings.warn(
+            f"wire: expected a backward that computes, found {wire / result.total_ns:.0%} of its "
+            f"{result.total_ns / 1e6:.1f} ms on the wire; docs/torch.md says what that costs, and "
+            "what sessions spare",
+            WireWarning,
+            stacklevel=2,
+        )
+
+
+def place_of(number: int) -> Place:
+    """The place of this number. Raises LookupError where nobody has it any more."""
+    place = _places.get(number)
+    if place is None:
+        raise LookupError(
+            f"place: expected a functional(...) that is in use, found number {number}, which "
+            "nobody has any more"
+        )
+    return place
+
+
+def ticket(held: Held | None) -> Tensor:
+    """A tensor that stands for what a session holds: as long as its memory is there, that is held.
+
+    All tickets are equal; which it is its address says. A copy of one stands for nothing.
+    """
+    memory = np.zeros(1, np.uint8)
+    made = torch.from_numpy(memory)
+    if held is not None:
+        _held[made.data_ptr()] = held
+        weakref.finalize(memory, _held.pop, made.data_ptr(), None).atexit = False
+    return made
+
+
+def held_for(given: Tensor) -> Held | None:
+    """What is held for a ticket."""
+    return _held.get(given.data_ptr())

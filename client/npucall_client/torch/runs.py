@@ -1,0 +1,129 @@
+"""Where operators run: on a client, in a session, or in float64 in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from npucall.compute.evaluate import compute
+from npucall.operators import CATALOGUE
+from npucall_client import arrays
+from npucall_client.sessions.remote import Remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from torch import Tensor
+
+    from npucall_client.calling import Result
+    from npucall_client.client import Client
+    from npucall_client.sessions.session import Session
+
+
+class OnClient:
+    """Calls of a client; ``note`` is told each result."""
+
+    def __init__(self, client: Client, note: Callable[[Result], None] | None = None) -> None:
+        self._client = client
+        self._note = note
+
+    def __call__(self, operator: str, /, **arguments: Any) -> Any:
+        result = self._client.execute(operator, **self.placed(arguments))
+        if self._note is not None:
+            self._note(result)
+        return one_or_several(map(arrays.to_torch, result.outputs.values()))
+
+    def tensor(self, value: Any) -> Tensor:
+        return value.torch() if isinstance(value, Remote) else value
+
+    def placed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments, as they travel."""
+        return arguments
+
+
+class InSession(OnClient):
+    """The same where a session holds arguments, by their number and how they are looked at."""
+
+    def __init__(
+        self,
+        client: Client,
+        given: Sequence[Any],
+        held: dict[tuple[Any, ...], Remote],
+        note: Callable[[Result], None] | None = None,
+    ) -> None:
+        super().__init__(client, note)
+        self._given = given
+        self.held = held
+
+    def placed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {name: self._place(value) for name, value in arguments.items()}
+
+    def _place(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        key = self._key(value)
+        return value if key is None else self.place(key, value)
+
+    def place(self, key: tuple[Any, ...], value: Tensor) -> Any:
+        """What stands for an argument: what is held, or itself."""
+        return self.held.get(key, value)
+
+    def _key(self, value: Tensor) -> tuple[Any, ...] | None:
+        """An argument by its number, since its address may be another one in the backward."""
+        for number, argument in enumerate(self._given):
+            if isinstance(argument, torch.Tensor) and value.numel() and _same(argument, value):
+                return number, value.dtype, tuple(value.shape), value.stride()
+        return None
+
+
+class Keeping(InSession):
+    """A forward in a session: arguments stay there, and results if the backward takes them."""
+
+    def __init__(
+        self, client: Client, given: Sequence[Any], session: Session, *, results: bool
+    ) -> None:
+        super().__init__(client, given, {})
+        self._session = session
+        self._results = results
+
+    def __call__(self, operator: str, /, **arguments: Any) -> Any:
+        if not self._results:
+            return super().__call__(operator, **arguments)
+        return self._session.run(operator, **self.placed(arguments))
+
+    def place(self, key: tuple[Any, ...], value: Tensor) -> Any:
+        if key not in self.held:
+            self.held[key] = self._session.put(value)
+        return self.held[key]
+
+
+class InFloat64:
+    """The formulas of the reference in float64, which operators take nowhere else."""
+
+    def __init__(self, variant: str) -> None:
+        self._variant = variant
+
+    def __call__(self, operator: str, /, **arguments: Any) -> Any:
+        given = {
+            name: arrays.as_array(name, value) if isinstance(value, torch.Tensor) else value
+            for name, value in arguments.items()
+        }
+        found = compute(CATALOGUE.find(operator, "", self._variant), **given)
+        several = found if isinstance(found, tuple) else (found,)
+        return one_or_several(torch.from_numpy(np.asarray(each)) for each in several)
+
+    def tensor(self, value: Any) -> Tensor:
+        return value
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    """Whether both begin at one place in memory."""
+    return first.dtype == second.dtype and first.data_ptr() == second.data_ptr()
+
+
+def one_or_several(tensors: Iterable[Tensor]) -> Any:
+    """What an operator gives: the only tensor, or a tuple of several."""
+    several = tuple(tensors)
+    return several[0] if len(several) == 1 else several

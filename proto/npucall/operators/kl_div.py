@@ -1,0 +1,89 @@
+"""Kullback-Leibler divergence."""
+
+from collections.abc import Mapping
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare.draft import Draft
+from npucall.dtypes import AnyArray, Array
+from npucall.operators import _losses as shared
+from npucall.operators._numerics import BATCHMEAN, kl_factor
+
+INPUTS = ("self", "target")
+
+
+def factor(facts: Facts, attributes: Mapping[str, Any]) -> np.floating[Any]:
+    """What the sum is multiplied by."""
+    return kl_factor(facts, attributes["reduction"], "common")
+
+
+def of_nothing(draft: Draft) -> float | None:
+    """What the loss of no elements is: batchmean divides by the first extent of ``self``."""
+    if draft.attribute("reduction") != BATCHMEAN:
+        return shared.of_nothing(draft)
+    return nan if draft.shape("self")[:1] == (0,) else 0.0
+
+
+def is_reduced_and_empty(draft: Draft) -> bool:
+    """Whether the output is filled without a look at how the inputs broadcast."""
+    return shared.is_reduced(draft) and any(0 in draft.shape(name) for name in INPUTS)
+
+
+@operator(
+    "aclnnKlDiv",
+    Input("self", "log-probabilities"),
+    Input("target", "probabilities, or their logarithms if log_target"),
+    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum, 3 batchmean; no other"),
+    Attribute("log_target", Kind.BOOL, "target holds logarithms"),
+    Output("out", "the loss", shape="result", dtype="promotion"),
+    products=shared.PRODUCTS,
+    legacy=shared.LEGACY,
+    checks=(
+        rules.present(*INPUTS, "out"),
+        rules.supported(*INPUTS, "out"),
+        rules.promoted(*INPUTS, into="promotion"),
+        rules.castable("promotion", to="out"),
+        rules.rank_at_most(8, *INPUTS),
+        rules.one_of("reduction", 0, 1, 2, 3),
+        rules.when(is_reduced_and_empty, rules.one_element("out"), "empty, any other reduction"),
+        rules.fill_if_empty(
+            *INPUTS, fill=of_nothing, meaning=f"{shared.OF_NOTHING}, one of them for a batchmean"
+        ),
+        rules.broadcast(*INPUTS, into="common"),
+        *shared.reduced("common"),
+        shared.whole("out", "common", "what the inputs broadcast to"),
+        shared.single("out"),
+    ),
+    kernel_dtype=rules.dtype_of("promotion"),
+    over=elementwise("common", sum_to="kept", factor=factor),
+    source="ops-math page aclnnKlDiv",
+)
+def kl_div(
+    facts: Facts, self: Array, target: Array, reduction: int = 1, log_target: bool = False
+) -> AnyArray:
+    """Kullback-Leibler divergence of ``target`` from the logarithms ``self``.
+
+    ::
+
+        target * (ln(target) - self)        0 * -self where target is 0
+        exp(target) * (target - self)       if log_target
+
+    for each element of the shape that both broadcast to; their sum, or their mean or batchmean,
+    which are the sum times 1 / element count, or 1 / first extent, of that shape. Nothing is
+    rounded before the sum, which is rounded once to the promoted dtype of the inputs, then to that
+    of ``out``. NaN where ``target`` is below 0. ``out`` of a reduction has one element, of any
+    rank. Of no elements the mean is NaN and the sum 0; the batchmean is NaN if the first extent of
+    ``self`` is 0, otherwise 0.
+
+    Differs from torch, whose batchmean divides by ``self.size(0)`` also where ``target`` is larger,
+    and which is NaN at some infinite targets that are infinite here. The page says NaN also at a
+    target of 0, which neither kernels nor torch answer. Reductions other than 0 to 3 are refused,
+    though the gradient takes them as none.
+    """
+    if log_target:
+        return np.multiply(np.exp(target), np.subtract(target, self), out=facts.out)
+    logarithm = np.log(np.where(np.equal(target, 0), 1, target))
+    return np.multiply(target, logarithm - self, out=facts.out)

@@ -1,0 +1,83 @@
+"""Product of a tensor and a number."""
+
+import numpy as np
+
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    Sample,
+    elementwise,
+    operator,
+    rules,
+)
+from npucall.declare.draft import Draft
+from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, AnyArray, Array, DType, promote
+from npucall.operators import _arithmetic as shared
+from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
+
+
+def result(draft: Draft) -> DType:
+    """The dtype of the product.
+
+    That of self, unless the number has what it lacks: a fraction, an imaginary part. A truth value
+    times an integer is one.
+    """
+    own, given = draft.dtype("self"), draft.dtype("other")
+    ranks = ("bool", "int", "float", "complex")
+    if ranks.index(given.kind) <= ranks.index(own.kind):
+        return own
+    out = draft.tensor("out")
+    if given is DOUBLE and out is not None and out.dtype is FLOAT:
+        return FLOAT
+    return promote(own, given) or own
+
+
+def factor(draft: Draft) -> DType:
+    """The dtype that the number is rounded to: FLOAT where the product is shorter than that."""
+    found = draft.dtype("result")
+    return FLOAT if found in (FLOAT16, BF16) else found
+
+
+@operator(
+    "aclnnMuls",
+    Input("self", "the tensor"),
+    Attribute("other", Kind.SCALAR, "the number", dtype="factor"),
+    Output("out", "self * other", shape="self", dtype="result"),
+    products=shared.on(ASCEND_910, ASCEND_310P),
+    legacy=shared.before(ASCEND_310B),
+    checks=(
+        rules.present("self", "other", "out"),
+        rules.supported("self"),
+        rules.supported("out"),
+        rules.dtype_from("self and other", into="result", make=result),
+        rules.dtype_from("result", into="factor", make=factor),
+        rules.supported("result", blames=("self", "other")),
+        rules.castable("result", to="out"),
+        rules.same_shape("out", "self"),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.dtype_of("result"),
+    over=elementwise("self"),
+    sample=Sample(attributes={"other": 2}),
+    source="ops-math page aclnnMuls&aclnnInplaceMuls",
+)
+def muls(facts: Facts, self: Array, other: float) -> AnyArray:
+    """Product of ``self`` and the number ``other``.
+
+    ::
+
+        out = self * other
+
+    The result has the dtype of ``self``, and ``other`` is rounded to that; for FLOAT16 and BF16, as
+    on Ascend 950, it is rounded to FLOAT, and the product once. An integer or BOOL ``self`` and a
+    number with a fraction are converted to what both promote to, which is FLOAT for a DOUBLE number
+    and an ``out`` of FLOAT; BOOL and an integer to that integer's dtype. ``out`` may have any dtype
+    that the result can be cast to. No dimension is too many.
+
+    As torch's, but for the rounding of ``other``: Atlas A2 and A3 round it to FLOAT16 beside a
+    FLOAT16 ``self``.
+    """
+    return np.multiply(self, other, out=facts.out)

@@ -1,0 +1,57 @@
+"""Outputs of which a device leaves elements as they were: what lies there before it runs.
+
+Where that is zeros, the device is cleared; anything else goes to it with the inputs, and so does
+the storage that a call sends for such an output.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from npucall.declare.prepare import once_a_call
+from npucall.errors import TensorLayoutError
+from npucall.tensors import view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.declare.prepare import Prepared
+    from npucall.tensors import Buffer
+
+
+@once_a_call
+def sent_outputs(call: Prepared) -> frozenset[str]:
+    """The outputs whose bytes go to the device before a call runs."""
+    begun = {name for name, what in call.unwritten.items() if not _is_zero(what)}
+    return frozenset({*call.stored, *begun} & call.outputs.keys())
+
+
+def begun(call: Prepared, storages: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The storages of a call, and those of ``sent_outputs``, as they are before it runs.
+
+    Raises TensorLayoutError where one of these has gaps and lies on the device already.
+    """
+    names = sent_outputs(call) & call.unwritten.keys() if call.unwritten else ()
+    if not names:
+        return storages
+    return {**storages, **{name: _begun(call, name, storages.get(name)) for name in names}}
+
+
+def _begun(call: Prepared, name: str, sent: object) -> Buffer:
+    spec = call.outputs[name]
+    storage = bytearray(spec.storage_bytes)
+    if spec.bytes != spec.storage_bytes and sent is not None:
+        if not isinstance(sent, bytes | bytearray | memoryview):
+            raise TensorLayoutError(
+                f"{name}: expected an output without gaps, or its storage with the call, since "
+                "the operator leaves some of its elements as they were; found gaps in a handle, "
+                "or in the output of a step",
+                parameter=name,
+            )
+        storage[:] = sent
+    view(spec, storage)[...] = call.unwritten[name]
+    return storage
+
+
+def _is_zero(what: object) -> bool:
+    return isinstance(what, float) and what == 0.0

@@ -1,0 +1,286 @@
+"""Functions with torch's signatures whose gradients the operators compute."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore:reduction. 'mean' divides the total loss"),
+    pytest.mark.filterwarnings("ignore:Using a target size"),
+]
+
+from tests.client import torch_calls  # noqa: E402
+
+import npucall_client  # noqa: E402
+from npucall_client.torch import functional  # noqa: E402
+from npucall_client.torch.functional import FUNCTIONS  # noqa: E402
+
+CASES = torch_calls.cases()
+ONE_OF_EACH = torch_calls.one_of_each()
+FORWARDS = ["aclnn", pytest.param("torch", marks=pytest.mark.long)]
+# Scalars count as float32 in operators.
+TOLERANCES = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-7}
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[npucall_client.Client]:
+    with npucall_client.connect("local:") as client:
+        yield client
+
+
+def run(function: Any, given: dict[str, Any]) -> list[Any]:
+    """The result and the gradients of what has any, for an upstream gradient that differs."""
+    leaves = {key: value for key, value in given.items() if getattr(value, "requires_grad", False)}
+    result = function(**given)
+    upstream = torch.linspace(0.5, 1.5, result.numel(), dtype=result.dtype).reshape(result.shape)
+    return [result.detach(), *torch.autograd.grad(result, list(leaves.values()), upstream)]
+
+
+def compare(case: torch_calls.Case, found: list[Any], expected: list[Any]) -> list[str]:
+    """What differs."""
+    wrong = []
+    for mine, torchs in zip(found, expected, strict=True):
+        tolerance = TOLERANCES[torchs.dtype]
+        try:
+            torch.testing.assert_close(mine, torchs, rtol=tolerance, atol=tolerance)
+        except AssertionError as error:
+            wrong.append(f"{case.title}: {error}")
+    return wrong
+
+
+def differences(functions: Any, dtype: Any) -> list[str]:
+    wrong = []
+    for case in CASES:
+        torchs = FUNCTIONS[case.function].torch
+        found = run(getattr(functions, case.function), case.made(dtype))
+        wrong += compare(case, found, run(torchs, case.made(dtype)))
+    return wrong
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_are_those_of_torch_where_torch_computes_the_function(
+    local: npucall_client.Client, dtype: Any
+) -> None:
+    assert differences(functional(local, forward="torch"), dtype) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_short_floats_have_the_gradients_of_torch(local: npucall_client.Client, dtype: Any) -> None:
+    functions = functional(local, forward="torch")
+    wrong = []
+    for case in CASES:
+        if case.function == "ctc_loss":  # torch has it in float32 alone
+            continue
+        exact = run(FUNCTIONS[case.function].torch, _widened(case.made(dtype)))
+        found = run(getattr(functions, case.function), case.made(dtype))
+        wrong += compare(case, found, [each.to(dtype) for each in exact])
+    assert wrong == []
+
+
+def _widened(given: dict[str, Any]) -> dict[str, Any]:
+    """The same numbers as float32."""
+    return {
+        key: value.detach().float().requires_grad_(value.requires_grad)
+        if torch_calls.tensor(value) and value.is_floating_point()
+        else value
+        for key, value in given.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "several", [ONE_OF_EACH, pytest.param(CASES, marks=pytest.mark.long)], ids=["some", "all"]
+)
+def test_numeric_differentiation_in_float64_finds_the_same_gradients(
+    local: npucall_client.Client, several: list[torch_calls.Case]
+) -> None:
+    functions = functional(local)
+    assert [case.title for case in several if not _agrees(functions, case)] == []
+
+
+def _agrees(functions: Any, case: torch_calls.Case) -> bool:
+    """Where operators narrow a scalar to float32, both sides do."""
+    given = case.made(torch.float64)
+    names = [name for name in FUNCTIONS[case.function].gradients if name != "target"]
+
+    def called(*leaves: Any) -> Any:
+        own = dict(zip(names, leaves, strict=True))
+        if "log_probs" in own:  # the gradient counts on shares that sum to 1, as torch's
+            own["log_probs"] = torch.log_softmax(own["log_probs"], -1)
+        return getattr(functions, case.function)(**{**given, **own})
+
+    leaves = [given[name] for name in names]
+    answer = torch.autograd.gradcheck(called, leaves, rtol=1e-4, atol=1e-6, raise_exception=False)
+    return bool(answer)
+
+
+def test_signatures_are_those_of_torch() -> None:
+    for name, function in FUNCTIONS.items():
+        try:
+            own = inspect.signature(function.torch).parameters.values()
+        except ValueError:  # a builtin
+            continue
+        mine = list(inspect.signature(function.steps).parameters.values())
+        assert [p.name for p in mine] == [p.name for p in own], name
+        defaults = [(p.name, p.default) for p in mine]
+        assert defaults == [(p.name, p.default) for p in own] or name in ("sigmoid", "tanh"), name
+
+
+@pytest.mark.parametrize("forward", FORWARDS)
+def test_torch_finds_each_operator_registered_as_it_should_be(
+    local: npucall_client.Client, forward: str
+) -> None:
+    functions = functional(local, forward=forward)
+    wrong = []
+    for case in ONE_OF_EACH:
+        operator = getattr(torch.ops.npucall, case.function).default
+        before = (functions.number, forward == "torch", True)
+        given = case.made(torch.float32)
+        checks = torch.library.opcheck(operator, before, given, raise_exception=False)
+        wrong += [
+            f"{case.title}: {name} {what}" for name, what in checks.items() if what != "SUCCESS"
+        ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("forward", FORWARDS)
+def test_a_compiled_function_is_one_node_and_has_the_same_gradients(
+    local: npucall_client.Client, forward: str
+) -> None:
+    functions = functional(local, forward=forward)
+    wrong = []
+    for case in ONE_OF_EACH:
+        function = getattr(functions, case.function)
+        graphs: list[Any] = []
+
+        def doubled(function: Any = function, **given: Any) -> Any:
+            return function(**given) * 2
+
+        def backend(graph: Any, inputs: Any, graphs: list[Any] = graphs) -> Any:
+            graphs.append(
+                [node.name for node in graph.graph.nodes if "npucall" in str(node.target)]
+            )
+            return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+        torch._dynamo.reset()
+        compiled = torch.compile(doubled, fullgraph=True, backend=backend)
+        found = run(compiled, case.made(torch.float32))
+        wrong += compare(case, found, run(doubled, case.made(torch.float32)))
+        wrong += [] if [len(names) for names in graphs] == [1] else [f"{case.title}: {graphs}"]
+    assert wrong == []
+
+
+def test_a_second_derivative_is_refused_by_a_sentence(local: npucall_client.Client) -> None:
+    functions = functional(local, forward="torch")
+    for case in ONE_OF_EACH:
+        given = case.made(torch.float32)
+        first = given[FUNCTIONS[case.function].gradients[0]]
+        result = getattr(functions, case.function)(**given).sum()
+        (gradient,) = torch.autograd.grad(result, first, create_graph=True)
+        with pytest.raises(RuntimeError, match=f"^{case.function}: expected one derivative, found"):
+            gradient.sum().backward()
+
+
+def test_a_target_of_a_symmetric_loss_and_of_kl_div_has_its_gradient_too(
+    local: npucall_client.Client,
+) -> None:
+    functions = functional(local, forward="torch")
+    wrong = []
+    for case in CASES:
+        if "target" not in FUNCTIONS[case.function].gradients:
+            continue
+        both = [case.made(torch.float32) for _ in range(2)]
+        for given in both:
+            given["target"].requires_grad_()
+        found = run(getattr(functions, case.function), both[0])
+        wrong += compare(case, found, run(FUNCTIONS[case.function].torch, both[1]))
+    assert wrong == []
+
+
+def test_what_was_stretched_gets_the_sum_of_its_gradients(local: npucall_client.Client) -> None:
+    functions = functional(local, forward="torch")
+    for name in "l1_loss", "mse_loss", "smooth_l1_loss", "kl_div":
+        for shape in (3, 1), (4,), ():
+            given = {"input": torch.randn(shape), "target": torch.rand(3, 4)}
+            case = torch_calls.Case(name, given)
+            found = run(getattr(functions, name), case.made(torch.float32))
+            torchs = run(FUNCTIONS[name].torch, case.made(torch.float32))
+            assert compare(case, found, torchs) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "sentence"),
+    [
+        ("relu", {"inplace": True}, "inplace: expected False, found True"),
+        ("softmax", {}, "dim: expected a dimension, found None"),
+        ("mse_loss", {"reduction": "batchmean"}, "reduction: expected one of none, mean, sum"),
+        ("mse_loss", {"size_average": True}, "reduction: expected it alone, found size_average"),
+        ("mse_loss", {"weight": torch.ones(3)}, "weight: expected None, found a tensor"),
+        ("gelu", {"approximate": "erf"}, "approximate: expected 'none' or 'tanh', found 'erf'"),
+        ("cross_entropy", {}, "target: expected labels of classes, found torch.float32"),
+        ("soft_margin_loss", {"target": torch.ones(1)}, "target: expected the shape of input"),
+    ],
+)
+def test_what_operators_do_not_have_is_refused_by_a_sentence(
+    local: npucall_client.Client, name: str, given: dict[str, Any], sentence: str
+) -> None:
+    x = torch.ones(3)
+    pair = {"input": x, "target": x} if "target" in FUNCTIONS[name].arguments else {"input": x}
+    with pytest.raises(ValueError, match=sentence):
+        getattr(functional(local, forward="torch"), name)(**{**pair, **given})
+
+
+def test_gradients_that_no_operator_gives_are_refused_before_the_function_runs(
+    local: npucall_client.Client,
+) -> None:
+    x = torch.rand(3, requires_grad=True)
+    functions = functional(local, forward="torch")
+    with pytest.raises(ValueError, match="target: expected a tensor without gradient, found one"):
+        functions.binary_cross_entropy(x, x)
+    with torch.no_grad():
+        functions.binary_cross_entropy(x, x)
+
+
+def test_another_forward_is_refused(local: npucall_client.Client) -> None:
+    with pytest.raises(ValueError, match="forward: expected 'aclnn' or 'torch', found 'npu'"):
+        functional(local, forward="npu")
+
+
+def test_what_nobody_has_any_more_is_named(local: npucall_client.Client) -> None:
+    number = functional(local).number
+    with pytest.raises(LookupError, match=r"expected a functional.* that is in use, found number"):
+        torch.ops.npucall.relu(number, True, False, torch.ones(1))
+
+
+def test_a_result_keeps_the_place_of_its_gradient(local: npucall_client.Client) -> None:
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    functional(local, forward="torch").relu(x).sum().backward()
+    assert x.grad.tolist() == [0.0, 1.0]
+
+
+def test_a_compiled_function_takes_other_extents_without_being_compiled_again(
+    local: npucall_client.Client,
+) -> None:
+    functions = functional(local)
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    def loss(x: Any, labels: Any) -> Any:
+        return functions.cross_entropy(functions.softmax(functions.gelu(x), 1), labels)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend=backend, dynamic=True)
+    for rows in 4, 6, 9:
+        given = {"x": torch.randn(rows, 3, requires_grad=True), "labels": torch.arange(rows) % 3}
+        case = torch_calls.Case("gelu", given)
+        found = run(compiled, given)
+        assert compare(case, found, run(loss, given)) == []
+    assert len(graphs) == 1

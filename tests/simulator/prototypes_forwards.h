@@ -1,0 +1,169 @@
+// Forward operators that npucall declares, and a few relatives; same form as prototypes.h.
+#pragma once
+
+#include "prototypes.h"
+
+// ---- Losses, forward ----
+
+// aclnn_kl_div.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnKlDiv, const aclTensor *self, const aclTensor *target, int64_t reduction,
+             bool logTarget, SIM_OUT aclTensor *out);
+
+// aclnn_l1_loss.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnL1Loss, const aclTensor *self, const aclTensor *target, int64_t reduction,
+             SIM_OUT aclTensor *out);
+
+// aclnn_smooth_l1_loss.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSmoothL1Loss, const aclTensor *self, const aclTensor *target, int64_t reduction,
+             float beta, SIM_OUT aclTensor *result);
+
+// aclnn_mse_loss.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMseLoss, const aclTensor *self, const aclTensor *target, int64_t reduction,
+             SIM_OUT aclTensor *out);
+
+// aclnn_mse_loss_out.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMseLossOut, const aclTensor *self, const aclTensor *target, int64_t reduction,
+             SIM_OUT aclTensor *out);
+
+// aclnn_binary_cross_entropy.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBinaryCrossEntropy, const aclTensor *self, const aclTensor *target,
+             SIM_OPTIONAL const aclTensor *weight, int64_t reduction, SIM_OUT aclTensor *out);
+
+// aclnn_binary_cross_entropy_with_logits.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBinaryCrossEntropyWithLogits, const aclTensor *self, const aclTensor *target,
+             SIM_OPTIONAL const aclTensor *weightOptional,
+             SIM_OPTIONAL const aclTensor *posWeightOptional, int64_t reduction,
+             SIM_OUT aclTensor *out);
+
+// aclnn_soft_margin_loss.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSoftMarginLoss, const aclTensor *self, const aclTensor *target, int64_t reduction,
+             SIM_OUT aclTensor *out);
+
+// aclnn_nll_loss.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnNLLLoss, const aclTensor *self, const aclTensor *target, const aclTensor *weight,
+             int64_t reduction, int64_t ignoreIndex, SIM_OUT aclTensor *out,
+             SIM_OUT aclTensor *totalWeightOut);
+
+// aclnn_nll_loss2d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnNLLLoss2d, const aclTensor *self, const aclTensor *target,
+             const aclTensor *weight, int64_t reduction, int64_t ignoreIndex,
+             SIM_OUT aclTensor *out, SIM_OUT aclTensor *totalWeightOut);
+
+// aclnn_ctc_loss.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnCtcLoss, const aclTensor *logProbs, const aclTensor *targets,
+             const aclIntArray *inputLengths, const aclIntArray *targetlengths, int64_t blank,
+             bool zeroInfinity, SIM_OUT aclTensor *negLogLikelihoodOut,
+             SIM_OUT aclTensor *logAlphaOut);
+
+// aclnn_cross_entropy_loss.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnCrossEntropyLoss, const aclTensor *input, const aclTensor *target,
+             SIM_OPTIONAL const aclTensor *weightOptional, SIM_OPTIONAL char *reductionOptional,
+             int64_t ignoreIndex, double labelSmoothing, double lseSquareScaleForZloss,
+             bool returnZloss, SIM_OUT const aclTensor *lossOut,
+             SIM_OUT const aclTensor *logProbOut, SIM_OUT const aclTensor *zlossOut,
+             SIM_OUT const aclTensor *lseForZlossOut);
+
+// aclnn_multilabel_margin_loss.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMultilabelMarginLoss, const aclTensor *self, const aclTensor *target,
+             int64_t reduction, SIM_OUT aclTensor *out, SIM_OUT aclTensor *isTarget);
+
+// aclnn_logit.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnLogit, const aclTensor *input, double eps, SIM_OUT const aclTensor *out);
+
+// ---- Activations and softmax, forward ----
+
+// aclnn_softmax.h; nn; 8.1 9.x; any-rank
+SIM_OPERATOR(aclnnSoftmax, const aclTensor *self, int64_t dim, SIM_OUT aclTensor *out);
+
+// aclnn_logsoftmax.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnLogSoftmax, const aclTensor *self, int64_t dim, SIM_OUT aclTensor *out);
+
+// aclnn_gelu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnGelu, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_gelu_v2.h; nn; 8.1 9.x; any-rank
+SIM_OPERATOR(aclnnGeluV2, const aclTensor *x, int64_t approximate, SIM_OUT aclTensor *y);
+
+// aclnn_silu.h; nn; 8.1 9.x; any-rank
+SIM_OPERATOR(aclnnSilu, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_sigmoid.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSigmoid, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_sigmoid.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceSigmoid, SIM_OUT aclTensor *selfRef);
+
+// aclnn_tanh.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnTanh, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_hardsigmoid.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnHardsigmoid, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_hardswish.h; nn; 8.1 9.x; any-rank
+SIM_OPERATOR(aclnnHardswish, const aclTensor *self, SIM_OUT const aclTensor *out);
+
+// aclnn_threshold.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnThreshold, const aclTensor *self, const aclScalar *threshold,
+             const aclScalar *value, SIM_OUT aclTensor *out);
+
+// aclnn_leaky_relu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnLeakyRelu, const aclTensor *self, const aclScalar *negativeSlope,
+             SIM_OUT aclTensor *out);
+
+// aclnn_elu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnElu, const aclTensor *self, const aclScalar *alpha, const aclScalar *scale,
+             const aclScalar *inputScale, SIM_OUT aclTensor *out);
+
+// aclnn_hardtanh.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnHardtanh, const aclTensor *self, const aclScalar *clipValueMin,
+             const aclScalar *clipValueMax, SIM_OUT aclTensor *out);
+
+// aclnn_softplus.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSoftplus, const aclTensor *self, const aclScalar *beta,
+             const aclScalar *threshold, SIM_OUT aclTensor *out);
+
+// aclnn_prelu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnPrelu, const aclTensor *self, const aclTensor *weight, SIM_OUT aclTensor *out);
+
+// aclnn_glu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnGlu, const aclTensor *self, int64_t dim, SIM_OUT const aclTensor *out);
+
+// ---- Element-wise, sums, products ----
+
+// aclnn_add.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnAdd, const aclTensor *self, const aclTensor *other, const aclScalar *alpha,
+             SIM_OUT aclTensor *out);
+
+// aclnn_sub.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnSub, const aclTensor *self, const aclTensor *other, const aclScalar *alpha,
+             SIM_OUT aclTensor *out);
+
+// aclnn_mul.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnMul, const aclTensor *self, const aclTensor *other, SIM_OUT aclTensor *out);
+
+// aclnn_mul.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnMuls, const aclTensor *self, const aclScalar *other, SIM_OUT aclTensor *out);
+
+// aclnn_div.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnDiv, const aclTensor *self, const aclTensor *other, SIM_OUT aclTensor *out);
+
+// aclnn_exp.h; math; 8.1 9.x; no-workspace
+SIM_OPERATOR(aclnnExp, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_log.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnLog, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_cast.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnCast, const aclTensor *self, const aclDataType dtype, SIM_OUT aclTensor *out);
+
+// aclnn_reduce_sum.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnReduceSum, const aclTensor *self, const aclIntArray *dims, bool keepDims,
+             aclDataType dtype, SIM_OUT aclTensor *out);
+
+// aclnn_mean.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnMean, const aclTensor *self, const aclIntArray *dim, bool keepDim,
+             aclDataType dtype, SIM_OUT aclTensor *out);
+
+// aclnn_matmul.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMatmul, const aclTensor *self, const aclTensor *mat2, SIM_OUT aclTensor *out,
+             int8_t cubeMathType);
