@@ -21,7 +21,7 @@ SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
-	chart containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-cann abi audit sbom pin proto proto-check docs docs-check clean
+	chart containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann abi audit sbom pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -170,6 +170,9 @@ bench-far: .venv/.dev  ## measures calls over a slow link between two network na
 
 bench-pool: .venv/.dev  ## measures what a pool costs a call, and what more servers give
 	$(BIN)/python benchmarks/pool.py
+
+bench-aio: .venv/.dev  ## measures calls a second with 32 in flight, by threads and by asyncio, in turns
+	$(BIN)/python benchmarks/awaiting.py
 
 bench-cann: .venv/.dev  ## measures the NPU's side on the simulator; writes build/bench-cann.json
 	$(BIN)/python benchmarks/cann.py

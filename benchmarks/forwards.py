@@ -86,39 +86,40 @@ class ForwardCase:
 
 def forward_cases(rounds: int) -> list[ForwardCase]:
     """Those of the goals."""
-    large, square = ((16 * MIB,),), ((4096, 4096),)
-    single = np.float32
-    mean = "aclnnMean"
+    single, mean = np.float32, "aclnnMean"
+    pair, square, million = ((4 * MIB,),) * 2, ((2048, 2048),), ((MIB,),)
+
+    def case(
+        work: str, name: str, naive: Any, dtype: Any, shapes: Any, **given: Any
+    ) -> ForwardCase:
+        return ForwardCase(work, name, naive, dtype, shapes, given, rounds)
+
     return [
-        ForwardCase("Mean", mean, np.mean, single, large, {"dim": ()}, rounds),
+        case("Mean", mean, np.mean, single, pair[:1], dim=()),
+        case("Mean over 0", mean, lambda a: a.mean(0), single, square, dim=(0,)),
+        case("Mean over 1", mean, lambda a: a.mean(1), single, square, dim=(1,)),
         *(
-            ForwardCase(
-                f"Mean over dimension {dim}", mean, lambda a, d=dim: a.mean(d), single, square,
-                {"dim": (dim,)}, rounds,
-            )
-            for dim in (0, 1)
-        ),
-        *(
-            ForwardCase("Matmul", "aclnnMatmul", np.matmul, single, ((n, n), (n, n)), {}, rounds)
+            case("Matmul", "aclnnMatmul", np.matmul, single, ((n, n), (n, n)), cube_math_type=0)
             for n in (512, 1024)
         ),
         *(
-            case
+            each
             for short in SHORT
-            for case in (
-                ForwardCase("Mean", mean, np.mean, short, ((MIB,),), {"dim": ()}, rounds),
-                ForwardCase(
-                    "ReduceSum", "aclnnReduceSum", lambda a: a.sum(0), short, ((1024, 1024),),
-                    {"dims": (0,)}, rounds,
+            for each in (
+                case("Mean", mean, np.mean, short, million, dim=()),
+                case(
+                    "ReduceSum over 0", "aclnnReduceSum", lambda a: a.sum(0), short, ((1024, 1024),),
+                    dims=(0,),
                 ),
-                ForwardCase(
-                    "L1Loss mean", "aclnnL1Loss", lambda a, b: np.abs(a - b).mean(), short,
-                    ((MIB,), (MIB,)), {"reduction": 1}, rounds,
-                ),
+                case("L1Loss", "aclnnL1Loss", _mean_distance, short, million * 2, reduction=1),
             )
         ),
         *(
-            ForwardCase("Mul", "aclnnMul", np.multiply, kind, ((MIB,), (MIB,)), {}, rounds)
+            case("Add", "aclnnAdd", lambda a, b: a + 2 * b, kind, pair, alpha=2)
             for kind in (single, *SHORT)
         ),
     ]  # fmt: skip
+
+
+def _mean_distance(one: Any, other: Any) -> Any:
+    return np.abs(one - other).mean()

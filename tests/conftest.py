@@ -33,6 +33,8 @@ if HAS_SERVER or target_of_environment() is not None:
     DEVICES.append("server")
 if HAS_SERVER:
     DEVICES.append("npu")
+ASYNCIO = "asyncio"
+"""A client for asyncio of the CPU server, where the client itself is tried."""
 SOC = "Ascend910B1"
 """What the CPU reference stands for, and the simulator too."""
 
@@ -50,19 +52,20 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
         with client_of_any_variant(*(server.target for server in servers)) as connected:
             yield connected
         return
-    target = request.getfixturevalue("npucall_server") if request.param == "server" else "local:"
-    with npucall_client.connect(target) as connected:
+    target = "local:" if request.param == "local" else request.getfixturevalue("npucall_server")
+    connect = on_a_loop.connect if request.param == ASYNCIO else npucall_client.connect
+    with connect(target) as connected:
         yield connected
 
 
-@pytest.fixture(params=[pytest.param("threads", id=pytest.HIDDEN_PARAM), "asyncio"])
+@pytest.fixture(params=[pytest.param("threads", id=pytest.HIDDEN_PARAM), ASYNCIO])
 def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each of the client's senders: ``npucall_client.connect`` opens a client over it.
 
     What holds for the one that blocks alone is marked ``threads``, with the reason.
     """
     name: str = request.param
-    if name == "asyncio":
+    if name == ASYNCIO:
         alone = request.node.get_closest_marker("threads")
         if alone is not None:
             pytest.skip(alone.args[0])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+import npucall_client
 from npucall.errors import CancelledError
 from npucall_client import aio
 from npucall_client.aio.opening import Opening
@@ -115,6 +116,8 @@ class Facade:
 
 class RemoteFacade(Facade):
     """A tensor on the server."""
+
+    __class__ = npucall_client.Remote  # type: ignore[assignment]  # for isinstance
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         return np.asarray(self.real)

@@ -274,6 +274,7 @@ def test_a_region_in_the_answer_to_a_call_in_chunks_was_not_asked_for(
             call.result(PATIENCE)
 
 
+@pytest.mark.threads("it looks inside, where threads are")
 def test_an_output_with_a_place_has_no_chunks(
     client: Client, memory: SharedMemory, script: SharingScript
 ) -> None:
@@ -488,6 +489,7 @@ def test_memory_that_nobody_closed_is_given_back_with_a_warning(
     assert script.memory.ended.acquire(timeout=PATIENCE)
 
 
+@pytest.mark.threads("a task that made it keeps it a little longer")
 def test_an_array_of_memory_that_nobody_keeps_is_an_ordinary_one(
     client: Client, script: SharingScript
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_client_that_computes_itself_reserves_at_once() -> None:
         assert 0 < quiet.remaining <= 60
 
 
+@pytest.mark.threads("its progress waits, which stops an event loop")
 def test_a_call_whose_bytes_come_slowly_gives_way_to_a_reservation(target: str) -> None:
     """It is computed as they come, so it has begun to run."""
     slowly, go_on = threading.Event(), threading.Event()

@@ -261,3 +261,26 @@ def test_a_result_keeps_the_place_of_its_gradient(local: npucall_client.Client) 
     x = torch.tensor([-1.0, 2.0], requires_grad=True)
     functional(local, forward="torch").relu(x).sum().backward()
     assert x.grad.tolist() == [0.0, 1.0]
+
+
+def test_a_compiled_function_takes_other_extents_without_being_compiled_again(
+    local: npucall_client.Client,
+) -> None:
+    functions = functional(local)
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    def loss(x: Any, labels: Any) -> Any:
+        return functions.cross_entropy(functions.softmax(functions.gelu(x), 1), labels)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend=backend, dynamic=True)
+    for rows in 4, 6, 9:
+        given = {"x": torch.randn(rows, 3, requires_grad=True), "labels": torch.arange(rows) % 3}
+        case = torch_calls.Case("gelu", given)
+        found = run(compiled, given)
+        assert compare(case, found, run(loss, given)) == []
+    assert len(graphs) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,14 +21,6 @@ from tests.client.test_torch_functional import CASES, compare, run  # noqa: E402
 
 import npucall_client  # noqa: E402
 from npucall_client.torch import WireWarning, functional, places  # noqa: E402
-
-
-@pytest.fixture(params=["local:", "a server"])
-def client(request: pytest.FixtureRequest) -> Iterator[npucall_client.Client]:
-    where = request.param
-    target = request.getfixturevalue("npucall_server") if where == "a server" else where
-    with npucall_client.connect(target) as connected:
-        yield connected
 
 
 def test_gradients_are_the_same_with_a_session_and_without(client: npucall_client.Client) -> None:

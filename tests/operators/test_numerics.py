@@ -1,4 +1,4 @@
-"""The functions of numerics that NumPy has not: sigmoid and the normal distribution."""
+"""The functions of numerics that NumPy has not, or not so quick: sigmoid, a choice by bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.operators._numerics import normal_distribution, sigmoid
+from npucall.operators._numerics import chosen, gated, normal_distribution, sigmoid
 
 INF, NAN = np.inf, np.nan
 
@@ -72,3 +72,59 @@ def test_the_sigmoid_of_special_numbers(dtype: Any) -> None:
     with np.errstate(under="ignore"):
         found = sigmoid(np.array([-INF, -1e30, 0, 1e30, INF, NAN], dtype))
     np.testing.assert_array_equal(found, [0, 0, 0.5, 1, 1, NAN])
+
+
+def test_what_is_chosen_broadcasts() -> None:
+    mask, one = np.array([[True], [False]]), np.array([1, 2, 3], np.float32)
+    found = chosen(mask, one, np.zeros((2, 1), np.float32))
+    np.testing.assert_array_equal(found, [[1, 2, 3], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_gated_value_keeps_its_digits_where_the_gate_is_nearly_closed(dtype: Any) -> None:
+    # The power of e is infinite in float32 below -88.7; the way changes at -85.
+    gates = np.concatenate([np.linspace(-150, 90, 4801), np.linspace(-85.01, -84.99, 101)])
+    gates = gates.astype(dtype)
+    values = np.full_like(gates, 1e30)
+    with np.errstate(all="ignore"):
+        found = gated(values, gates).astype(np.float64)
+    wide = gates.astype(np.float64)
+    expected = values.astype(np.float64) * np.exp(-np.logaddexp(0, -wide))
+    np.testing.assert_allclose(found, expected, rtol=max(8 * np.finfo(dtype).eps, 2e-14))
+
+
+def test_a_gated_value_is_computed_where_it_belongs() -> None:
+    gates, out = np.array([-100, 1], np.float32), np.empty(2, np.float32)
+    with np.errstate(all="ignore"):
+        assert gated(gates, gates, out) is out
+        assert out.tobytes() == gated(gates, gates).tobytes()
+
+
+def test_special_values_behind_gates() -> None:
+    values = np.array([2, 2, INF, INF, NAN, 2], np.float32)
+    gates = np.array([INF, -INF, INF, -INF, 0, NAN], np.float32)
+    with np.errstate(all="ignore"):
+        found = gated(values, gates)
+    np.testing.assert_array_equal(found, np.array([2, 0, INF, NAN, NAN, NAN], np.float32))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.uint8, np.int16, np.int64])
+def test_what_is_chosen_has_the_bits_of_either(kind: Any) -> None:
+    random = np.random.default_rng(3)
+    one, other = (random.integers(0, 256, (9, 40), np.uint8).view(kind) for _ in range(2))
+    condition = random.random(one.shape) < 0.5
+    number = one[0, 0]
+    for first, second in ((one, other), (number, other)):
+        expected = np.where(condition, first, second)
+        assert chosen(condition, first, second).tobytes() == expected.tobytes()
+        place = np.empty_like(other)
+        assert chosen(condition, first, second, out=place) is place
+        assert place.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_sigmoid_goes_where_it_is_told(kind: Any) -> None:
+    x = np.linspace(-9, 9, 99).astype(kind)
+    place = np.empty_like(x)
+    assert sigmoid(x, out=place) is place
+    np.testing.assert_array_equal(place, sigmoid(x))

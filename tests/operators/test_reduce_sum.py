@@ -51,8 +51,8 @@ def torch_says(tensors: dict[str, Any], *, dims: Any, keep_dims: bool = False, *
     return torch.tensor(tensors["self"]).sum(dims, keepdim=keep_dims).numpy()
 
 
-def sizes(tensors: dict[str, Any], _: Any, *, dims: Any, keep_dims: bool = False, **__: Any) -> Any:
-    return np.abs(tensors["self"]).sum(tuple(dims) or None, keepdims=keep_dims)
+def sizes(tensors: dict[str, Any], _: Any, **attributes: Any) -> Any:
+    return torch_says({"self": np.abs(tensors["self"])}, **attributes)
 
 
 SUBJECT = Subject(

@@ -66,24 +66,27 @@ def glu(*shape: int) -> Large:
     )
 
 
-def cross_entropy(rows: int, classes: int, **more: Any) -> Large:
-    shapes: dict[str, Any] = {"grad_loss": (), "log_prob": (rows, classes), "target": (rows,)}
-    weight = {"weight": (classes,)}
+def cross_entropy(rows: int, classes: int, *, forward: bool = False, **more: Any) -> Large:
+    shapes: dict[str, Any] = {"target": (rows,), "weight": (classes,)}
     dtypes = {"target": INT64, "weight": FLOAT}
-    return Large("aclnnCrossEntropyLossGrad", shapes | weight, more, dtypes, "", ASCEND_950)
+    if forward:
+        shapes = {"input": (rows, classes)} | shapes
+        return Large("aclnnCrossEntropyLoss", shapes, more, dtypes)
+    shapes = {"grad_loss": (), "log_prob": (rows, classes)} | shapes
+    return Large("aclnnCrossEntropyLossGrad", shapes, more, dtypes, "", ASCEND_950)
 
 
-def nll(*shape: int) -> Large:
+def nll(*shape: int, forward: bool = False, reduction: int = 1) -> Large:
     image = len(shape) > 2
     shapes: dict[str, Any] = {
-        "grad_output": (),
         "self": shape,
         "target": (shape[0], *shape[2:]) if image else shape[:-1],
         "weight": (shape[1] if image else shape[-1],),
-        "total_weight": (1,),
     }
-    attributes = {"reduction": 1, "ignore_index": -100}
-    name = "aclnnNLLLoss2dBackward" if image else "aclnnNLLLossBackward"
+    if not forward:
+        shapes = {"grad_output": (), **shapes, "total_weight": (1,)}
+    attributes = {"reduction": reduction, "ignore_index": -100}
+    name = f"aclnnNLLLoss{'2d' * image}{'' if forward else 'Backward'}"
     return Large(name, shapes, attributes, {"target": INT64})
 
 
@@ -95,7 +98,7 @@ def prelu(*shape: int) -> list[Large]:
     ]
 
 
-def ctc(steps: int, items: int, classes: int, labels: int) -> Large:
+def ctc(steps: int, items: int, classes: int, labels: int, *, forward: bool = False) -> Large:
     shapes: dict[str, Any] = {
         "grad_out": (items,),
         "log_probs": (steps, items, classes),
@@ -103,6 +106,8 @@ def ctc(steps: int, items: int, classes: int, labels: int) -> Large:
         "neg_log_likelihood": (items,),
         "log_alpha": (items, steps, 2 * labels + 1),
     }
+    if forward:
+        shapes = {name: shapes[name] for name in ("log_probs", "targets")}
     attributes = {
         "input_lengths": (steps,) * items,
         "target_lengths": (labels,) * items,
@@ -110,7 +115,7 @@ def ctc(steps: int, items: int, classes: int, labels: int) -> Large:
         "zero_infinity": False,
     }
     dtypes = dict.fromkeys(shapes, FLOAT) | {"targets": INT64}
-    return Large("aclnnCtcLossBackward", shapes, attributes, dtypes)
+    return Large(f"aclnnCtcLoss{'' if forward else 'Backward'}", shapes, attributes, dtypes)
 
 
 def kl(name: str, variant: str, small: str, large: str) -> Large:
@@ -123,7 +128,8 @@ def kl(name: str, variant: str, small: str, large: str) -> Large:
 def of_one_shape(operator: Operator[Any, Any]) -> Large:
     subject = next(s for s in SUBJECTS if s.operator is operator)
     names = [p.name for p in operator.inputs]
-    attributes = subject.table.attributes
+    declared = {attribute.name for attribute in operator.attributes}
+    attributes = {n: v for n, v in subject.table.attributes.items() if n in declared}
     return Large(operator.name, dict.fromkeys(names, (MANY,)), attributes, {}, operator.variant)
 
 
@@ -151,7 +157,7 @@ CASES = [
     *(
         Large("aclnnMatmul", {"self": (*lead, n, k), "mat2": (k, m)}, {"cube_math_type": 0})
         for lead, n, k, m in (
-            ((), 1024, 256, 512),
+            ((), 1024, 2048, 1025),
             ((), 4, MANY // 4, 4),
             ((), 2, 1, MANY // 2),
             ((MANY // 64,), 2, 3, 4),
@@ -160,6 +166,17 @@ CASES = [
     ctc(1, 1, 4, MANY // 2),
     ctc(1, 1, MANY, 4),
     ctc(2, MANY // 512, 4, 3),
+    *(nll(*shape, forward=True) for shape in ((MANY,), (MANY // 8, 8), (2, 4, 1024, 1024))),
+    nll(MANY // 8, 8, forward=True, reduction=0),
+    nll(MANY, 1, 1, 1, forward=True, reduction=0),
+    *(
+        cross_entropy(*shape, forward=True, reduction=reduction)
+        for shape, reduction in (((1, MANY), "sum"), ((MANY // 8, 8), "none"))
+    ),
+    cross_entropy(64, MANY // 64, forward=True, label_smoothing=0.25),
+    ctc(1, 1, 4, MANY // 2, forward=True),
+    ctc(1, 1, MANY, 4, forward=True),
+    ctc(2, MANY // 512, 4, 3, forward=True),
 ]
 """Of every operator: long rows and many short ones, many sums and few, many classes and few."""
 

@@ -15,6 +15,7 @@ from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.cuts import BLOCK
 from npucall.declare.declaration import operator
+from npucall.declare.facts import Facts
 from npucall.declare.over import rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.prepare import prepare
@@ -252,3 +253,26 @@ def test_a_long_row_of_values_and_gates_has_the_bits_of_its_elements(
     first = np.frombuffer(run(call_of("aclnnGlu", short, dim=dim), short), dtype)
     ends = np.take(found.reshape((*shape[:-1], shape[-1] // 2)), range(9), dim)
     np.testing.assert_array_equal(ends.reshape(-1), first)
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 32, 33])
+@pytest.mark.parametrize("count", [1, 255, 256, 1000])
+def test_the_maxima_of_short_rows_are_those_of_numpy(length: int, count: int) -> None:
+    x = np.random.default_rng(5).normal(0, 3, (count, length)).astype(np.float32)
+    x[count // 3, 0] = np.inf
+    x[count // 2, length // 2] = np.nan
+    found = Facts({}, x.dtype).row_max(x)
+    np.testing.assert_array_equal(found, x.max(-1, keepdims=True))
+    assert np.isnan(found[count // 2])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_a_row_along_any_dimension_has_the_bits_of_the_same_row_alone(dim: int) -> None:
+    x = np.random.default_rng(6).normal(0, 3, (70, 60, 50)).astype(np.float32)
+    found = np.frombuffer(run(call_of("aclnnSoftmax", {"self": x}, dim=dim), {"self": x}), x.dtype)
+    rows = np.ascontiguousarray(np.moveaxis(x, dim, -1))
+    expected = np.frombuffer(
+        run(call_of("aclnnSoftmax", {"self": rows}, dim=-1), {"self": rows}), x.dtype
+    )
+    back = np.moveaxis(expected.reshape(rows.shape), -1, dim)
+    np.testing.assert_array_equal(found.reshape(x.shape), back)

@@ -21,6 +21,7 @@ from npucall_client import (
     Remote,
     Result,
     Session,
+    aio,
 )
 
 
@@ -78,6 +79,33 @@ def sessions(client: Client, single: npt.NDArray[np.float32]) -> None:
         outputs = {"out": Empty((2, 3), np.float16)}
         assert_type(session.options(outputs=outputs, request_id="mine"), Session)
         session.release([teacher, result])
+
+
+async def awaited(client: aio.Client, single: npt.NDArray[np.float32]) -> None:
+    assert_type(
+        await client.run(kl_div_backward, single, self=single, target=single), npt.NDArray[Any]
+    )
+    assert_type(await client.run("aclnnAny", self=single, timeout=3.0), Any)
+    assert_type(await client.execute("aclnnAny", self=single), Result)
+    assert_type(await client.plan(kl_div_backward, single, self=single, target=single), Plan)
+    async with client.pipeline() as pipeline:
+        call = await pipeline.submit(kl_div_backward, single, self=single, target=single)
+        assert_type(await call, npt.NDArray[Any])
+        assert_type(await call.answer(), Result)
+    async with client.session() as session:
+        assert_type(session, aio.Session)
+        teacher = await session.put(single)
+        assert_type(teacher, aio.Remote)
+        assert_type(
+            await session.run(prelu_backward, teacher, single, single),
+            tuple[aio.Remote, aio.Remote],
+        )
+        async with session.program() as program:
+            assert_type(await program.run(l1_loss_backward, teacher, teacher, single), aio.Remote)
+        assert_type(await teacher.numpy(), npt.NDArray[Any])
+    async with aio.connect("local:", soc="Ascend910B1") as connected:
+        assert_type(connected, aio.Client)
+    assert_type(await aio.connect(timeout=3.0), aio.Client)
 
 
 def connections() -> None:

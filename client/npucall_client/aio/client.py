@@ -38,7 +38,7 @@ def _like(other: Callable[P, object]) -> Callable[[Callable[..., R]], Callable[P
 
 @_like(client.connect)
 def connect(*args: Any, **kwargs: Any) -> Opening[Client]:
-    """Connects to a server or to a pool: ``async with connect(target) as client``, or ``await``.
+    """Connects to a server or to a pool, by ``async with`` or by ``await``.
 
     Settings and errors are those of ``npucall_client.connect``. The client belongs to the event
     loop on which it was opened. Raises ValueError at once for a setting that cannot be.

@@ -11,7 +11,7 @@ import numpy as np
 from npucall.declare.attributes import attribute_value
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute, Input, Kind, Scalar
-from npucall.dtypes import FLOAT
+from npucall.dtypes import FLOAT, DType
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
 from npucall_client.conformance.arrangements import SENTINEL, Arrangement, put
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.declare.call import Argument
-    from npucall.dtypes import AnyArray, DType
+    from npucall.dtypes import AnyArray
     from npucall.tensors import Shape
     from npucall_client.conformance.cases import Case
     from npucall_client.conformance.statement import In, Out
@@ -54,7 +54,8 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     given = _given(case, operator, arrays, attributes, product)
     arguments: dict[str, Argument] = {**specs, **attributes}
     shapes = {each.name: _shape(case, each, given) for each in statement.outputs}
-    dtypes = {each.name: each.dtype_in(case.dtypes) for each in statement.outputs}
+    known = {**case.dtypes, **_dtypes_of(attributes)}
+    dtypes = {each.name: each.dtype_in(known) for each in statement.outputs}
     for name, dtype in case.outputs.items():
         dtypes[name] = dtype or dtypes[name]
         layout = case.layouts.get(name, Arrangement.DENSE)
@@ -142,7 +143,7 @@ def _given(
     product: str,
 ) -> Given:
     of_outputs = {name: dtype for name, dtype in case.outputs.items() if dtype is not None}
-    kernel = case.statement.kernel({**case.dtypes, **of_outputs})
+    kernel = case.statement.kernel({**case.dtypes, **_dtypes_of(attributes), **of_outputs})
     values: dict[str, Any] = {p.name: operator.default(p) for p in operator.attributes}
     values |= attributes
     for parameter in operator.attributes:
@@ -158,6 +159,12 @@ def _given(
                 array = array.astype(kernel.numpy)
         values[each.name] = None if array is None else array.astype(np.float64)
     return Given(values, case.dtypes, kernel, case.statement.stepwise(kernel), product)
+
+
+def _dtypes_of(attributes: Mapping[str, Argument]) -> dict[str, DType]:
+    """Those that attributes say: an aclDataType is one, and an aclScalar has one."""
+    found = {n: v.dtype if isinstance(v, Scalar) else v for n, v in attributes.items()}
+    return {name: value for name, value in found.items() if isinstance(value, DType)}
 
 
 def _number(scalar: Scalar) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.domains import Domain
 
 DTypes: TypeAlias = Mapping[str, DType]
-"""Dtypes by parameter."""
+"""Dtypes by parameter: of tensors, of numbers, and what an attribute of that type says."""
 Attributes: TypeAlias = Mapping[str, Any]
 Loops: TypeAlias = Callable[[Given], Any]
 Arrays: TypeAlias = Callable[[Given], "Terms | Mapping[str, Terms]"]

@@ -298,6 +298,5 @@ def raise_if_asked() -> None:
 def _closed() -> grpc.aio.AioRpcError:
     """What the other sender's gRPC raises for a call that was cancelled here."""
     nothing = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(
-        grpc.StatusCode.CANCELLED, nothing, nothing, "the client cancelled its call", None
-    )
+    told = "the call was cancelled here, or its channel closed"
+    return grpc.aio.AioRpcError(grpc.StatusCode.CANCELLED, nothing, nothing, told, None)

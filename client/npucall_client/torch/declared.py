@@ -76,10 +76,13 @@ class Function(Generic[P]):
         """Names of the arguments."""
         return tuple(inspect.signature(self.steps).parameters)
 
+    @cached_property
+    def _defaults(self) -> tuple[Any, ...]:
+        return tuple(each.default for each in inspect.signature(self.steps).parameters.values())
+
     def filled(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments with the defaults that torch leaves out at the end."""
-        parameters = list(inspect.signature(self.steps).parameters.values())
-        return (*arguments, *(each.default for each in parameters[len(arguments) :]))
+        return (*arguments, *self._defaults[len(arguments) :])
 
     @cached_property
     def saves(self) -> bool:
@@ -97,7 +100,9 @@ class Function(Generic[P]):
             return steps.fake_by_torch()
         if steps.by_torch is not None:
             return steps.by_torch()
-        return self.torch(**dict(zip(self.arguments, arguments, strict=True)))
+        named = zip(self.arguments, arguments, strict=True)
+        # None is what is not given; older versions of torch do not know all of these.
+        return self.torch(**{name: value for name, value in named if value is not None})
 
 
 def function(

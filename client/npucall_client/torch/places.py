@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from npucall.products import PRODUCTS, product_of
-from npucall_client.torch.runs import InFloat64, InSession, Keeping, OnClient, Planned
+from npucall_client.torch.planned import Planned
+from npucall_client.torch.runs import InFloat64, InSession, Keeping, OnClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,6 +7,7 @@ both infinities, as in torch.
 
 from __future__ import annotations
 
+from functools import wraps
 from math import pi, sqrt
 from typing import TYPE_CHECKING
 
@@ -15,16 +16,36 @@ import numpy as np
 from npucall.operators._numerics import gated, normal_distribution, sigmoid
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall.dtypes import AnyArray, Array
 
 SCALE = sqrt(2 / pi)
 CUBIC = 0.044715
+_PIECE = 1 << 13
+"""Elements of a piece: a few arrays of float64 of this length."""
 
 
-def erf_form(x: Array) -> AnyArray:
+def in_pieces(function: Callable[[AnyArray], AnyArray]) -> Callable[[Array], AnyArray]:
+    """An elementwise function of many steps in float64, whose arrays stay near the core."""
+
+    @wraps(function)
+    def whole(x: Array) -> AnyArray:
+        wide = np.asarray(x)
+        result = np.empty(wide.shape, np.float64)
+        flat, results = wide.reshape(-1), result.reshape(-1)
+        for start in range(0, flat.size, _PIECE):
+            piece = slice(start, start + _PIECE)
+            results[piece] = function(flat[piece].astype(np.float64))
+        return result
+
+    return whole
+
+
+@in_pieces
+def erf_form(x: AnyArray) -> AnyArray:
     """``x * P(x)``, P the normal distribution function."""
-    wide = np.asarray(x, np.float64)
-    return wide * normal_distribution(wide)[0]
+    return x * normal_distribution(x)[0]
 
 
 def tanh_form(x: Array, out: AnyArray | None = None) -> AnyArray:
@@ -40,21 +61,21 @@ def tanh_form(x: Array, out: AnyArray | None = None) -> AnyArray:
     return gated(values, gates, out)
 
 
-def erf_derivative(x: Array) -> AnyArray:
+@in_pieces
+def erf_derivative(x: AnyArray) -> AnyArray:
     """Of ``erf_form``: ``P(x) + x * density(x)``."""
-    wide = np.asarray(x, np.float64)
-    distribution, density = normal_distribution(wide)
-    return distribution + wide * density
+    distribution, density = normal_distribution(x)
+    return distribution + x * density
 
 
-def tanh_derivative(x: Array) -> AnyArray:
+@in_pieces
+def tanh_derivative(x: AnyArray) -> AnyArray:
     """Of ``tanh_form``.
 
     ``(1 + tanh u) / 2`` is ``s = sigmoid(2 u)``, which loses nothing where tanh is nearly -1; its
     derivative by ``u`` is ``2 s (1 - s)``.
     """
-    wide = np.asarray(x, np.float64)
-    square = wide * wide
-    s = sigmoid(2 * SCALE * wide * (1 + CUBIC * square))
+    square = x * x
+    s = sigmoid(2 * SCALE * x * (1 + CUBIC * square))
     slope = SCALE * (1 + 3 * CUBIC * square)
-    return s * (1 + 2 * wide * (1 - s) * slope)
+    return s * (1 + 2 * x * (1 - s) * slope)

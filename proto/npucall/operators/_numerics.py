@@ -16,9 +16,6 @@ NONE, MEAN, SUM, BATCHMEAN = range(4)
 
 _ONE = 40
 """From here on the sigmoid is 1 also in float64, and e^x is far from too large in float32."""
-_PIECE = 1 << 13
-"""Elements of a piece of which a long polynomial is computed."""
-
 _CLOSED = -85
 """1 + e^-x is e^-x for such an x, and nearly infinite in float32."""
 
@@ -40,23 +37,28 @@ def numbered(facts: Facts, array: Array, numbers: AnyArray) -> AnyArray:
     return facts.read(array, np.unravel_index(numbers, shape) if shape else ...)
 
 
-def chosen(mask: AnyArray, one: AnyArray, other: AnyArray) -> AnyArray:
-    """``one`` where the mask is true, else ``other``: float arrays of one dtype that broadcast.
+def chosen(
+    condition: AnyArray, one: AnyArray, other: AnyArray, out: AnyArray | None = None
+) -> AnyArray:
+    """``np.where`` of arrays or numbers of one dtype, several times as fast.
 
-    ``np.where``, by bits: that takes 7 ns a number where the mask has no pattern, this 1.
+    It works on their bits, all of a kind, where ``np.where`` has a branch for each element.
     """
-    bits = np.dtype(f"i{one.dtype.itemsize}")
-    first, second = one.view(bits), other.view(bits)
-    taken = (first ^ second) & -mask.astype(bits)
-    taken ^= second
-    result: AnyArray = taken.view(one.dtype)
-    return result
+    bits = np.dtype(f"i{other.itemsize}")
+    mask = np.negative(condition.view(np.int8)).astype(bits)  # all bits, or none
+    old = other.view(bits)
+    changed = (one.view(bits) ^ old) & mask
+    if out is None:
+        return (changed ^ old).view(other.dtype)
+    np.bitwise_xor(changed, old, out=out.view(bits))
+    return out
 
 
 def sigmoid(x: AnyArray, out: AnyArray | None = None) -> AnyArray:
     """``1 / (1 + e^-x)`` in the array's own dtype; large x of either sign lose nothing."""
     power = np.exp(np.clip(x, -inf, _ONE))
-    return np.divide(power, 1 + power, out=out)
+    total = np.add(power, 1, out=out)
+    return np.divide(power, total, out=out)
 
 
 def gated(values: AnyArray, gates: AnyArray, out: AnyArray | None = None) -> AnyArray:
@@ -90,25 +92,15 @@ def normal_distribution(x: AnyArray) -> tuple[AnyArray, AnyArray]:
     wide = np.asarray(x, np.float64)
     density = np.exp(-0.5 * wide * wide) * (1 / sqrt(2 * pi))
     beyond = density * _mills_ratio(np.abs(wide))
-    return np.where(wide < 0, beyond, 1 - beyond), density
+    return chosen(wide < 0, beyond, 1 - beyond), density
 
 
 def _mills_ratio(x: AnyArray) -> AnyArray:
     """``(1 - distribution) / density`` of the standard normal distribution for x >= 0.
 
     ``(1 + x)`` times the ratio is smooth and goes from sqrt(pi / 2) to 1; ``y = (x - 4) / (x + 4)``
-    takes 0 to infinity to -1 to 1, where a polynomial is that near. It is computed in pieces that
-    stay near the core: there are many steps.
+    takes 0 to infinity to -1 to 1, where a polynomial is that near.
     """
-    ratio = np.empty(x.shape)
-    flat, results = x.reshape(-1), ratio.reshape(-1)
-    for start in range(0, flat.size, _PIECE):
-        piece = slice(start, start + _PIECE)
-        results[piece] = _mills_ratio_of(flat[piece])
-    return ratio
-
-
-def _mills_ratio_of(x: AnyArray) -> AnyArray:
     y = 1 - 8 / (x + 4)
     smooth = np.full_like(y, _MILLS[-1])
     for coefficient in _MILLS[-2::-1]:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from npucall.declare import (
     Attribute,
     Facts,
@@ -18,65 +16,13 @@ from npucall.declare import (
     rules,
 )
 from npucall.declare.cuts import BLOCK
-from npucall.declare.draft import Draft
-from npucall.dtypes import (
-    BF16,
-    BOOL,
-    DOUBLE,
-    FLOAT,
-    FLOAT16,
-    INT32,
-    INT64,
-    AnyArray,
-    Array,
-)
-from npucall.errors import AttributeValueError, DTypeError
-from npucall.operators._ctc import MATRIX, Losses, go_back, states_of
-from npucall.operators._labels import check_labels
-from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, FLOAT16, INT32, INT64, AnyArray, Array
+from npucall.errors import AttributeValueError
+from npucall.operators import _ctc_checks as shared
+from npucall.operators._ctc_backward import Losses, go_back
+from npucall.operators._ctc_states import states_of
 
 INPUTS = ("grad_out", "log_probs", "targets", "input_lengths", "target_lengths")
-WITH_SHORT, WITHOUT_SHORT = (FLOAT, DOUBLE, FLOAT16, BF16), (FLOAT, DOUBLE)
-
-
-def longest(draft: Draft, lengths: str) -> int:
-    """The longest of some lengths; 0 if there are none."""
-    return max(draft.attribute(lengths), default=0)
-
-
-def matrix(draft: Draft) -> bool:
-    """Whether the targets have a row for each item, rather than one item behind the other."""
-    return len(draft.shape("targets")) == MATRIX
-
-
-def one_for_each_item(lengths: str) -> rules.Rule:
-    """There are as many lengths as items."""
-    return rules.requires(
-        "a length for each item of log_probs",
-        lengths,
-        holds=lambda draft: len(draft.attribute(lengths)) == draft.shape("log_probs")[1],
-        found=lambda draft: f"{len(draft.attribute(lengths))} for {draft.shape('log_probs')[1]}",
-        error=AttributeValueError,
-    )
-
-
-def lengths_not_negative(lengths: str) -> rules.Rule:
-    """No length is below 0."""
-    return rules.requires(
-        "lengths of 0 or more",
-        lengths,
-        holds=lambda draft: min(draft.attribute(lengths), default=0) >= 0,
-        found=lambda draft: min(draft.attribute(lengths)),
-        error=AttributeValueError,
-    )
-
-
-def small_enough_for_short_floats(draft: Draft) -> bool:
-    """Whether the kernels of Atlas A2 and A3 have room, if log_probs are FLOAT16 or BF16."""
-    _, items, classes = draft.shape("log_probs")
-    states = draft.shape("log_alpha")[2]
-    roomy = classes <= 200_000 and items <= 8180 and (states - 1) // 2 <= 1000  # noqa: PLR2004
-    return roomy or draft.dtype("log_probs") not in (FLOAT16, BF16)
 
 
 def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
@@ -95,19 +41,8 @@ def _computes(facts: Facts, attributes: Mapping[str, Any]) -> int:
 
 
 def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
-    """The labels within the items' lengths are classes."""
     targets, classes = inputs["targets"], inputs["log_probs"].shape[2]
-    _check_targets(facts, targets, attributes["target_lengths"], classes)
-
-
-def _check_targets(facts: Facts, targets: Array, lengths: Sequence[int], classes: int) -> None:
-    counts = np.array(lengths, np.int64)
-    for index in facts.blocks(targets.shape):
-        labels = np.asarray(facts.read(targets, index), np.int64)
-        if len(index) == MATRIX:
-            rows, places = index
-            labels = labels[np.arange(places.start, places.stop) < counts[rows, np.newaxis]]
-        check_labels("targets", labels, classes)
+    shared.check_labels_of_items(facts, targets, attributes["target_lengths"], classes)
 
 
 @operator(
@@ -122,110 +57,53 @@ def _check_targets(facts: Facts, targets: Array, lengths: Sequence[int], classes
     Attribute("blank", Kind.INT64, "the class between labels"),
     Attribute("zero_infinity", Kind.BOOL, "items whose loss is infinite have no gradient"),
     Output("out", "gradient with respect to log_probs", shape="log_probs", dtype="log_probs"),
-    products={
-        A2: WITH_SHORT,
-        A3: WITH_SHORT,
-        ASCEND_950: WITH_SHORT,
-        ASCEND_910: WITHOUT_SHORT,
-        ASCEND_310P: WITHOUT_SHORT,
-    },
-    legacy={ASCEND_310B: WITHOUT_SHORT},
+    products=shared.PRODUCTS,
+    legacy=shared.LEGACY,
     checks=(
         rules.present(*INPUTS, "neg_log_likelihood", "log_alpha", "out"),
-        rules.requires(
-            "a first dimension, the time steps, of 1 or more",
-            "log_probs",
-            holds=lambda draft: draft.shape("log_probs")[:1] not in ((), (0,)),
-            found=lambda draft: f"shape {draft.shape('log_probs')}",
-        ),
+        shared.time_steps(),
         rules.rank_is("grad_out", 1),
         rules.rank_is("neg_log_likelihood", 1),
         rules.rank_is("log_probs", 3),
         rules.rank_is("log_alpha", 3),
         rules.rank_is("targets", 1, 2),
         rules.rank_is("out", 3),
-        rules.requires(
-            "a class of log_probs",
-            "blank",
-            holds=lambda draft: 0 <= draft.attribute("blank") < draft.shape("log_probs")[2],
-            found=lambda draft: f"{draft.attribute('blank')} of {draft.shape('log_probs')[2]}",
-            error=AttributeValueError,
-        ),
+        shared.blank_is_a_class(),
         rules.requires(
             "lengths of at most (A - 1) / 2, A being the last extent of log_alpha",
             "target_lengths",
             "log_alpha",
             holds=lambda draft: (
-                longest(draft, "target_lengths") <= (draft.shape("log_alpha")[2] - 1) // 2
+                shared.longest(draft, "target_lengths") <= (draft.shape("log_alpha")[2] - 1) // 2
             ),
             found=lambda draft: (
-                f"{longest(draft, 'target_lengths')} beside A = {draft.shape('log_alpha')[2]}"
+                f"{shared.longest(draft, 'target_lengths')} beside "
+                f"A = {draft.shape('log_alpha')[2]}"
             ),
             error=AttributeValueError,
         ),
-        rules.when(
-            matrix,
-            rules.requires(
-                "a second extent of at least the longest of target_lengths",
-                "targets",
-                "target_lengths",
-                holds=lambda draft: draft.shape("targets")[1] >= longest(draft, "target_lengths"),
-                found=lambda draft: (
-                    f"shape {draft.shape('targets')} beside {longest(draft, 'target_lengths')}"
-                ),
-            ),
-            "if targets have 2 dimensions",
-        ),
+        shared.rows_for_the_longest(),
         rules.same_extent(
             "log_probs", 1, "batch size", grad_out=0, out=1, neg_log_likelihood=0, log_alpha=0
         ),
-        one_for_each_item("input_lengths"),
-        one_for_each_item("target_lengths"),
+        shared.one_for_each_item("input_lengths"),
+        shared.one_for_each_item("target_lengths"),
         rules.when(
-            matrix,
+            shared.matrix,
             rules.same_extent("log_probs", 1, "batch size", targets=0),
             "if targets have 2 dimensions",
         ),
         rules.same_extent("log_probs", 0, "number of time steps", out=0, log_alpha=1),
-        rules.requires(
-            "lengths of at most the time steps of log_probs",
-            "input_lengths",
-            "log_probs",
-            holds=lambda draft: longest(draft, "input_lengths") <= draft.shape("log_probs")[0],
-            found=lambda draft: (
-                f"{longest(draft, 'input_lengths')} of {draft.shape('log_probs')[0]}"
-            ),
-            error=AttributeValueError,
-        ),
+        shared.steps_within_log_probs(),
         rules.same_extent("log_probs", 2, "number of classes", out=2),
-        rules.requires(
-            "as many labels as target_lengths say, if it has 1 dimension",
-            "targets",
-            "target_lengths",
-            holds=lambda draft: (
-                matrix(draft) or draft.shape("targets") == (sum(draft.attribute("target_lengths")),)
-            ),
-            found=lambda draft: (
-                f"shape {draft.shape('targets')} beside {sum(draft.attribute('target_lengths'))}"
-            ),
-        ),
+        shared.labels_one_behind_the_other(),
         rules.supported("log_probs"),
-        rules.on(
-            (A2, A3),
-            rules.requires(
-                "FLOAT or DOUBLE, since for FLOAT16 and BF16 there may be at most 200000 classes, "
-                "8180 items and log_alpha for 1000 labels",
-                "log_probs",
-                holds=small_enough_for_short_floats,
-                found=lambda draft: draft.dtype("log_probs"),
-                error=DTypeError,
-            ),
-        ),
+        shared.room_for_short_floats(lambda draft: draft.shape("log_alpha")[2]),
         rules.same_dtype("grad_out", "neg_log_likelihood", "log_alpha", "out", as_="log_probs"),
         rules.dtype_in("targets", INT32, INT64, BOOL, FLOAT, FLOAT16),
         # What the software does not check.
-        lengths_not_negative("input_lengths"),
-        lengths_not_negative("target_lengths"),
+        shared.lengths_not_negative("input_lengths"),
+        shared.lengths_not_negative("target_lengths"),
         rules.succeed_if_empty("log_probs"),
     ),
     kernel_dtype=rules.dtype_of("log_probs"),
@@ -275,7 +153,7 @@ def ctc_loss_backward(
 
     As torch's, which computes in the tensors' own dtype and takes no short floats.
     """
-    _check_targets(facts, targets, target_lengths, log_probs.shape[2])
+    shared.check_labels_of_items(facts, targets, target_lengths, log_probs.shape[2])
     out = facts.output("out", log_probs.shape)
     losses = Losses(
         facts, grad_out, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood,

@@ -1,6 +1,6 @@
 """The exponential linear unit."""
 
-from math import inf, isfinite
+from math import isfinite
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from npucall.declare import (
     rules,
 )
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators._numerics import chosen
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (*HALF_AND_SINGLE, DOUBLE)
@@ -65,11 +66,9 @@ def elu(facts: Facts, self: Array, alpha: float, scale: float, input_scale: floa
     As torch's, but for what is infinite or NaN: torch computes the second line for it. The page
     of the operator has no third line; its software does.
     """
-    bend = alpha * scale
-    if not isfinite(alpha * input_scale):
-        return np.where(self <= 0, facts.dtype.type(-bend), self * scale)
-    below = np.expm1(np.clip(self, -inf, 0) * input_scale)
-    if not abs(bend) <= np.finfo(facts.dtype).max:
-        return np.where(self > 0, self * scale, below * alpha * scale)
-    # One of the two is 0. To add them is faster than to look which.
-    return np.add(np.clip(self, 0, inf) * scale, below * bend, out=facts.out)
+    x = np.asarray(self)
+    if isfinite(alpha * input_scale):
+        bent = np.expm1(x * input_scale) * alpha * scale
+    else:
+        bent = np.full_like(x, -alpha * scale)
+    return chosen(x <= 0, bent, x * scale, out=facts.out)

@@ -14,6 +14,7 @@ from npucall.declare import (
     rules,
 )
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators._numerics import chosen
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (*HALF_AND_SINGLE, DOUBLE)
@@ -54,7 +55,5 @@ def leaky_relu(facts: Facts, self: Array, negative_slope: float) -> AnyArray:
 
     As torch's, which takes a slope for float64 as it is.
     """
-    flattened = self * negative_slope
-    if 0 < negative_slope <= 1:  # it is the larger one then; to look which is slower
-        return np.maximum(self, flattened, out=facts.out)
-    return np.where(self > 0, self, flattened)
+    x = np.asarray(self)
+    return chosen(x > 0, x, x * negative_slope, out=facts.out)

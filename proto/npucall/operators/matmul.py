@@ -18,7 +18,7 @@ PAIR = ("self", "mat2")
 KEEP, ALLOW_LOWER, USE_FLOAT16, USE_HF32, ADD_IN_FLOAT = range(5)
 WITHOUT_FLOAT = (ASCEND_910, ASCEND_310P)
 """Products whose matrix unit takes FLOAT16 alone."""
-ROWS, COLUMNS, INNER = 512, 512, 1024
+ROWS, COLUMNS, INNER = 1024, 1024, 1024
 """Extents of the largest block of a product, and of what is multiplied for it at a time."""
 
 
@@ -64,6 +64,12 @@ def products(facts: Facts, _: Mapping[str, Any]) -> int:
     rows, inner, columns = sizes(facts.shapes["self"], facts.shapes["mat2"])
     batch = broadcast(facts.shapes["self"][:-2], facts.shapes["mat2"][:-2]) or ()
     return prod(batch) * rows * inner * columns
+
+
+def held(facts: Facts, _: Mapping[str, Any]) -> int:
+    """Bytes of a block of the product and of what is added to it, in float32."""
+    rows, _inner, columns = sizes(facts.shapes["self"], facts.shapes["mat2"])
+    return 2 * FLOAT.itemsize * min(rows, ROWS) * min(columns, COLUMNS)
 
 
 @operator(
@@ -128,7 +134,7 @@ def products(facts: Facts, _: Mapping[str, Any]) -> int:
         rules.fill_if_empty(*PAIR, fill=lambda _: 0.0, meaning="0"),
     ),
     kernel_dtype=multiplied_in,
-    over=at_once(computes=products),
+    over=at_once(holds=held, computes=products),
     sample=Sample(shapes={"mat2": (3, 4)}, attributes={"cube_math_type": ALLOW_LOWER}),
     source="ops-nn page aclnnMatmul",
 )

@@ -14,6 +14,7 @@ from npucall.declare import (
     rules,
 )
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.operators._numerics import chosen
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 LINEAR = 40.0
@@ -62,7 +63,7 @@ def softplus(facts: Facts, self: Array, beta: float, threshold: float) -> AnyArr
 
     As torch's, which overflows to infinity where ``e^(beta * self)`` does below the threshold.
     """
-    del facts
-    exponent = self * beta
+    x = np.asarray(self)
+    exponent = x * beta
     bent = np.log1p(np.exp(exponent)) / beta
-    return np.where(exponent > min(LINEAR, threshold), self, bent)
+    return chosen(exponent > min(LINEAR, threshold), x, bent, out=facts.out)

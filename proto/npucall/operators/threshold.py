@@ -1,8 +1,5 @@
 """A threshold: numbers that are not beyond it become another one."""
 
-from math import inf
-from typing import Any
-
 import numpy as np
 
 from npucall.declare import (
@@ -27,6 +24,7 @@ from npucall.dtypes import (
     AnyArray,
     Array,
 )
+from npucall.operators._numerics import chosen
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INTEGERS = (INT8, INT16, INT32, INT64, UINT8)
@@ -71,10 +69,5 @@ def threshold(facts: Facts, self: Array, threshold: float, value: float) -> AnyA
 
     As torch's.
     """
-    if threshold == value:  # as of rectified linear units; to clip is faster than to look
-        return np.clip(self, threshold, _largest(facts.dtype), out=facts.out)
-    return np.where(np.less_equal(self, threshold), facts.dtype.type(value), self)
-
-
-def _largest(dtype: np.dtype[Any]) -> float:
-    return inf if dtype.kind == "f" else np.iinfo(dtype).max
+    x = np.asarray(self)
+    return chosen(np.less_equal(x, threshold), facts.dtype.type(value), x, out=facts.out)

@@ -217,6 +217,7 @@ def test_an_idle_session_outlives_its_lease(npucall_server: str) -> None:
         assert remote.numpy().tobytes() == X.tobytes()
 
 
+@pytest.mark.threads("it looks inside, where threads are")
 def test_nobody_renews_a_session_that_nobody_has(npucall_server: str) -> None:
     with npucall_client.connect(npucall_server) as client:
         session = client.session(lease=0.6)
@@ -226,6 +227,7 @@ def test_nobody_renews_a_session_that_nobody_has(npucall_server: str) -> None:
         assert finished(task.join(PATIENCE))
 
 
+@pytest.mark.threads("it looks inside, where threads are")
 @pytest.mark.more
 def test_the_idle_thread_sees_that_the_session_was_lost(address: str) -> None:
     with running_server(listen=address) as server:

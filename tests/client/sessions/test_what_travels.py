@@ -148,6 +148,7 @@ def test_calls_larger_than_a_message_take_handles_beside_chunks(client: Client) 
         assert kept.numpy().tobytes() == expected.tobytes()
 
 
+@pytest.mark.threads("it looks inside, where threads are")
 def test_a_digest_that_nobody_has_is_missing(client: Client) -> None:
     """What ``put`` asks first; it sends the bytes then."""
     from npucall_client.senders import finished

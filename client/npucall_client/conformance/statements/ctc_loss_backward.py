@@ -39,7 +39,7 @@ def log_softmax(draw: Draw) -> Any:
 
 def labels(draw: Draw) -> Any:
     """Classes that are not blank, which is the first or the last."""
-    others = max(draw.shapes["log_probs"][2] - 1, 1)
+    others = max(draw.shapes["log_probs"][-1] - 1, 1)
     return draw.random.integers(0, others, draw.shape) + (draw["blank"] == 0)
 
 

@@ -1,0 +1,83 @@
+"""aclnnDiv, forwards.md 3: shapes are checked before dtypes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import BOOL, FLOAT, INT8, INT32, INT64, DType
+from npucall.errors import DTypeError
+from npucall_client.conformance import defects, reals
+from npucall_client.conformance.domains import normal, uniform
+from npucall_client.conformance.elementwise import elementwise
+from npucall_client.conformance.statement import (
+    Contradiction,
+    In,
+    Invalid,
+    Refusal,
+    Setup,
+    crossed,
+    mixed_floats,
+    promotion,
+)
+from npucall_client.conformance.statements import _arithmetic as shared
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.statement import DTypes
+
+PAIR = shared.PAIR
+
+
+def quotient(dtypes: DTypes) -> DType:
+    """The promoted dtype; of integers FLOAT, since a quotient has a fraction."""
+    promoted = promotion(*PAIR)(dtypes)
+    return promoted if promoted.kind in ("float", "complex") else FLOAT
+
+
+def scalar(_: Given, s: float, o: float) -> float:
+    return reals.divide(s, o)
+
+
+def vector(_: Given, s: Any, o: Any) -> Any:
+    return np.divide(s, o)
+
+
+DIV = elementwise(
+    "aclnnDiv",
+    inputs=(In("self", normal(2.0)), In("other", uniform(0.5, 4.0))),
+    output=shared.result(quotient),
+    scalar=scalar,
+    vector=vector,
+    space=PAIR,
+    kernel=quotient,
+    torch=lambda k, torch: torch.div(k["self"], k["other"]),
+    mixed=(*mixed_floats(*PAIR, output="out"), *shared.beside(*shared.MIXED_PAIRS)),
+    edges=(
+        crossed(dict.fromkeys(PAIR, shared.EDGES)),
+        Setup(
+            "integers-by-0", values={"self": (5.0, 0.0, -5.0), "other": (0.0, 0.0, 2.0)},
+            dtypes=dict.fromkeys(PAIR, INT32),
+        ),
+    ),
+    invalid=(
+        *defects.nulls("out", "other", "self"),
+        *shared.shapes(),
+        *shared.listed("other", "self"),
+        *shared.complex_beside(),
+        *defects.uncastable("out"),
+        *defects.uncastable("out", BOOL),
+        Invalid(
+            "integer-quotient",
+            {**defects.all_of(INT8, *PAIR), "out": {"dtype": INT64}}, ("out",), DTypeError,
+        ),
+        *defects.formats(*PAIR, "out"),
+    ),
+    contradictions=(
+        Contradiction(
+            "F33", "an integer output", Setup(dtypes=dict.fromkeys((*PAIR, "out"), INT32)),
+            {"page": Refusal(), "check of A2 and A3": ...}, "page",
+        ),
+    ),
+)  # fmt: skip

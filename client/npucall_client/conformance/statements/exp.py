@@ -1,0 +1,81 @@
+"""aclnnExp and aclnnLog, forwards.md 3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import BOOL, FLOAT, INT8, INT32, INT64, DType
+from npucall_client.conformance import defects, reals
+from npucall_client.conformance.domains import normal
+from npucall_client.conformance.elementwise import capped, elementwise
+from npucall_client.conformance.statement import In, Out, Setup, crossed
+from npucall_client.conformance.statements import _arithmetic as shared
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.statement import DTypes
+
+
+def fractional(dtypes: DTypes) -> DType:
+    """The dtype of the input; FLOAT where that has no fractions."""
+    return dtypes["self"] if dtypes["self"].kind in ("float", "complex") else FLOAT
+
+
+def vector(k: Given, x: Any) -> Any:
+    power = capped(np.exp(x), k.top)
+    return power, np.nan_to_num(power, nan=0, posinf=0) * (1 + np.abs(np.nan_to_num(x, neginf=0)))
+
+
+EXP = elementwise(
+    "aclnnExp",
+    inputs=(In("self", normal(2.0)),),
+    output=Out("out", shape="self", dtype=fractional),
+    scalar=lambda k, x: reals.exp(x, k.top),
+    vector=vector,
+    kernel=fractional,
+    torch=lambda k, torch: torch.exp(k["self"]),
+    mixed=(
+        *shared.CASTS,
+        *(Setup(values={"self": (0.0, 1.0, 5.0)}, dtypes={"self": each}) for each in (INT64, BOOL)),
+    ),
+    edges=(crossed({"self": (*shared.EDGES, 12.0, -12.0, 89.0, -89.0)}),),
+    invalid=(
+        *defects.nulls("self", "out"),
+        *defects.dtypes("self", found=INT32),
+        *defects.dtypes("self", found=INT8),
+        *defects.no_bfloat16("self"),
+        *shared.complex_beside(),
+        *defects.uncastable("out"),
+        *defects.uncastable("out", BOOL),
+        *defects.shapes("out", (4, 3), (1, 4), (1, 3, 4)),
+        *shared.of_rank_9(),
+    ),
+)
+LOG = elementwise(
+    "aclnnLog",
+    inputs=(shared.positive(),),
+    output=Out("out", shape="self", dtype=fractional),
+    scalar=lambda _, x: reals.log(x),
+    vector=lambda _, x: (np.log(x), 1 + np.abs(np.log(x))),
+    kernel=fractional,
+    torch=lambda k, torch: torch.log(k["self"]),
+    mixed=(
+        *shared.CASTS,
+        *(
+            Setup(values={"self": (0.0, 1.0, 5.0)}, dtypes={"self": each})
+            for each in (*shared.INTEGERS, BOOL)
+        ),
+    ),
+    edges=(crossed({"self": (*shared.EDGES, 1e-30, 0.999)}),),
+    invalid=(
+        *defects.nulls("self", "out"),
+        *shared.listed("self", "out"),
+        *defects.uncastable("out"),
+        *defects.uncastable("out", BOOL),
+        *shared.complex_beside(),
+        *defects.shapes("out", (4, 3), (1, 4), (1, 3, 4)),
+        *shared.of_rank_9(),
+    ),
+)

@@ -1,0 +1,258 @@
+"""What asyncio's client is beside the other one: tasks, cancels, and the same methods."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import npucall_client
+from npucall.errors import CancelledError, ServerUnreachableError, ShapeError
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import aio, pipeline
+from npucall_client.senders import finished
+from npucall_client.senders.loop import LoopCondition
+
+from . import stream_script
+from .test_channel import Script, reply_of, serving
+
+if TYPE_CHECKING:
+    import grpc
+
+    from npucall_client.aio import Client
+
+ONES = np.ones((2, 3), np.float32)
+PATIENCE = 30.0
+GIVEN: dict[str, Any] = {"self": ONES, "target": ONES}
+
+
+class Waiting(Script):
+    """Answers no call until its client has ended it, and says when it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = threading.Event()
+        self.answer = self._wait
+
+    def _wait(self, _: bytes, context: grpc.ServicerContext) -> bytes:
+        context.add_callback(self.ended.set)
+        self.ended.wait(PATIENCE)
+        return reply_of(ONES)
+
+
+@pytest.fixture
+def cpu_server(request: pytest.FixtureRequest) -> str:
+    """The client's tests also run where no server is installed."""
+    pytest.importorskip("npucall_server")
+    address: str = request.getfixturevalue("npucall_server")
+    return address
+
+
+async def until(event: threading.Event) -> bool:
+    return await asyncio.to_thread(event.wait, PATIENCE)
+
+
+def test_many_calls_at_once_get_their_own_answers(cpu_server: str) -> None:
+    async def work() -> list[Any]:
+        async with aio.connect(cpu_server) as client:
+            calls = [
+                client.run(l1_loss_backward, n * ONES, ONES, 0 * ONES, reduction=2)
+                for n in range(100)
+            ]
+            return [answer.sum() for answer in await asyncio.gather(*calls)]
+
+    assert asyncio.run(work()) == [6.0 * n for n in range(100)]
+
+
+def test_an_error_of_the_server_is_the_contracts(cpu_server: str) -> None:
+    async def work() -> None:
+        async with aio.connect(cpu_server) as client:
+            await client.execute(l1_loss_backward, ONES, ONES, np.ones(4, np.float32))
+
+    with pytest.raises(ShapeError) as caught:
+        asyncio.run(work())
+    assert caught.value.aclnn_status == 161002
+
+
+def test_a_cancelled_task_cancels_its_call_on_the_server() -> None:
+    script = Waiting()
+
+    async def work(target: str) -> None:
+        async with aio.connect(target) as client:
+            task = asyncio.create_task(client.run("aclnnKlDivBackward", ONES, **GIVEN))
+            assert await until(script.asked)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await until(script.ended)
+
+    with serving(script) as target:
+        asyncio.run(work(target))
+
+
+def test_a_timeout_of_asyncio_ends_a_call_on_the_server() -> None:
+    script = Waiting()
+
+    async def work(target: str) -> None:
+        async with aio.connect(target) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.run("aclnnKlDivBackward", ONES, **GIVEN)
+            assert await until(script.ended)
+
+    with serving(script) as target:
+        asyncio.run(work(target))
+
+
+def test_a_cancelled_task_cancels_the_call_of_a_pipeline_that_it_awaits() -> None:
+    script = stream_script.StreamScript()
+    begun, cancelled = threading.Event(), threading.Event()
+
+    def never(frames: Any, _: Any) -> Any:
+        for frame in frames:
+            begun.set()
+            if frame.WhichOneof("frame") == "cancel":
+                cancelled.set()
+        yield from ()
+
+    script.behaviours = [never]
+
+    async def work(target: str) -> None:
+        async with aio.connect(target) as client, client.pipeline() as calls:
+
+            async def one() -> None:
+                await (await calls.submit("aclnnKlDivBackward", ONES, **GIVEN))
+
+            task = asyncio.create_task(one())
+            assert await until(begun)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await until(cancelled)
+
+    with stream_script.serving(script) as target:
+        asyncio.run(work(target))
+
+
+def test_the_loop_goes_on_while_a_token_is_asked_for() -> None:
+    script = Script()
+    asked, go_on = threading.Event(), threading.Event()
+
+    def token() -> str:
+        asked.set()
+        assert go_on.wait(PATIENCE)
+        return "secret"
+
+    async def work(target: str) -> None:
+        opening = asyncio.create_task(opened(target))
+        assert await until(asked)
+        go_on.set()  # by the loop, which the function does not keep
+        await (await opening).close()
+
+    async def opened(target: str) -> Client:
+        return await aio.connect(target, token=token)
+
+    with serving(script) as target:
+        asyncio.run(work(target))
+
+
+def test_a_server_that_is_gone_is_unreachable() -> None:
+    with serving(Script()) as target:
+        pass
+
+    async def work() -> None:
+        async with aio.connect(target, connect_timeout=0.3):
+            pass
+
+    with pytest.raises(ServerUnreachableError, match=f"expected a server at {target}"):
+        asyncio.run(work())
+
+
+@pytest.mark.parametrize("kind", ["a server", "pool:", "local:"])
+def test_a_closed_client_refuses_calls_and_leaves_no_task(kind: str, cpu_server: str) -> None:
+    target = {"a server": cpu_server, "pool:": f"pool:{cpu_server}"}.get(kind, kind)
+
+    async def work() -> None:
+        client = await aio.connect(target)
+        async with client.session() as session, client.pipeline() as calls:
+            remote = await session.put(ONES)
+            await (await calls.submit(l1_loss_backward, ONES, remote, ONES))
+        async with client.reserve(60) as quiet:
+            await quiet.run(l1_loss_backward, ONES, ONES, ONES)
+        await client.close()
+        with pytest.raises(CancelledError, match="client: expected it open, found it closed"):
+            await client.run(l1_loss_backward, ONES, ONES, ONES)
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            _, pending = await asyncio.wait(others, timeout=PATIENCE)
+            assert not pending
+
+    asyncio.run(work())
+
+
+def test_a_setting_that_cannot_be_is_refused_before_anything_is_awaited() -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        aio.connect("local:", timeout=-1.0)
+    with pytest.raises(TypeError, match="nonsense"):
+        aio.connect("local:", nonsense=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("blocking", "awaited"),
+    [
+        (npucall_client.Client, aio.Client),
+        (npucall_client.Session, aio.Session),
+        (npucall_client.Program, aio.Program),
+        (npucall_client.Remote, aio.Remote),
+        (pipeline.Pipeline, aio.Pipeline),
+        (npucall_client.client.Reserved, aio.client.Reserved),
+    ],
+)
+def test_both_clients_have_the_same_methods_with_the_same_parameters(
+    blocking: type, awaited: type
+) -> None:
+    assert public(awaited) == public(blocking)
+
+
+def public(kind: type) -> dict[str, Any]:
+    """The parameters of its methods, and what else there is, by name."""
+    methods = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+    return {
+        name: list(inspect.signature(method).parameters.values()) if callable(method) else ""
+        for name, method in methods.items()
+    }
+
+
+def test_both_connect_with_the_same_settings() -> None:
+    ours, theirs = map(inspect.signature, (aio.connect, npucall_client.connect))
+    assert ours.parameters == theirs.parameters
+
+
+def test_a_waiter_that_is_cancelled_leaves_its_place_to_the_next_one() -> None:
+    async def work() -> None:
+        lock = threading.Lock()
+        condition = LoopCondition(lock, asyncio.get_running_loop())
+        seen = []
+
+        async def wait(name: str) -> None:
+            with lock:
+                await condition.wait()
+                seen.append(name)
+
+        first, second = (asyncio.create_task(wait(name)) for name in ("first", "second"))
+        await asyncio.sleep(0)
+        with lock:
+            condition.notify()
+        first.cancel()
+        await asyncio.wait([first, second], timeout=PATIENCE)
+        assert seen == ["second"]
+
+    asyncio.run(work())
+
+
+def test_threads_do_not_run_what_waits_for_a_loop() -> None:
+    with pytest.raises(RuntimeError, match="found one that suspends"):
+        finished(asyncio.sleep(0))
