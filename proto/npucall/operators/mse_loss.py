@@ -49,5 +49,5 @@ def mse_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> An
     and 0 is 30000 here and infinite there. Rank 0 passes too, where the page says 1 to 8 dimensions.
     """
     del reduction
-    distance = np.subtract(self, target)
-    return np.multiply(distance, distance, out=facts.out)
+    distance = np.asarray(np.subtract(self, target, out=facts.out))
+    return np.multiply(distance, distance, out=distance)
