@@ -27,6 +27,25 @@ class Goal:
 
 
 HIGHER, LOWER = "higher", "lower"
+FORWARDS = (
+    ("Mean, float32, 1048576", 0.9, 1.2),
+    ("Mean over 0, float32, 1024x1024", None, 0.9),
+    ("Mean over 1, float32, 1024x1024", 0.9, 1.2),
+    ("Matmul, float32, 512x512", 0.9, None),
+    ("Matmul, float32, 1024x1024", 0.9, None),
+    *(
+        (f"{work}, {dtype}, {shape}", 1.5, None)
+        for dtype in ("float16", "bfloat16")
+        for work, shape in (
+            ("Mean", "1048576"),
+            ("ReduceSum over 0", "1024x1024"),
+            ("L1Loss", "1048576"),
+            ("Add", "4194304"),
+        )
+    ),
+    ("Add, float32, 4194304", 1.0, 1.5),
+)
+"""Of forward operators: what is measured, the must and the aim."""
 GOALS = (
     Goal("1 KiB, 1 caller, p50", LOWER, 1.15, 1.0, "ms"),
     Goal("1 KiB, 1 caller, p50, pipeline", LOWER, None, 0.9, "ms"),
@@ -64,6 +83,7 @@ GOALS = (
     Goal("in process, bfloat16, 64 MiB, 2 threads / torch", HIGHER, None, 0.5, "ms"),
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / NumPy", HIGHER, 10.0, None, "ms"),
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / torch", HIGHER, None, 0.5, "ms"),
+    *(Goal(f"in process, {name} / NumPy", HIGHER, must, aim, "ms") for name, must, aim in FORWARDS),
 )
 FULL_GOALS = (
     *GOALS,

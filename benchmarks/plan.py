@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from beside import BesideCase
 from cases import Case, full_cases, quick_cases, service_series
+from forwards import ForwardCase, forward_cases
 from memory import ALL_WAYS as MEMORY_WAYS
 from memory import QUICK_WAYS, MemoryCase
 from operators import OperatorCase, operator_cases
@@ -26,7 +27,7 @@ class Plan:
     cases: tuple[Case, ...]
     memory: tuple[MemoryCase, ...]
     beside: tuple[BesideCase, ...]
-    operators: tuple[OperatorCase, ...]
+    operators: tuple[OperatorCase | ForwardCase, ...]
     stages: tuple[int, ...]
 
     def series(self) -> Iterator[Series]:
@@ -85,7 +86,7 @@ def quick() -> Plan:
         tuple(quick_cases()),
         (MemoryCase(QUICK_WAYS),),
         (BesideCase(),),
-        tuple(operator_cases(5)),
+        (*operator_cases(5), *forward_cases(5)),
         SIZES,
     )
 
@@ -96,6 +97,6 @@ def full() -> Plan:
         tuple(full_cases()),
         (MemoryCase(MEMORY_WAYS, rounds=5),),
         (BesideCase(rounds=7),),
-        tuple(operator_cases(15)),
+        (*operator_cases(15), *forward_cases(15)),
         SIZES,
     )

@@ -35,6 +35,7 @@ def test_gradients_are_the_same_with_a_session_and_without(client: npucall_clien
     assert wrong == []
 
 
+@pytest.mark.threads("it looks at what Client.execute is asked")
 def test_a_backward_sends_nothing_but_its_gradient(
     client: npucall_client.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,9 +148,12 @@ class _SummedWork(_ElementwiseWork):
         if self._factor is not None:
             sums = sums * self._factor(self._facts, self.call.attributes)
         sums = sums.reshape(output.shape)
+        if output.size <= self.block:
+            store(output, sums, self.kernel)
+            return
         for index in cut(output.shape, self.block):
             pause()
-            store(output[... if index == () else index], sums[index], self.kernel)
+            store(output[index], sums[index], self.kernel)
 
 
 class _AtOnceWork(Work):

@@ -7,9 +7,10 @@ float32 is infinite.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,34 +18,55 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.tensors import Shape
 
-_RUN, _ROWS = 256, 32
+_RUN, _ROWS = 256, 64
 """Most elements that are added in float32: of neighbours, several of which go at a time, and of
 others, one after the other."""
 _WIDE = 512
 """Columns from which on NumPy's own sum of lines is the faster one."""
 
 
+class _Plan(NamedTuple):
+    """What follows from the shape of a block and the axes that are summed."""
+
+    result: Shape
+    """The block's shape, with extent 1 along these axes."""
+    inner: int
+    """Elements that lie one behind the other, and belong to one sum, or to one each."""
+    lines: int
+    """In the latter case so many lines of them are added up; else 0."""
+    rest: Shape
+    """The shape of what is left then, and which of its axes are summed."""
+    axes: tuple[int, ...]
+
+
 def summed(block: AnyArray, axes: tuple[int, ...], wide: Any) -> AnyArray:
     """Sums over these axes, which stay with extent 1; of all but float32 in the dtype ``wide``."""
-    result = tuple(1 if axis in axes else extent for axis, extent in enumerate(block.shape))
-    if block.dtype != np.float32 or not block.flags.c_contiguous or result == block.shape:
+    plan = _plan(block.shape, axes)
+    if block.dtype != np.float32 or not block.flags.c_contiguous or plan.result == block.shape:
         return block.sum(axes, wide, keepdims=True)
-    *outer, (inner, is_summed) = _runs(block.shape, axes)
-    if is_summed:
-        sums = _of_neighbours(block.reshape(-1, inner))
+    if plan.lines:
+        sums = _of_lines(block.reshape(-1, plan.lines, plan.inner))
     else:
-        lines, _ = outer.pop()
-        sums = _of_lines(block.reshape(-1, lines, inner))
-        outer.append((inner, False))
-    rest = tuple(number for number, (_, is_summed) in enumerate(outer) if is_summed)
-    return sums.reshape([extent for extent, _ in outer]).sum(rest, np.float64).reshape(result)
+        sums = _of_neighbours(block.reshape(-1, plan.inner))
+    if plan.axes:
+        sums = sums.reshape(plan.rest).sum(plan.axes, np.float64)
+    return sums.reshape(plan.result)
 
 
-def _runs(shape: Shape, axes: tuple[int, ...]) -> list[tuple[int, bool]]:
-    """Extents of axes that follow each other and are all summed, or all kept, and which of both."""
+@lru_cache(256)
+def _plan(shape: Shape, axes: tuple[int, ...]) -> _Plan:
+    result = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     kinds = [(axis in axes, extent) for axis, extent in enumerate(shape) if extent != 1]
     groups = groupby(kinds, key=lambda kind: kind[0])
-    return [(prod(extent for _, extent in group), is_summed) for is_summed, group in groups]
+    # Axes that follow each other and are all summed, or all kept, count as one.
+    runs = [(prod(extent for _, extent in group), is_summed) for is_summed, group in groups]
+    if result == shape:
+        return _Plan(result, 0, 0, (), ())
+    *outer, (inner, is_summed) = runs
+    lines = 0 if is_summed else outer.pop()[0]
+    rest = [*outer, *([] if is_summed else [(inner, False)])]
+    summed_ones = tuple(number for number, (_, is_summed) in enumerate(rest) if is_summed)
+    return _Plan(result, inner, lines, tuple(extent for extent, _ in rest), summed_ones)
 
 
 def _of_neighbours(rows: AnyArray) -> AnyArray:
@@ -65,5 +87,5 @@ def _of_lines(tables: AnyArray) -> AnyArray:
     whole = length - length % _ROWS
     groups = tables[:, :whole].reshape(count, -1, _ROWS, width)
     partial = np.add.reduce(groups, 2) if width >= _WIDE else np.einsum("igjk->igk", groups)
-    sums = partial.sum(1, np.float64)
+    sums = partial.astype(np.float64).sum(1)
     return sums if whole == length else sums + np.einsum("ijk->ik", tables[:, whole:])

@@ -46,7 +46,7 @@ def mse_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> An
     no elements the mean is NaN and the sum 0.
 
     Differs from torch, which rounds each element of FLOAT16 before the sum: the mean of 90000, 0
-    and 0 is 30000 here and infinite there.
+    and 0 is 30000 here and infinite there. Rank 0 passes too, where the page says 1 to 8 dimensions.
     """
     del reduction
     distance = np.subtract(self, target)
