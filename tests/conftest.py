@@ -58,12 +58,25 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
         yield connected
 
 
-@pytest.fixture(params=[pytest.param("threads", id=pytest.HIDDEN_PARAM), ASYNCIO])
+_THREADS = pytest.param("threads", id=pytest.HIDDEN_PARAM)
+
+
+@pytest.fixture(params=[_THREADS, ASYNCIO])
 def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each of the client's senders: ``npucall_client.connect`` opens a client over it.
 
     What holds for the one that blocks alone is marked ``threads``, with the reason.
     """
+    return _connects_by(request, monkeypatch)
+
+
+@pytest.fixture(params=[_THREADS, pytest.param(ASYNCIO, marks=pytest.mark.more)])
+def sender_in_sweeps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same for tests that take long: asyncio's by make test-all."""
+    return _connects_by(request, monkeypatch)
+
+
+def _connects_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name: str = request.param
     if name == ASYNCIO:
         alone = request.node.get_closest_marker("threads")

@@ -155,7 +155,7 @@ def _half(operator: str, values: Any, target: Any, reduction: int, result: float
     return Example("F13", operator, tensors, {"reduction": reduction}, {"out": result}, HALF)
 
 
-TABLE: list[Example] = [
+EXAMPLES: list[Example] = [
     *_reduced(
         "F1",
         "aclnnKlDiv",
@@ -265,4 +265,3 @@ TABLE: list[Example] = [
         {"out": 120000},
     ),
 ]
-EXAMPLES = [example for example in TABLE if CATALOGUE.of_name(example.operator_name)]

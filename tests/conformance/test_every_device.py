@@ -9,8 +9,11 @@ import pytest
 from tests.more import every_third
 from tests.operators.collected import SUBJECTS
 
+from npucall.declare.call import Call
+from npucall.declare.prepare import prepare
 from npucall.errors import NpucallError
-from npucall.tensors import TensorSpec
+from npucall.operators import CATALOGUE
+from npucall.products import A2
 
 from . import raw
 
@@ -61,17 +64,12 @@ def test_an_input_that_is_not_mentioned_counts_as_a_null_and_an_output_does_not(
             raw.plan(client, operator.name, operator.variant, left, inputs_of(subject))
         assert (caught.value.aclnn_status, caught.value.parameter) == (161001, name)
     names = {output.name for output in operator.outputs}
-    reply = raw.plan(
-        client,
-        operator.name,
-        operator.variant,
-        {n: value for n, value in arguments.items() if n not in names},
-        inputs_of(subject),
-    ).reply
-    expected = [arguments[output.name] for output in operator.outputs]
-    assert [tuple(output.tensor.shape) for output in reply.outputs] == [
-        spec.shape for spec in expected if isinstance(spec, TensorSpec)
-    ]
+    given = {n: value for n, value in arguments.items() if n not in names}
+    stored = tuple(p.name for p in operator.inputs if p.name in given)
+    expected = prepare(Call(operator, given, stored), A2, CATALOGUE).outputs
+    reply = raw.plan(client, operator.name, operator.variant, given, inputs_of(subject)).reply
+    found = [(each.name, tuple(each.tensor.shape)) for each in reply.outputs]
+    assert found == [(name, spec.shape) for name, spec in expected.items()]
 
 
 def inputs_of(subject: Subject) -> list[str]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 KIB = 2**10
 NUMBERS = np.random.default_rng(1).standard_normal((3, 1500, 1001))
 """Of no dtype a whole number of chunks."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall_client import Client
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 ELEMENTS = 2**18 * 5 // 2 + 7
 """Of which any dtype has more bytes than stand in a reply, and no whole number of chunks."""
 GIVEN = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from npucall_client import Client
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 
 ONE = np.ones(4, np.float32)
 LARGE = np.ones(2**21, np.float32)

@@ -11,6 +11,8 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.testing import running_server
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 ONE = np.ones((), np.float32)
 
 

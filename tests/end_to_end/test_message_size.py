@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 LIMIT = 2 * 2**20
 ONE = np.ones((), np.float32)
 COLUMN = np.ones((1024, 1), np.float32)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall_client import Client
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 ELEMENTS = 300_000
 """More than a message of a stream holds, so that answers come in chunks too."""
 TWOS, ONES = np.full(ELEMENTS, 2, np.float32), np.ones(ELEMENTS, np.float32)

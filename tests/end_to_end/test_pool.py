@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("sender")
+
 PATIENCE = 30.0
 ONE = np.ones(1, np.float32)
 X, Y = np.linspace(-1, 1, 1024, dtype=np.float32), np.zeros(1024, np.float32)

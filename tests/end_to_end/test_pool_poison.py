@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from npucall_client import Client
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 PATIENCE = 120.0
 MEMBERS, INNOCENTS = 3, 4
 ONE = np.ones((), np.float32)

@@ -24,6 +24,8 @@ from npucall_client.testing import running_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 PATIENCE = 30.0
 ONE, X = np.ones(1, np.float32), np.ones(4, np.float32)
 

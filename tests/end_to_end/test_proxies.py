@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 NAME = "npu1.lab"
 TARGET = f"{NAME}:50051"
 """Nobody but the proxy knows where it is."""

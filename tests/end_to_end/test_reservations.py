@@ -29,7 +29,7 @@ from npucall_server.settings import ServerSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 
 SECRET = "a secret of the tests"
 ONE = np.ones(4, np.float32)

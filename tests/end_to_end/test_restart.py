@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray
 
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
+
 ONE = np.ones((), np.float32)
 HALVES = np.full((1, 64, 65536), 0.5, np.float32)
 """16 MiB; gRPC by itself repeats nothing above 256 KiB."""

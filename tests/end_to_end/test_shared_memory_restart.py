@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
+pytestmark = [
+    pytest.mark.usefixtures("sender_in_sweeps"),
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory"),
+]
 MIB = 2**20
 ONE = np.ones((), np.float32)
 NUMBERS = np.arange(-MIB, MIB, dtype=np.float32)

@@ -137,6 +137,8 @@ CASES = [
     *(of_one_shape(operator) for operator in CATALOGUE if isinstance(operator.over, Elementwise)),
     kl("aclnnKlDivBackward", "", "self", "target"),
     kl("aclnnKlDivTargetBackward", "builtin", "target", "self"),
+    Large("aclnnMseLoss", {"self": (MANY,), "target": (MANY,)}, {"reduction": 1}),
+    Large("aclnnL1Loss", {"self": (2048, 1), "target": (1, MANY // 2048)}, {"reduction": 2}),
     *(
         softmax(name, *shape)
         for name in ("aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward")

@@ -10,6 +10,7 @@ import npucall_client
 from npucall.compute.evaluate import compute
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import aio
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,3 +76,12 @@ def wrong_results(client: Client, x: npt.NDArray[np.float32]) -> None:
     result: str = client.run(kl_div_backward, x, self=x, target=x)  # type: ignore[assignment]
     output = client.run(kl_div_backward, x, self=x, target=x).out  # type: ignore[attr-defined]
     del result, output
+
+
+async def wrong_calls_that_are_awaited(client: aio.Client, x: npt.NDArray[np.float32]) -> None:
+    await client.run(kl_div_backward, x, self=x, targt=x)  # type: ignore[call-arg]
+    await client.plan(kl_div_backward, x, self=x, target=1.0)  # type: ignore[arg-type]
+    result: npt.NDArray[np.float32] = client.run(kl_div_backward, x, x, x)  # type: ignore[assignment]
+    del result
+    aio.connect("local:", 3.0)  # type: ignore[call-arg]
+    aio.connect(timeout="soon")  # type: ignore[arg-type]

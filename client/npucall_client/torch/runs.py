@@ -10,7 +10,6 @@ import torch
 from npucall.compute.evaluate import compute
 from npucall.operators import CATALOGUE
 from npucall_client import arrays
-from npucall_client.sessions.remote import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from npucall_client.calling import Result
     from npucall_client.client import Client
+    from npucall_client.sessions.remote import Remote
     from npucall_client.sessions.session import Session
 
 
@@ -36,7 +36,7 @@ class OnClient:
         return one_or_several(map(arrays.to_torch, result.outputs.values()))
 
     def tensor(self, value: Any) -> Tensor:
-        return value.torch() if isinstance(value, Remote) else value
+        return value if isinstance(value, torch.Tensor) else value.torch()
 
     def placed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments, as they travel."""

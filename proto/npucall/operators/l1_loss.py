@@ -96,7 +96,9 @@ def l1_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> Any
     which a mean refuses. Of no elements the mean is NaN and the sum 0.
 
     As torch's, which takes integers in fewer cases. The software checks the promoted dtype alone:
-    INT32 beside INT64 or a float passes, INT32 beside INT32 does not.
+    INT32 beside INT64 or a float passes, INT32 beside INT32 does not. Rank 0 passes too, where the
+    page says 1 to 8 dimensions.
     """
     del reduction
-    return np.abs(np.subtract(self, target))
+    distance = np.asarray(np.subtract(self, target, out=facts.out))
+    return np.abs(distance, out=distance)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from tests.server.devices.cann.test_tensors import COLUMNS, SENTINEL, strided
 
+from npucall.dtypes import FLOAT
 from npucall.errors import TensorLayoutError
 from npucall.operators import CATALOGUE
 from npucall.places import StepOutput
 from npucall.tensors import TensorSpec
 from npucall_server.devices.base import ResidentPart, Step
 
-from .asked import Asked, Strided, declared
+from .asked import Asked, Given, Strided, declared
 from .opened import FreeTurn
 from .situations import FOUR_PIECES
 
@@ -136,3 +137,37 @@ def test_a_call_of_nothing_writes_zeros_between_sentinels(staging: Opened) -> No
     ].any()
     outputs = staging.device.run_program([Step(call.call, call.storages)] * 2, FreeTurn()).outputs
     assert bytes_of(outputs[1]) == call.answers
+
+
+LABELS = np.array([1, 0])
+
+
+def ctc(device: Opened) -> Asked:
+    """Items of all steps, of some, and of none with and without labels."""
+    log_probs = np.log(np.random.default_rng(1).dirichlet(np.ones(3), (4, 4))).astype(np.float32)
+    return declared(
+        device.device, "aclnnCtcLoss", log_probs=log_probs, targets=np.ones((4, 1), np.int64),
+        input_lengths=(4, 2, 0, 0), target_lengths=(1, 1, 1, 0), blank=0, zero_infinity=False,
+    )  # fmt: skip
+
+
+def nll(device: Opened) -> Asked:
+    given = {"self": SELF, "target": LABELS, "weight": ONE[0]}
+    return declared(device.device, "aclnnNLLLoss", reduction=0, ignore_index=-100, **given)
+
+
+def cross_entropy(device: Opened) -> Asked:
+    zloss = dict.fromkeys(("zloss_out", "lse_for_zloss_out"), Given(TensorSpec(FLOAT, (5,))))
+    return declared(device.device, "aclnnCrossEntropyLoss", input=SELF, target=LABELS, **zloss)
+
+
+@pytest.mark.parametrize("ask", [ctc, nll, cross_entropy])
+def test_operators_of_which_devices_leave_elements_give_what_the_reference_gives(
+    staging: Opened, ask: Callable[[Opened], Asked]
+) -> None:
+    call = ask(staging)
+    assert call.call.unwritten
+    assert staging.serves(call)
+    steps = [Step(call.call, call.storages)] * 2
+    for outputs in staging.device.run_program(steps, FreeTurn()).outputs:
+        assert bytes_of(outputs) == call.answers

@@ -1,0 +1,259 @@
+"""Every gradient operator is the derivative of its forward operator, by differences in float64.
+
+Pairs are found by name. What the backward operator takes it is given by its names: inputs of the
+forward operator, its results, and the upstream gradient. ``CASES`` has what no name tells.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from npucall.compute.evaluate import compute
+from npucall.declare.parameters import Output
+from npucall.operators import CATALOGUE
+
+from .arrangements import results
+from .subject import between, labels, logarithms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from npucall.declare.declaration import Operator
+
+    from .subject import Draw
+
+STEP = 1e-5
+"""Of the differences, whose error is about its square, or 2^-52 of the result divided by it."""
+NEAR = 2e-8
+SHAPE = (3, 4)
+PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target)?(Backward|Grad)(?P<version>V2)?")
+GRADIENTS = [operator for operator in CATALOGUE if PARTS.fullmatch(operator.name)]
+UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy")
+VARIABLES = {"grad_weight": "weight", "grad_target": "target"}
+"""The input that an output is the gradient of, if it is not the first one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A forward operator's calls, and how its gradient calls things otherwise."""
+
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the forward operator's attributes; a list has several to try."""
+    backward: Mapping[str, Any] = field(default_factory=dict)
+    """Of attributes that the gradient operator alone has, or has under another name."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    through: Callable[[Any], Any] = np.asarray
+    """What the gradient goes through on its way to the variable, which is a result of it."""
+
+
+def log_softmax(logits: Any) -> Any:
+    """Of logarithms of probabilities these themselves."""
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def reduced(*reductions: Any, **more: Any) -> dict[str, Any]:
+    return {"reduction": list(reductions or (0, 1, 2)), **more}
+
+
+STRETCHED = {"self": (3, 1)}
+INSIDE = between(0.3, 0.7)
+LABELLED = {"target": labels(4), "weight": between(0.5, 2)}
+LOGITS = {"target": INSIDE, "weight": between(0.5, 2), "pos_weight": between(0.5, 2)}
+CTC = {"input_lengths": (5, 4), "target_lengths": (2, 1)}
+ELU = {"alpha": 1.5, "scale": 0.75, "input_scale": 1.25}
+CASES: dict[str, tuple[Case, ...]] = {
+    "aclnnKlDiv": (
+        Case(reduced(0, 1, 2, 3, log_target=[False, True]), draws={"target": INSIDE}),
+        Case(reduced(0, 1, 2, 3), shapes=STRETCHED, draws={"target": INSIDE}),
+    ),
+    "aclnnL1Loss": (Case(reduced()), Case(reduced(), shapes=STRETCHED)),
+    # Where self is stretched the gradients of these two divide by its own elements, as torch's do.
+    "aclnnMseLoss": (Case(reduced()), Case(reduced(0, 2), shapes=STRETCHED)),
+    "aclnnSmoothL1Loss": (
+        Case(reduced(beta=[0.0, 0.75, 5.0])),
+        Case(reduced(0, 2, beta=0.75), shapes=STRETCHED),
+    ),
+    "aclnnSoftMarginLoss": (Case(reduced()), Case(reduced(), shapes=STRETCHED)),
+    "aclnnBinaryCrossEntropy": (Case(reduced(), draws={**LOGITS, "self": INSIDE}),),
+    "aclnnBinaryCrossEntropyWithLogits": (Case(reduced(), draws=LOGITS),),
+    "aclnnNLLLoss": (
+        Case(
+            reduced(ignore_index=[-100, 2]),
+            shapes={"self": (6, 4), "target": (6,), "weight": (4,)},
+            draws=LABELLED,
+        ),
+    ),
+    "aclnnNLLLoss2d": (
+        Case(
+            reduced(ignore_index=[-100, 2]),
+            shapes={"self": (2, 4, 1, 3), "target": (2, 1, 3), "weight": (4,)},
+            draws=LABELLED,
+        ),
+    ),
+    "aclnnCrossEntropyLoss": (
+        Case(
+            reduced("none", "mean", "sum", ignore_index=[-100, 2]),
+            shapes={"input": (6, 4), "target": (6,), "weight": (4,)},
+            draws={"target": labels(4), "weight": lambda r, s: np.float32(r.uniform(0.5, 2, s))},
+        ),
+    ),
+    "aclnnCtcLoss": (
+        Case(
+            CTC,
+            shapes={"log_probs": (5, 2, 4), "targets": (2, 2)},
+            draws={"log_probs": logarithms, "targets": lambda r, s: r.integers(1, 4, s)},
+            through=log_softmax,
+        ),
+    ),
+    "aclnnSoftmax": (Case({"dim": [0, -1]}),),
+    "aclnnLogSoftmax": (Case({"dim": [0, -1]}),),
+    "aclnnGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"self": (6, 3)})),
+    "aclnnPrelu": (
+        Case(shapes={"self": (2, 3, 2), "weight": (3,)}),
+        Case(shapes={"weight": (1,)}),
+    ),
+    "aclnnGeluV2": (
+        Case({"approximate": 0}, {"approximate": "none"}),
+        Case({"approximate": 1}, {"approximate": "tanh"}),
+    ),
+    "aclnnElu": (Case(ELU, {"is_result": False}), Case(ELU, {"is_result": True})),
+    "aclnnLeakyRelu": (
+        Case({"negative_slope": 0.125}, {"self_is_result": False}),
+        Case({"negative_slope": 0.125}, {"self_is_result": True}),
+    ),
+    "aclnnHardtanh": (
+        Case({"clip_value_min": -0.5, "clip_value_max": 1.5}, {"min": -0.5, "max": 1.5}),
+    ),
+    "aclnnSoftplus": (Case({"beta": [1.0, 2.0], "threshold": 3.0}),),
+    "aclnnThreshold": (Case({"threshold": 0.25, "value": -1.5}),),
+    "aclnnHardswish": (Case(draws={"self": between(-5, 5)}),),
+    "aclnnHardsigmoid": (Case(draws={"self": between(-5, 5)}),),
+    "aclnnLogit": (Case({"eps": [-1.0, 0.0, 0.4]}, draws={"input": between(0.1, 0.9)}),),
+}
+EXCEPT: dict[str, tuple[int, ...]] = {
+    "aclnnKlDivTargetBackward (documented)": (1, 3),
+    "aclnnKlDivTargetBackward (community)": (3,),
+}
+"""Reductions of which a gradient knows that it is not the loss's: see their docstrings."""
+
+
+def forward_of(gradient: Operator[..., Any]) -> Operator[..., Any]:
+    """Its forward operator: of the same version if there is one."""
+    parts = PARTS.fullmatch(gradient.name)
+    assert parts is not None
+    names = {operator.name for operator in CATALOGUE}
+    versioned = f"{parts['of']}{parts['version'] or ''}"
+    return CATALOGUE.find(versioned if versioned in names else parts["of"])
+
+
+def calls(case: Case) -> list[dict[str, Any]]:
+    """All combinations of a case's attributes."""
+    choices = [v if isinstance(v, list) else [v] for v in case.attributes.values()]
+    return [dict(zip(case.attributes, chosen, strict=True)) for chosen in product(*choices)]
+
+
+def drawn(forward: Operator[..., Any], case: Case) -> dict[str, Any]:
+    """The forward operator's inputs, every one of them."""
+    random = np.random.default_rng(11)
+    return {
+        p.name: np.asarray(
+            case.draws.get(p.name, between(-2, 2))(random, case.shapes.get(p.name, SHAPE))
+        )
+        for p in forward.inputs
+    }
+
+
+def given_to(
+    gradient: Operator[..., Any],
+    forward: Operator[..., Any],
+    tensors: Mapping[str, Any],
+    answers: list[Any],
+    upstream: Any,
+    attributes: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What the gradient operator takes, by its own names."""
+    first = forward.inputs[0].name
+    is_result = attributes.get("self_is_result") or attributes.get("is_result")
+    values = {"output": answers[0], **dict.fromkeys(UPSTREAM, upstream), **tensors, **attributes}
+    for output, answer in zip(forward.outputs, answers, strict=True):
+        values.setdefault(output.name.removesuffix("_out"), answer)
+    for name in ("self", "self_or_result", "x"):
+        if name == first or name not in tensors:
+            values[name] = answers[0] if is_result else tensors[first]
+    wanted = [p for p in gradient.parameters if not isinstance(p, Output)]
+    left_out = gradient.sample.without
+    return {p.name: values[p.name] for p in wanted if p.name in values and p.name not in left_out}
+
+
+def by_differences(
+    weigh: Callable[[Any], Any], variable: Any, through: Callable[[Any], Any]
+) -> Any:
+    """The derivative of what ``weigh`` answers with respect to each element of the variable."""
+
+    def weighed(at: int, step: float) -> Any:
+        moved = variable.copy()
+        moved.flat[at] += step
+        return weigh(through(moved))
+
+    derivatives = [
+        (weighed(at, STEP) - weighed(at, -STEP)) / (2 * STEP) for at in range(variable.size)
+    ]
+    return np.reshape(derivatives, variable.shape)
+
+
+def summed_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Summed along the axes that an input was stretched along: some operators leave that."""
+    axes = tuple(n for n, (a, b) in enumerate(zip(array.shape, shape, strict=True)) if a != b)
+    return array.sum(axes, keepdims=True)
+
+
+def compared(
+    gradient: Operator[..., Any], case: Case, attributes: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Of each output the variable that it belongs to, its value, and the one by differences."""
+    forward = forward_of(gradient)
+    tensors = drawn(forward, case)
+    answers = results(compute(forward, **tensors, **attributes))
+    upstream = np.random.default_rng(12).uniform(0.5, 2, answers[0].shape)
+    more = {**attributes, **case.backward}
+    found = results(
+        compute(gradient, **given_to(gradient, forward, tensors, answers, upstream, more))
+    )
+    for output, one in zip(gradient.outputs, found, strict=True):
+        name = VARIABLES.get(output.name, forward.inputs[0].name)
+
+        def weigh(moved: Any, name: str = name) -> Any:
+            loss, *_ = results(compute(forward, **{**tensors, name: moved}, **attributes))
+            return np.sum(upstream * loss)
+
+        expected = by_differences(weigh, tensors[name], case.through)
+        yield name, summed_to(one, expected.shape), expected
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS, ids=lambda operator: operator.title)
+def test_a_gradient_is_the_derivative_of_its_forward_operator(
+    gradient: Operator[..., Any],
+) -> None:
+    wrong = []
+    for case in CASES.get(forward_of(gradient).name, (Case(),)):
+        for attributes in calls(case):
+            if attributes.get("reduction") in EXCEPT.get(gradient.title, ()):
+                continue
+            for name, found, expected in compared(gradient, case, attributes):
+                if not np.allclose(found, expected, rtol=NEAR, atol=NEAR):
+                    wrong.append((attributes, dict(case.backward), name, found, expected))
+    assert not wrong
+
+
+def test_differences_tell_a_wrong_gradient() -> None:
+    target = np.array([1.0, 2, 3])
+    found = by_differences(lambda x: np.sum((x - target) ** 2), np.zeros(3), np.asarray)
+    assert np.allclose(found, -2 * target, rtol=NEAR, atol=NEAR)
+    assert not np.allclose(found, -2 * target + 1e-6, rtol=NEAR, atol=NEAR)
