@@ -76,6 +76,14 @@ class Writing:
         store(place, result, self._kernel)
         self._missing -= place.size
 
+    def place(self, index: Any, dtype: np.dtype[Any]) -> AnyArray | None:
+        """Where a block stands, if a ufunc can write its result of that dtype there, once."""
+        place = self._target[... if index == () else index]
+        if not (place.dtype == self._kernel == dtype and is_fit(place)):
+            return None
+        self._missing -= place.size
+        return place
+
     def end(self, name: str) -> None:
         """Raises InternalError unless all was written: the memory held what others have freed."""
         if self._missing:

@@ -99,6 +99,13 @@ class Facts:
             return self.maximum
         return _maxima(array)
 
+    def place(self, name: str, index: Any) -> AnyArray | None:
+        """Where a block of an output stands, if a ufunc can write there what it would assign.
+
+        It counts as written then. None where results have to be converted, or put between others.
+        """
+        return self.outputs[name].place(index, self.dtype) if self.outputs else None
+
     def row_sum(self, array: AnyArray) -> AnyArray:
         """The sums of complete rows, with an axis of extent 1, of what ``sum_of`` declares."""
         if self.total is not None:

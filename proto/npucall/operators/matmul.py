@@ -20,6 +20,8 @@ WITHOUT_FLOAT = (ASCEND_910, ASCEND_310P)
 """Products whose matrix unit takes FLOAT16 alone."""
 ROWS, COLUMNS, INNER = 1024, 1024, 1024
 """Extents of the largest block of a product, and of what is multiplied for it at a time."""
+MATRIX = 2
+"""Dimensions of one."""
 
 
 def sizes(first: Shape, second: Shape) -> tuple[int, int, int]:
@@ -164,14 +166,20 @@ def matmul(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -
     for lead in cut(batch, max(many, 1)):
         for i in pieces(rows, ROWS):
             for j in pieces(columns, COLUMNS):
+                place = (i,) * (len(self.shape) > 1) + (j,) * (len(mat2.shape) > 1)
+                there = facts.place("out", (*lead, *place)) if len(place) == MATRIX else None
                 total: Any = None
                 for k in pieces(inner, INNER):
                     facts.pause()
                     first = matrices(facts, self, lead, (i, k), row=True)
-                    term = np.matmul(first, matrices(facts, mat2, lead, (k, j), row=False))
-                    total = term if total is None else np.add(total, term, out=total)
-                place = (i,) * (len(self.shape) > 1) + (j,) * (len(mat2.shape) > 1)
-                out[(*lead, *place)] = total.reshape(np.shape(total)[: len(lead)] + extents(place))
+                    second = matrices(facts, mat2, lead, (k, j), row=False)
+                    if total is None:
+                        total = np.matmul(first, second, out=there)
+                    else:
+                        np.add(total, np.matmul(first, second), out=total)
+                if there is None:
+                    shape = np.shape(total)[: len(lead)] + extents(place)
+                    out[(*lead, *place)] = total.reshape(shape)
     return out
 
 
