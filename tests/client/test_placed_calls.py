@@ -480,6 +480,7 @@ def test_arrays_travel_after_their_memory_is_closed(client: Client, script: Shar
     assert regions_of(script.requests[0]) == [None, None, None]
 
 
+@pytest.mark.threads("a task that made it keeps it a little longer")
 def test_memory_that_nobody_closed_is_given_back_with_a_warning(
     client: Client, script: SharingScript
 ) -> None:

@@ -240,6 +240,7 @@ def test_the_command_runs_another_that_has_the_device_and_answers_its_exit_code(
     assert "reserved" not in done.stdout
 
 
+@pytest.mark.threads("a child process calls")
 def test_info_shows_the_reservation(client: npucall_client.Client, target: str) -> None:
     with client.reserve(60):
         shown = npucall("info", target).stdout

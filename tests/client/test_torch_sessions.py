@@ -20,7 +20,7 @@ from tests.client import torch_calls  # noqa: E402
 from tests.client.test_torch_functional import CASES, compare, run  # noqa: E402
 
 import npucall_client  # noqa: E402
-from npucall_client.torch import WireWarning, functional, places  # noqa: E402
+from npucall_client.torch import WireWarning, functional, places, runs  # noqa: E402
 
 
 def test_gradients_are_the_same_with_a_session_and_without(client: npucall_client.Client) -> None:
@@ -35,21 +35,20 @@ def test_gradients_are_the_same_with_a_session_and_without(client: npucall_clien
     assert wrong == []
 
 
-@pytest.mark.threads("it looks at what Client.execute is asked")
 def test_a_backward_sends_nothing_but_its_gradient(
     client: npucall_client.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = torch.rand(8, 5, requires_grad=True)
     labels = torch.arange(8) % 5
     sent: list[list[str]] = []
-    own = npucall_client.Client.execute
+    own = runs.InSession.placed
 
-    def execute(self: Any, operator: Any, /, **arguments: Any) -> Any:
-        tensors = (name for name, value in arguments.items() if torch_calls.tensor(value))
-        sent.append([name for name in tensors if arguments[name].numel()])
-        return own(self, operator, **arguments)
+    def placed(self: Any, arguments: Any) -> Any:
+        told = own(self, arguments)
+        sent.append([name for name, value in told.items() if torch_calls.tensor(value)])
+        return told
 
-    monkeypatch.setattr(npucall_client.Client, "execute", execute)
+    monkeypatch.setattr(runs.InSession, "placed", placed)
     with client.session() as session:
         functions = functional(client, session=session)
         losses = [functions.mse_loss(x, x.detach() / 2), functions.cross_entropy(x, labels)]

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from npucall.declare import rules
-from npucall.declare.parameters import Input
+from npucall.declare.parameters import Attribute, Input
 from npucall.dtypes import FLOAT, FLOAT16
+from npucall.operators.elu import elu
 from npucall.operators.gelu_v2 import gelu_v2
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
@@ -15,7 +16,9 @@ from npucall.operators.kl_div_target_backward_community import kl_div_target_bac
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.log_softmax import log_softmax
+from npucall.operators.sigmoid import sigmoid
 from npucall.operators.softmax import softmax
+from npucall.operators.threshold import threshold
 
 from . import wrong_formulas as wrong
 from .seeded import AnyOperator, changed, fault
@@ -30,6 +33,13 @@ def as_sent(operator: AnyOperator, *names: str) -> tuple[Any, ...]:
     return tuple(
         replace(p, as_is=True) if isinstance(p, Input) and p.name in names else p
         for p in operator.parameters
+    )
+
+
+def in_float(operator: AnyOperator) -> tuple[Any, ...]:
+    """The parameters, of which aclScalars are converted to FLOAT."""
+    return tuple(
+        replace(p, dtype="") if isinstance(p, Attribute) else p for p in operator.parameters
     )
 
 
@@ -112,6 +122,15 @@ FORMULAS = (
     fault("a value of approximate that nobody knows acts as 1", "aclnnGeluV2",
           changed(gelu_v2, formula=wrong.gelu_of_any_number),
           found_in="reduction documents", spared="grid edge"),
+    fault("integers are computed in FLOAT whatever comes out", "aclnnSigmoid",
+          changed(sigmoid, kernel_dtype=rules.dtype_of("result")),
+          found_in="mixed", spared="grid edge"),
+    fault("numbers count as FLOAT instead of as what self is", "aclnnThreshold",
+          changed(threshold, parameters=in_float(threshold)),
+          found_in="mixed edge", spared="rank"),
+    fault("a factor that is infinite is used as any other", "aclnnElu",
+          changed(elu, formula=wrong.elu_without_exception),
+          found_in="edge documents", spared="grid reduction"),
 )  # fmt: skip
 
 CUT_OFF = fault(

@@ -6,13 +6,14 @@ import pytest
 from tests.more import TURNS, every_third
 
 from .faults_of_checks import CHECKS
+from .faults_of_classes import CLASSES
 from .faults_of_evaluation import EVALUATION
 from .faults_of_formulas import CUT_OFF, FORMULAS
 from .faults_of_losses import LOSSES
 from .judging import failing_blocks, report_on
 from .seeded import Fault
 
-FAULTS = (*FORMULAS, *CHECKS, *EVALUATION, *LOSSES)
+FAULTS = (*FORMULAS, *CHECKS, *EVALUATION, *LOSSES, *CLASSES)
 
 
 def reporting_every_block() -> set[str]:

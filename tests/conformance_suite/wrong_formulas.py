@@ -222,3 +222,11 @@ def softmax_of_large_powers(facts: Facts, self: Tensor, dim: int) -> Any:
 
 def gelu_of_any_number(facts: Facts, x: Tensor, approximate: int) -> Any:
     return gelu_v2.formula(facts, x, min(abs(approximate), 1))
+
+
+def elu_without_exception(
+    facts: Facts, self: Tensor, alpha: float, scale: float, input_scale: float
+) -> Any:
+    """The formula of the page, whatever its factors are."""
+    bent = np.expm1(self * facts.dtype.type(input_scale)) * alpha * scale
+    return np.where(self <= 0, bent, self * scale)

@@ -56,7 +56,7 @@ class Checked:
     unknown: tuple[str, ...]
     """Layers that are losses or activations without a gradient among the operators."""
     profile: str
-    """The profile of tolerances: docs/measurements.md has what others allow."""
+    """The profile of tolerances that gradients were judged by."""
 
     @property
     def passed(self) -> bool:

@@ -75,8 +75,8 @@ def kl_div(
     which are the sum times 1 / element count, or 1 / first extent, of that shape. Nothing is
     rounded before the sum, which is rounded once to the promoted dtype of the inputs, then to that
     of ``out``. NaN where ``target`` is below 0. ``out`` of a reduction has one element, of any
-    rank: the page says (1,), callers pass (). Of no elements the mean is NaN and the sum 0; the batchmean is NaN if the first extent of
-    ``self`` is 0, otherwise 0.
+    rank: the page says (1,), callers pass (). Of no elements the mean is NaN and the sum 0; the
+    batchmean is NaN if the first extent of ``self`` is 0, otherwise 0.
 
     Differs from torch, whose batchmean divides by ``self.size(0)`` also where ``target`` is larger,
     and which is NaN at some infinite targets that are infinite here. The page says NaN also at a

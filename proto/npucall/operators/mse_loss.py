@@ -46,8 +46,9 @@ def mse_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> An
     no elements the mean is NaN and the sum 0.
 
     Differs from torch, which rounds each element of FLOAT16 before the sum: the mean of 90000, 0
-    and 0 is 30000 here and infinite there. Rank 0 passes too, where the page says 1 to 8 dimensions.
+    and 0 is 30000 here and infinite there. Rank 0 passes too, where the page says 1 to 8
+    dimensions.
     """
     del reduction
-    distance = np.subtract(self, target)
-    return np.multiply(distance, distance, out=facts.out)
+    distance = np.asarray(np.subtract(self, target, out=facts.out))
+    return np.multiply(distance, distance, out=distance)

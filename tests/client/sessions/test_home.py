@@ -248,6 +248,7 @@ def test_a_forked_process_is_told_to_open_its_own(npucall_server: str) -> None:
     ended(program)
 
 
+@pytest.mark.threads("a child process calls")
 @pytest.mark.parametrize("target", ["local:", "a server"])
 def test_a_process_that_closes_nothing_ends(target: str, request: pytest.FixtureRequest) -> None:
     if target == "a server":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npucall_client import Client, Remote, Session
     from npucall_client.testing import ServerProcess
 
-pytestmark = pytest.mark.usefixtures("sender")
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 
 pytest.importorskip("npucall_server")
 

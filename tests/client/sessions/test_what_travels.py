@@ -60,6 +60,7 @@ class Log:
             time.sleep(0.02)
 
 
+@pytest.mark.threads("the server remembers the bytes of the run before")
 def test_a_constant_that_the_server_has_seen_travels_as_its_digest(
     server: ServerProcess, client: Client
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_constant_that_the_server_has_seen_travels_as_its_digest(
     assert found["request_bytes"] < 64 * 1024
 
 
+@pytest.mark.threads("the server remembers the bytes of the run before")
 def test_what_is_no_constant_is_not_remembered(client: Client) -> None:
     secret = np.random.default_rng(16).random(1 << 16, np.float32)
     sent: list[int] = []
