@@ -59,8 +59,8 @@ def memory_map_of(call: Prepared, bytes_taken: Callable[[int], int]) -> MemoryMa
     written = [name for name in call.outputs if name not in go_in]
     order = (*sent, *both, *written)
     spans, size = _spans({**call.inputs, **call.outputs}, order, bytes_taken)
-    all_unproven = call.done or not call.operator.reference
-    unproven = [name for name in written if all_unproven or name in call.unwritten]
+    is_known = call.operator.reference
+    unproven = [name for name in written if not is_known or name in call.unwritten]
     outputs, goes_in = _found(spans, call.outputs), _found(spans, [*sent, *both])
     return MemoryMap(
         sent=goes_in,

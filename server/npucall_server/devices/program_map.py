@@ -115,14 +115,14 @@ class _Tensors(NamedTuple):
 @once_a_call
 def _tensors_of(call: Prepared) -> _Tensors:
     """What of a call has elements."""
-    go_in, all_unproven = sent_outputs(call), call.done or not call.operator.reference
+    go_in, is_known = sent_outputs(call), call.operator.reference
     inputs = [
         _Tensor(name, spec.storage_bytes, name in call.stored)
         for name, spec in call.inputs.items()
         if spec.storage_bytes
     ]
     outputs = [
-        _Tensor(name, spec.storage_bytes, name in go_in, all_unproven or name in call.unwritten)
+        _Tensor(name, spec.storage_bytes, name in go_in, not is_known or name in call.unwritten)
         for name, spec in call.outputs.items()
         if spec.storage_bytes
     ]

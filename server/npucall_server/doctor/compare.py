@@ -9,6 +9,7 @@ import numpy as np
 from npucall.buffers import PATTERN
 from npucall.compute import evaluate
 from npucall.dtypes import BF16, FLOAT16
+from npucall_server.devices.unwritten import begun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,11 +46,17 @@ def difference(
 
 
 def is_untouched(call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer]) -> bool:
-    """Whether every output is what it was before the launch: sent, or the pattern of poison."""
+    """Whether every output is what it was before the launch: sent, zeros, or poison's pattern."""
+    before = begun(call, storages)
     return all(
-        bytes(found) == bytes(storages.get(name, bytes([PATTERN]) * len(found)))
+        bytes(found) == bytes(before.get(name, bytes([_left(call, name)]) * len(found)))
         for name, found in zip(call.outputs, given, strict=True)
     )
+
+
+def _left(call: Prepared, name: str) -> int:
+    """The byte of an output before a launch that nothing is sent for."""
+    return 0 if name in call.unwritten else PATTERN
 
 
 def _near(found: AnyArray, expected: AnyArray, dtype: DType, roundings: int) -> Any:

@@ -28,7 +28,6 @@ class Call:
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
     stored: tuple[str, ...]
-    done: bool = False
     operator: Operator[..., object] = REFERENCE
     unwritten: Mapping[str, float] = field(default_factory=dict)
     followed: dict[object, object] = field(default_factory=dict)
@@ -44,7 +43,7 @@ def calls(draw: st.DrawFn) -> Call:
     stored = draw(st.lists(st.sampled_from(names), unique=True)) if names else []
     operator = draw(st.sampled_from([REFERENCE, HEADER_ALONE]))
     left = {name: draw(st.sampled_from([0.0, -np.inf])) for name in outputs if draw(st.booleans())}
-    return Call(inputs, outputs, tuple(stored), draw(st.booleans()), operator, left)
+    return Call(inputs, outputs, tuple(stored), operator, left)
 
 
 def going_in(call: Call) -> set[str]:
@@ -131,8 +130,7 @@ def test_inputs_that_nobody_reads_lie_in_as_many_zeros_as_the_longest_has(call: 
 @given(calls())
 def test_outputs_that_are_neither_sent_nor_certainly_written_are_cleared(call: Call) -> None:
     memory_map = memory_map_of(call, taken)
-    proven = call.operator.reference and not call.done
-    unproven = call.unwritten if proven else call.outputs
+    unproven = call.unwritten if call.operator.reference else call.outputs
     assert {span.name for span in memory_map.cleared} == with_bytes(call, unproven) - going_in(call)
 
 

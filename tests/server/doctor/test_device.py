@@ -72,13 +72,18 @@ def test_wrong_numbers_are_faults_that_say_which(
 ) -> None:
     def rather(call: Prepared, *given: Any, **options: Any) -> list[Any]:
         right = evaluate(call, *given, **options)
-        return [bytes(len(right[0])), *right[1:]] if call.operator.name == one else right
+        if call.operator.name not in names:
+            names.append(call.operator.name)
+        is_third = names.index(call.operator.name) == 2  # the first ones serve other trials too
+        return [bytes(len(right[0])), *right[1:]] if is_third else right
 
-    evaluate, one = compare.evaluate.run, "aclnnPreluBackward"
+    evaluate = compare.evaluate.run
+    names: list[str] = []
     monkeypatch.setattr(compare.evaluate, "run", rather)
     found = faults(examined(paths))
     assert found
-    assert all(one in each and "numbers are wrong: expected 0, 0" in each for each in found)
+    other = [w for w in found if names[2] not in w or " are wrong: expected " not in w]
+    assert not other
 
 
 def test_a_cache_without_the_guard_is_a_warning_that_settles_the_claim(
