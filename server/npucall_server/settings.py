@@ -99,7 +99,7 @@ class _ServingSettings(BaseModel):
         description="Elements that one call may compute; a larger call is refused before anything "
         "of it is computed. Elementwise operators count the elements of the shape that the inputs "
         "broadcast to, others those of their largest tensor; CtcLossBackward counts the states and "
-        "classes of every item at every step.",
+        "classes of every item at every step, Matmul the products of two numbers.",
     )
     drain_timeout: float = Field(
         30.0,

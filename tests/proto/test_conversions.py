@@ -54,6 +54,15 @@ def test_each_of_the_65536_float16_becomes_what_numpy_makes_of_it() -> None:
     assert_as_numpy(HALVES, SINGLE)
 
 
+def test_each_normal_float16_is_widened_alone_and_beside_few_or_many_subnormal_ones() -> None:
+    tiny = np.finfo(HALF).tiny
+    normal = HALVES[np.isfinite(HALVES) & ((np.abs(HALVES) >= tiny) | (HALVES == 0))]
+    subnormal = HALVES[(np.abs(HALVES) < tiny) & (HALVES != 0)]
+    for share in (0, 7, 1000, subnormal.size):
+        assert_as_numpy(np.concatenate([normal, subnormal[:share]]), SINGLE)
+    assert_as_numpy(subnormal, SINGLE)
+
+
 @pytest.mark.parametrize("dtype", WIDE, ids=str)
 def test_each_finite_float16_comes_back_from_what_it_is_and_from_what_is_next_to_it(
     dtype: Any,
