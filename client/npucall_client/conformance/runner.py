@@ -127,14 +127,15 @@ class Runner:
             if case.products and product not in case.products:
                 return f"for {', '.join(case.products)} alone"
             taken = each.dtypes[title]
-            if case.defects or case.contradiction:
-                continue
-            if case.dtype not in taken:
-                return f"{title} takes no {case.dtype} on {product}"
-            used = {*case.dtypes.values(), *case.outputs.values()}
+            used = [*case.dtypes.values(), *case.outputs.values(), *case.attributes.values()]
+            has_bf16 = any(value is BF16 for value in used)
             # A list may have it where it is taken for some tensors; setups say which.
             without = product in WITHOUT_BFLOAT16 and not case.products
-            if BF16 in used and (without or BF16 not in taken):
+            is_plain = not case.defects and not case.contradiction
+            if is_plain and case.dtype not in taken:
+                return f"{title} takes no {case.dtype} on {product}"
+            lacking = without or (is_plain and BF16 not in taken)
+            if has_bf16 and lacking and not case.contradiction:
                 return f"{title} takes no BF16 on {product}"
         return ""
 
