@@ -143,7 +143,8 @@ def _given(
     product: str,
 ) -> Given:
     of_outputs = {name: dtype for name, dtype in case.outputs.items() if dtype is not None}
-    kernel = case.statement.kernel({**case.dtypes, **_dtypes_of(attributes), **of_outputs})
+    find = case.statement.kernels.get(product, case.statement.kernel)
+    kernel = find({**case.dtypes, **_dtypes_of(attributes), **of_outputs})
     values: dict[str, Any] = {p.name: operator.default(p) for p in operator.attributes}
     values |= attributes
     for parameter in operator.attributes:

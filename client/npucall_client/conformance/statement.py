@@ -184,6 +184,8 @@ class Statement:
     dtypes: tuple[DType, ...] = FLOATS
     """Dtypes of the cases."""
     kernel: Callable[[DTypes], DType] = lambda _: FLOAT
+    kernels: Mapping[str, Callable[[DTypes], DType]] = field(default_factory=dict)
+    """Those of products, by short SoC name, that compute in another dtype."""
     stepwise: Callable[[DType], bool] = never
     """Whether every step rounds to a kernel dtype, instead of to FLOAT."""
     shapes: Callable[[Shape, Attributes], Mapping[str, Shape]] | None = None
