@@ -188,6 +188,7 @@ def _describe(operator: pb.OperatorInfo) -> None:
     for p in operator.parameters:
         default = p.WhichOneof("default_value")
         value = str(getattr(p, default)) if default else ""
+        value = _names([p.dtype]) if default == "dtype" else value
         table.add_row(p.name, p.c_type, _ROLES.get(p.role, ""), value, p.description)
     console.print("\n", table, "\n")
     if not operator.reference:

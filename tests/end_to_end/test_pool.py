@@ -203,7 +203,7 @@ def test_a_session_is_on_one_member_and_its_loss_says_so() -> None:
 
 def test_a_reservation_over_a_pool_has_its_members_alone(three: list[ServerProcess]) -> None:
     with pool_of(*three) as client, pool_of(*three) as other:
-        with client.reserve(PATIENCE, count=2) as quiet:
+        with client.reserve(PATIENCE, wait=PATIENCE, count=2) as quiet:  # behind another test's
             own = {run(quiet) for _ in range(40)}
             rest = {run(other) for _ in range(40)}
             assert len(own) == 2

@@ -189,6 +189,7 @@ def test_many_rows_are_added_up_in_blocks_of_their_own_order() -> None:
 def test_loss_and_gradient_one_behind_the_other_are_autograds(
     reduction: int, ignore_index: int
 ) -> None:
+    pytest.importorskip("torch")
     tensors = sample(kind=np.float64)
     options = {"reduction": reduction, "ignore_index": ignore_index}
     loss, total = compute(nll_loss, **tensors, **options)

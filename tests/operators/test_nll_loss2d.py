@@ -153,6 +153,7 @@ def test_of_nothing_the_mean_is_nan_and_the_total_weight_0(of: tuple[int, ...]) 
 def test_loss_and_gradient_one_behind_the_other_are_autograds(
     reduction: int, ignore_index: int
 ) -> None:
+    pytest.importorskip("torch")
     tensors = sample(np.float64)
     options = {"reduction": reduction, "ignore_index": ignore_index}
     loss, total = compute(nll_loss2d, **tensors, **options)

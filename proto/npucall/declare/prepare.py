@@ -208,12 +208,12 @@ def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
 def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
     _check_layout(call)
     draft = Draft(call, product, catalogue)
-    end = None
+    done, fills = False, dict[str, float]()
     for rule in call.operator.checks:
         try:
             rule.check(draft)
-        except EndOfChecks as caught:
-            end = caught
+        except EndOfChecks as end:  # kept, it would keep the frames of all callers
+            done, fills = True, _fills(call.operator, end)
             break
     operator = call.operator
     lists = _lists(call)
@@ -231,8 +231,8 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
         through={p.name: draft.dtype(p.dtype) for p in operator.inputs if p.dtype},
         facts=Facts(draft.shapes(), _formula_dtype(operator, kernel_dtype), product=product),
         warnings=tuple(draft.warnings),
-        done=end is not None,
-        fills=_fills(operator, end),
+        done=done,
+        fills=fills,
     )
 
 
@@ -266,8 +266,8 @@ def _outputs(
     return outputs
 
 
-def _fills(operator: Operator[Any, Any], end: EndOfChecks | None) -> dict[str, float]:
-    if end is None or end.fill is None:
+def _fills(operator: Operator[Any, Any], end: EndOfChecks) -> dict[str, float]:
+    if end.fill is None:
         return {}
     names = end.outputs or tuple(output.name for output in operator.outputs)
     return dict.fromkeys(names, end.fill)

@@ -1303,6 +1303,7 @@ class ParameterInfo(google.protobuf.message.Message):
     BOOLEAN_FIELD_NUMBER: builtins.int
     NUMBER_FIELD_NUMBER: builtins.int
     TEXT_FIELD_NUMBER: builtins.int
+    DTYPE_FIELD_NUMBER: builtins.int
     OPTIONAL_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name in a call."""
@@ -1324,6 +1325,8 @@ class ParameterInfo(google.protobuf.message.Message):
     """Default of an attribute of C type float or double."""
     text: builtins.str
     """Default of an attribute of C type char*."""
+    dtype: npucall.v1.tensor_pb2.DataType.ValueType
+    """Default of an attribute of C type aclDataType."""
     optional: builtins.bool
     """Of an input or attribute: it may be absent. Where `OperatorInfo.reference` is false it is true
     for every pointer, and the device's first phase may refuse null all the same.
@@ -1340,11 +1343,12 @@ class ParameterInfo(google.protobuf.message.Message):
         boolean: builtins.bool = ...,
         number: builtins.float = ...,
         text: builtins.str = ...,
+        dtype: npucall.v1.tensor_pb2.DataType.ValueType = ...,
         optional: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["boolean", b"boolean", "default_value", b"default_value", "integer", b"integer", "number", b"number", "text", b"text"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "c_type", b"c_type", "default_value", b"default_value", "description", b"description", "integer", b"integer", "name", b"name", "number", b"number", "optional", b"optional", "read", b"read", "role", b"role", "text", b"text"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["default_value", b"default_value"]) -> typing.Literal["integer", "boolean", "number", "text"] | None: ...
+    def HasField(self, field_name: typing.Literal["boolean", b"boolean", "default_value", b"default_value", "dtype", b"dtype", "integer", b"integer", "number", b"number", "text", b"text"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "c_type", b"c_type", "default_value", b"default_value", "description", b"description", "dtype", b"dtype", "integer", b"integer", "name", b"name", "number", b"number", "optional", b"optional", "read", b"read", "role", b"role", "text", b"text"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["default_value", b"default_value"]) -> typing.Literal["integer", "boolean", "number", "text", "dtype"] | None: ...
 
 global___ParameterInfo = ParameterInfo
 

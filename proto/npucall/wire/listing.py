@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute, Input, Output, parameter_of
+from npucall.dtypes import BY_WIRE, DType
 from npucall.v1 import operator_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _declared(info: pb.ParameterInfo) -> Parameter:
         return replace(parameter, description=info.description)
     member = info.WhichOneof("default_value")
     default = getattr(info, member) if member else None
+    default = BY_WIRE.get(info.dtype) if member == "dtype" else default
     return replace(parameter, description=info.description, default=default)
 
 
@@ -111,6 +113,8 @@ def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.Paramet
         info.number = default
     elif isinstance(default, str):
         info.text = default
+    elif isinstance(default, DType):
+        info.dtype = default.wire  # type: ignore[assignment]
     return info
 
 
