@@ -96,6 +96,9 @@ class Facade:
     def __len__(self) -> int:
         return len(self.real)
 
+    def __bool__(self) -> bool:
+        return bool(self.real)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.real, name)
         if not inspect.ismethod(found) or name.startswith("_"):
