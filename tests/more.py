@@ -16,7 +16,15 @@ TURNS: tuple[Any, ...] = ((), pytest.mark.more, pytest.mark.long)
 
 def every_third(values: Iterable[Any], first: int = 0) -> list[Any]:
     """All of them as parameters of a test: of six in a row two are quick, one more, three long."""
-    turns = (0, 1, 2, 0, 2, 2)
+    return _in_turns(values, first, (0, 1, 2, 0, 2, 2))
+
+
+def every_sixth(values: Iterable[Any], first: int = 0) -> list[Any]:
+    """Likewise, for all operators: of six in a row one is quick, one more, four long."""
+    return _in_turns(values, first, (0, 2, 1, 2, 2, 2))
+
+
+def _in_turns(values: Iterable[Any], first: int, turns: tuple[int, ...]) -> list[Any]:
     return [
         pytest.param(*_values(value), marks=TURNS[turns[(number - first) % len(turns)]])
         for number, value in enumerate(values)

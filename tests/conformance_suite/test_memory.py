@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.more import TURNS, every_third
+from tests.more import TURNS, every_sixth
 
 from npucall import buffers
 from npucall.compute import blocks, evaluate, pieces
@@ -83,7 +83,7 @@ def poison(byte: int) -> Any:
     return new
 
 
-@pytest.mark.parametrize("title", every_third(STATEMENTS))
+@pytest.mark.parametrize("title", every_sixth(STATEMENTS))
 def test_what_was_in_new_memory_does_not_show(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = 0
     for call, storages in calls(title):
@@ -126,7 +126,7 @@ def test_where_blocks_are_cut_does_not_show(
     helpers.close()
 
 
-@pytest.mark.parametrize("title", every_third(STATEMENTS, first=1))
+@pytest.mark.parametrize("title", every_sixth(STATEMENTS, first=1))
 def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
     title: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +193,7 @@ ELEMENTWISE = [
 ]
 
 
-@pytest.mark.parametrize("title", ELEMENTWISE)
+@pytest.mark.parametrize("title", every_sixth(ELEMENTWISE, first=2))
 def test_what_was_in_memory_does_not_show_in_what_is_computed_chunk_by_chunk(
     title: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

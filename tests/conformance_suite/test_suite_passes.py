@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from npucall_client.conformance.report import Outcome
 
 TITLES = [statement.title for statement in statements()]
-# Every second operator here, every sixth over a socket, and others on an NPU; then the next ones.
+# Every fourth operator here, every twelfth over a socket, and others on an NPU; then the next ones.
 CASES = [
     pytest.param(device, title, marks=TURNS[min((number - first) % turns, 2)])
-    for device, first, turns in (("local", 0, 2), ("server", 0, 6), ("npu", 3, 6))
+    for device, first, turns in (("local", 0, 4), ("server", 0, 12), ("npu", 6, 12))
     for number, title in enumerate(TITLES)
 ]
 each = pytest.mark.parametrize(("client", "title"), CASES, indirect=["client"])

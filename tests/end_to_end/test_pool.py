@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("sender")
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 
 PATIENCE = 30.0
 ONE = np.ones(1, np.float32)
