@@ -70,9 +70,9 @@ def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return _connects_by(request, monkeypatch)
 
 
-@pytest.fixture(params=[_THREADS, pytest.param(ASYNCIO, marks=pytest.mark.more)])
+@pytest.fixture(params=[_THREADS, pytest.param(ASYNCIO, marks=pytest.mark.long)])
 def sender_in_sweeps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The same for tests that take long: asyncio's by make test-all."""
+    """The same for tests that take long: asyncio's by make test-long."""
     return _connects_by(request, monkeypatch)
 
 

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.more import TURNS
 from tests.npu import spotless_npu_server
 
 from npucall_server.devices.cann.claims import Stake
@@ -32,8 +31,8 @@ def test_each_claim_that_a_start_hangs_on_stands_beside_the_step_that_shows_it()
 @pytest.mark.parametrize(
     "flags",
     [
-        pytest.param(flags, marks=TURNS[1 if number == 0 else 2])
-        for number, (flags, _) in enumerate(STEPS)
+        pytest.param(flags, marks=pytest.mark.long)  # each a minute and a half
+        for flags, _ in STEPS
     ],
 )
 def test_each_step_of_the_first_run_passes_the_quick_suite(flags: str, tmp_path: Path) -> None:
