@@ -105,8 +105,8 @@ def test_the_tests_in_the_readme_pass_with_a_server_of_their_own(tmp_path: Path)
 
 
 def when(line: str) -> Any:
-    """The whole suite is a matter of a minute: a part of it is run more, and all of it long."""
-    return TURNS[0 if "conform" not in line else 1 if "--quick" in line else 2]
+    """The suite is a matter of a minute over a socket: it is run in this process more, else long."""
+    return TURNS[0 if "conform" not in line else 1 if "conform local:" in line else 2]
 
 
 @pytest.mark.parametrize(
