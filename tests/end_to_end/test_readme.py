@@ -105,7 +105,7 @@ def test_the_tests_in_the_readme_pass_with_a_server_of_their_own(tmp_path: Path)
 
 
 def when(line: str) -> Any:
-    """The suite takes a minute over a socket: more runs it in a process of its own, long there."""
+    """The suite takes half a minute on ``local:``, which is more, and over a socket a whole one."""
     return TURNS[0 if "conform" not in line else 1 if "conform local:" in line else 2]
 
 
