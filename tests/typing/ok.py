@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 import npucall_client
 from npucall.compute.evaluate import compute
+from npucall.operators.cross_entropy_loss import cross_entropy_loss
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.prelu_backward import prelu_backward
@@ -69,6 +70,8 @@ def sessions(client: Client, single: npt.NDArray[np.float32]) -> None:
         result = session.run(kl_div_backward, single, self=teacher, target=single)
         assert_type(result, Remote)
         assert_type(session.run(prelu_backward, result, single, single), tuple[Remote, Remote])
+        loss, *_ = session.run(cross_entropy_loss, result, teacher)
+        assert_type(loss, Remote)
         assert_type(session.run("aclnnAny", self=teacher, outputs={"out": None}), Any)
         assert_type(result.numpy(), npt.NDArray[Any])
         assert_type(client.run(kl_div_backward, single, result, teacher), npt.NDArray[Any])

@@ -94,6 +94,14 @@ class Session(SessionBase):
     @overload
     async def run(
         self,
+        operator: Operator[P, tuple[AnyArray, AnyArray, AnyArray, AnyArray]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> tuple[Remote, Remote, Remote, Remote]: ...
+    @overload
+    async def run(
+        self,
         operator: str,
         /,
         *args: Any,
@@ -174,6 +182,14 @@ class Program(ProgramBase):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> tuple[Remote, Remote]: ...
+    @overload
+    async def run(
+        self,
+        operator: Operator[P, tuple[AnyArray, AnyArray, AnyArray, AnyArray]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> tuple[Remote, Remote, Remote, Remote]: ...
     @overload
     async def run(
         self,

@@ -232,6 +232,14 @@ class Program(ProgramBase):
     @overload
     def run(
         self,
+        operator: Operator[P, tuple[AnyArray, AnyArray, AnyArray, AnyArray]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> tuple[Remote, Remote, Remote, Remote]: ...
+    @overload
+    def run(
+        self,
         operator: str,
         /,
         *args: Any,

@@ -149,6 +149,14 @@ class Session(SessionBase):
     @overload
     def run(
         self,
+        operator: Operator[P, tuple[AnyArray, AnyArray, AnyArray, AnyArray]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> tuple[Remote, Remote, Remote, Remote]: ...
+    @overload
+    def run(
+        self,
         operator: str,
         /,
         *args: Any,
