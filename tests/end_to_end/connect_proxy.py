@@ -41,6 +41,10 @@ class ConnectProxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError):  # it has hung up, or the proxy was closed
+            self._answer(client)
+
+    def _answer(self, client: socket.socket) -> None:
         head = b""
         while _END not in head:
             if not (data := client.recv(4096)):

@@ -5,27 +5,29 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are read from /proc")
-resource = pytest.importorskip("resource")
 
 
-def limited(soft: int, hard: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def limited(soft: int, hard: int, *command: str) -> list[str]:
+    """The command under limits of its own: a process with gRPC must not be forked to set them."""
+    return [sys.executable, "-c", LIMITED, str(soft), str(hard), *command]
 
 
 @pytest.mark.parametrize(("soft", "hard"), [(64, 256), (256, 256), (100, 2000)])
 def test_the_limit_is_raised_to_the_hard_one(soft: int, hard: int) -> None:
     program = "from npucall_server.process_limits import descriptors; print(descriptors())"
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        preexec_fn=limited(soft, hard),  # no other thread of this test runs Python
+        limited(soft, hard, sys.executable, "-c", program),
         capture_output=True,
         text=True,
         check=True,
@@ -38,8 +40,7 @@ def test_a_server_with_few_descriptors_says_so(tmp_path: Path, hard: int, warned
     ready = tmp_path / "ready"
     command = [sys.executable, "-m", "npucall_server", "--listen=127.0.0.1:0"]
     with subprocess.Popen(
-        [*command, f"--ready-file={ready}"],
-        preexec_fn=limited(128, hard),  # noqa: PLW1509  # likewise
+        limited(128, hard, *command, f"--ready-file={ready}"),
         stderr=subprocess.PIPE,
         text=True,
     ) as server:

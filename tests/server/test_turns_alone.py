@@ -40,7 +40,7 @@ class AloneMachine(RuleBasedStateMachine):
     @rule(who=st.integers(0, 2), must=st.booleans())
     def take_alone(self, who: int, must: bool) -> None:  # drawn
         taker = Wish(anybody(str(who)), must=must)
-        before = len(self.holders)
+        before = len(self.holders) + len(self.further)
         grant = self.turns.take_alone(taker, must=must)  # type: ignore[arg-type]
         if before == 0:
             assert grant is not None
@@ -127,6 +127,7 @@ class AloneMachine(RuleBasedStateMachine):
             return
         for _, grant in self.further:
             self.turns.give_back(grant)  # type: ignore[arg-type]
+        self._look()  # who passed its first turn on may have had further ones
         while self.holders:
             self.turns.give_back(self.holders.pop().granted)
             self._look()
