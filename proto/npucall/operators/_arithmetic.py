@@ -24,7 +24,7 @@ from npucall.errors import DTypeError
 from npucall.products import A2, A3, ASCEND_950
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from npucall.declare.draft import Draft
     from npucall.dtypes import Array, DType
@@ -97,16 +97,6 @@ SCALED_SUM = (
 def scaled(other: Array, alpha: float) -> Any:
     """The second summand; 1 times an infinite complex number would be NaN."""
     return other if alpha == 1 else other * alpha
-
-
-def fractional(name: str) -> Callable[[Draft], DType]:
-    """The dtype of ``name``, or FLOAT where that has no fractions."""
-
-    def dtype(draft: Draft) -> DType:
-        found = draft.dtype(name)
-        return found if found.kind in ("float", "complex") else FLOAT
-
-    return dtype
 
 
 def dtype_asked_for(draft: Draft) -> DType:

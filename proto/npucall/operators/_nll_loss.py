@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.dtypes import INT32, INT64, UINT8
+from npucall.declare import Output
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT32, INT64, UINT8
 from npucall.operators import _losses
 from npucall.operators._numerics import MEAN, NONE, numbered
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 if TYPE_CHECKING:
     from npucall.declare import Facts, rules
@@ -18,6 +20,25 @@ if TYPE_CHECKING:
 
 LABELS = (INT64, INT32, UINT8)
 REDUCTIONS = _losses.REDUCTIONS
+OUTPUTS = (
+    Output("out", "the loss", shape="result", dtype="self"),
+    Output(
+        "total_weight_out",
+        "the sum of the weights of the labels that count; 0 without reduction",
+        shape="one",
+        dtype="self",
+    ),
+)
+"""Of the losses."""
+PRODUCTS = {
+    A2: FLOATS,
+    A3: FLOATS,
+    ASCEND_950: FLOATS,
+    ASCEND_910: HALF_AND_SINGLE,
+    ASCEND_310P: HALF_AND_SINGLE,
+}
+LEGACY = {ASCEND_310B: HALF_AND_SINGLE}
+"""Those of the losses; of the gradients there are fewer in the documents."""
 
 
 def filled_if_empty(*names: str) -> rules.Rule:

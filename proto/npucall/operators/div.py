@@ -20,7 +20,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
         *shared.BROADCAST,
         rules.supported("other", "self"),
         rules.promoted(*shared.PAIR, into="promotion"),
-        rules.dtype_from("promotion", into="quotient", make=shared.fractional("promotion")),
+        rules.float_of("promotion", into="quotient"),
         rules.castable("quotient", to="out"),
         rules.public_format(*shared.PAIR, "out"),
         rules.succeed_if_empty(*shared.PAIR),

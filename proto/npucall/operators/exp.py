@@ -30,7 +30,7 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, *BESIDES), (*HALF_AND_SINGLE, *BESIDES)
     checks=(
         rules.present("self", "out"),
         rules.supported("self"),
-        rules.dtype_from("self", into="result", make=shared.fractional("self")),
+        rules.float_of("self", into="result"),
         rules.castable("result", to="out"),
         rules.same_shape("out", "self"),
         rules.rank_at_most(8, "self"),

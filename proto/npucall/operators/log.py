@@ -31,7 +31,7 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
         rules.castable("self", to="out"),
         rules.same_shape("out", "self"),
         rules.rank_at_most(8, "self"),
-        rules.dtype_from("self", into="result", make=shared.fractional("self")),
+        rules.float_of("self", into="result"),
         rules.succeed_if_empty("self"),
     ),
     kernel_dtype=rules.dtype_of("result"),

@@ -1,11 +1,10 @@
 """Negative log-likelihood."""
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
+from npucall.declare import Attribute, Facts, Input, Kind, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
-from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT64, AnyArray, Array
+from npucall.dtypes import INT64, AnyArray, Array
 from npucall.operators import _nll_loss as shared
 from npucall.operators._numerics import NONE
-from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
 MATRIX, ROW = 2, 1
@@ -29,21 +28,9 @@ def result(draft: Draft) -> Shape:
     Input("weight", "weight of each class, (C,); ones for no weighting"),
     Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
     Attribute("ignore_index", Kind.INT64, "the label of rows that do not count"),
-    Output("out", "the loss", shape="result", dtype="self"),
-    Output(
-        "total_weight_out",
-        "the sum of the weights of the labels that count; 0 without reduction",
-        shape="one",
-        dtype="self",
-    ),
-    products={
-        A2: FLOATS,
-        A3: FLOATS,
-        ASCEND_950: FLOATS,
-        ASCEND_910: HALF_AND_SINGLE,
-        ASCEND_310P: HALF_AND_SINGLE,
-    },
-    legacy={ASCEND_310B: HALF_AND_SINGLE},
+    *shared.OUTPUTS,
+    products=shared.PRODUCTS,
+    legacy=shared.LEGACY,
     checks=(
         rules.present("self", "target", "weight", "out", "total_weight_out"),
         rules.same_dtype("weight", as_="self"),
