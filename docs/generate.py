@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 import ascend_page
+import conformance_page
 import operator_page
 import page_parts
 from pydantic import ByteSize, SecretStr
@@ -72,6 +73,7 @@ def pages() -> dict[Path, str]:
     families = operator_page.families()
     return {
         docs / "ascend.md": ascend_page.filled(_read(docs / "ascend.md")),
+        docs / "conformance.md": conformance_page.filled(_read(docs / "conformance.md")),
         docs / "errors.md": errors_page(),
         docs / "limits.md": limits_page(),
         docs / "settings.md": settings_page(),

@@ -17,8 +17,8 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
-from npucall_client.conformance.calls import call_of
-from npucall_client.conformance.maker import Maker
+from npucall_client.conformance.cases.calls import call_of
+from npucall_client.conformance.cases.maker import Maker
 from npucall_client.conformance.statements import statements
 
 if TYPE_CHECKING:

@@ -161,10 +161,10 @@ class LocalTransport:
         """The storages of the outputs of a call."""
         return _run(call, call.storages(storages))
 
-    def response(self, call: Prepared, storages: Sequence[Place]) -> Response:
-        """The answer to a call, without timings."""
+    def response(self, call: Prepared, storages: Sequence[Place], run_ns: int) -> Response:
+        """The answer to a call that ran so long."""
         answered: list[Any] = [memoryview(e) if isinstance(e, bytearray) else e for e in storages]
-        return Response(self._reply(call), encode_timings(Timings()), answered)
+        return Response(self._reply(call), encode_timings(Timings(run_ns=run_ns)), answered)
 
     def plan_of(self, call: Prepared) -> pb.PlanResponse:
         """What a call would give; there is no workspace."""

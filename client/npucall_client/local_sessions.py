@@ -6,6 +6,7 @@ import math
 import secrets
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import HandleMemoryError, NpucallError, SessionUnknownError
@@ -39,8 +40,8 @@ class Computer(Protocol):
     def compute(self, call: Prepared, storages: Sequence[Buffer]) -> list[Buffer]:
         """The storages of its outputs."""
 
-    def response(self, call: Prepared, storages: Sequence[Place]) -> Response:
-        """The answer to it."""
+    def response(self, call: Prepared, storages: Sequence[Place], run_ns: int) -> Response:
+        """The answer to it; ``run_ns``: how long it was computed."""
 
     def plan_of(self, call: Prepared) -> pb.PlanResponse:
         """What it would give."""
@@ -133,12 +134,15 @@ class LocalSessions:
             kept = self._of(home)
             filling = [kept.begin_all(step.call, step.output_places) for step in program.steps]
         results: dict[StepOutput, Buffer] = {}
+        times = []
         try:
             for number, step in enumerate(program.steps):
+                start = time.perf_counter_ns()
                 with program.at(number):
                     given = zip(step.call.stored, step.storage, strict=True)
                     storages = [self._bytes_of(kept, name, place, results) for name, place in given]
                     outputs = self._computer.compute(step.call, storages)
+                times.append(time.perf_counter_ns() - start)
                 for name, output in zip(step.call.outputs, outputs, strict=True):
                     results[StepOutput(number, name)] = memoryview(output).toreadonly()
         except NpucallError as error:
@@ -150,7 +154,7 @@ class LocalSessions:
                 for name, handle in handles.items():
                     kept.fill(handle, results[StepOutput(number, name)])
         return [
-            self._answer(step.call, number, step.output_places, results)
+            self._answer(step.call, number, step.output_places, results, times[number])
             for number, step in enumerate(program.steps)
         ]
 
@@ -188,6 +192,7 @@ class LocalSessions:
         number: int,
         places: Mapping[str, OutputPlace],
         results: Mapping[StepOutput, Buffer],
+        run_ns: int,
     ) -> Response:
         storages: list[Place] = []
         for name in call.outputs:
@@ -196,7 +201,7 @@ class LocalSessions:
                 storages.append(HandlePart(place.handle, 0, len(data)))
             else:
                 storages.append(None if isinstance(place, Discard) else bytearray(data))
-        return self._computer.response(call, storages)
+        return self._computer.response(call, storages, run_ns)
 
 
 class _Kept:

@@ -173,11 +173,11 @@ EVALUATION = (
     fault("every second answer differs in its last bit", KL, last_bits_that_change,
           found_in="determinism", spared="grid broadcast"),
     fault("the last block is forgotten", L1, last_block_forgotten,
-          found_in="size", spared="grid broadcast layout"),
+          found_in="large", spared="grid broadcast layout size"),
     fault("the sum over stretched axes is forgotten", KL, sum_forgotten,
           found_in="broadcast", spared="grid layout edge"),
     fault("BF16 passes through FLOAT16", KL, through_float16,
           found_in="edge", spared="invalid"),
     fault("the sum of a long row is that of one piece", "aclnnSoftmax", pieces_of_rows_apart,
-          found_in="size determinism", spared="grid layout edge"),
+          found_in="large determinism", spared="grid layout edge size"),
 )  # fmt: skip

@@ -8,9 +8,10 @@ import npucall_client
 from npucall.declare.catalogue import Catalogue
 from npucall.operators import CATALOGUE
 from npucall_client import local
-from npucall_client.conformance.report import Report
-from npucall_client.conformance.runner import Runner, judged
-from npucall_client.conformance.select import Selection, select
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.reporting.report import Report
+from npucall_client.conformance.running.judged import judged
+from npucall_client.conformance.running.runner import Runner
 from npucall_client.conformance.statements import statements
 
 if TYPE_CHECKING:
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
 
 
 def report_on(
-    operator: str, blocks: Iterable[str] = (), *, soc: str = "Ascend910B1", quick: bool = False
+    operator: str,
+    blocks: Iterable[str] = (),
+    *,
+    soc: str = "Ascend910B1",
+    quick: bool = False,
+    profile: str = "cpu-strict",
 ) -> Report:
     """What the suite says of one operator (with its variant) and these blocks; none: all."""
     selection = Selection(operators=(operator,), blocks=tuple(blocks), quick=quick)
     with npucall_client.connect("local:", soc=soc) as client:
-        runner = Runner(judged(client, "local:"))
+        runner = Runner(judged(client, "local:"), profile=profile)
         outcomes = list(runner.run(select(statements(), selection)))
-        return Report("cpu-strict", 0, runner.first.server, outcomes=outcomes)
+        runner.first.close()
+        return Report(profile, 0, runner.first.server, outcomes=outcomes)
 
 
 def use_instead(monkeypatch: pytest.MonkeyPatch, changed: Operator[..., object]) -> None:

@@ -32,6 +32,7 @@ class Fault:
     """Blocks that cannot see it, and so say nothing: the suite needs the others."""
     seed: Seed
     soc: str = "Ascend910B1"
+    profile: str = "cpu-strict"
 
     def __str__(self) -> str:
         return self.title.replace(" ", "-")
@@ -45,9 +46,11 @@ def fault(  # a fault has as many parts
     found_in: str,
     spared: str = "",
     soc: str = "Ascend910B1",
+    profile: str = "cpu-strict",
 ) -> Fault:
     """A fault; blocks are separated by spaces."""
-    return Fault(title, operator, frozenset(found_in.split()), frozenset(spared.split()), seed, soc)
+    blocks = frozenset(found_in.split()), frozenset(spared.split())
+    return Fault(title, operator, *blocks, seed, soc, profile)
 
 
 def changed(operator: AnyOperator, **fields: Any) -> Seed:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import ServerUnreachableError
+from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response
 from npucall_client.client import Client
-from npucall_client.conformance.runner import Judged, Runner, judged
-from npucall_client.conformance.select import Selection, select
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.running.judged import Judged, judged
+from npucall_client.conformance.running.runner import Runner
 from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
 from npucall_client.settings import ClientSettings
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_client.arguments import BoundCall
-    from npucall_client.conformance.report import Outcome
+    from npucall_client.conformance.reporting.report import Outcome
 
 
 class Altered(LocalTransport):
@@ -48,12 +50,34 @@ class Refusing(LocalTransport):
         raise self._error
 
 
-def client_of(transport: Any) -> Client:
-    return Client(transport, ClientSettings(target="local:"))
+class Failing(LocalTransport):
+    """Raises what ``error_of`` has for a call, by how many came before it; else answers."""
+
+    def __init__(self, error_of: Callable[[int], Exception | None], *, lives: bool = True) -> None:
+        super().__init__("Ascend910B1")
+        self.asked = 0
+        self.lives = lives
+        self._error_of = error_of
+
+    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
+        error = self._error_of(self.asked)
+        self.asked += 1
+        if error is not None:
+            raise error
+        return await super().execute(request, timeout, request_id)
+
+    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+        if self.asked and not self.lives:
+            raise ServerUnreachableError("target: expected a server, found none")
+        return await super().server_info(timeout)
+
+
+def client_of(transport: Any, soc: str = "") -> Client:
+    return Client(transport, ClientSettings(target="local:", soc=soc))
 
 
 def local(soc: str = "Ascend910B1") -> Judged:
-    return judged(client_of(LocalTransport(soc)), "local:")
+    return judged(client_of(LocalTransport(soc), soc), "local:")
 
 
 def altered(change: Callable[[bytearray], None]) -> Judged:
@@ -62,9 +86,13 @@ def altered(change: Callable[[bytearray], None]) -> Judged:
 
 def run(first: Judged, second: Judged | None = None, **filters: Any) -> list[Outcome]:
     """The outcomes of a run with these fields of a selection."""
-    options = {name: filters.pop(name) for name in ("profile", "on_failure") if name in filters}
+    names = ("profile", "on_failure", "allow_missing")
+    options = {name: filters.pop(name) for name in names if name in filters}
     cases = select(statements(), Selection(**filters))
-    return list(Runner(first, second, **options).run(cases))
+    try:
+        return list(Runner(first, second, **options).run(cases))
+    finally:
+        first.close()
 
 
 def failed(outcomes: list[Outcome]) -> list[Outcome]:

@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from npucall_client.conformance.report import Outcome, Report, Server, Sided
+from npucall_client.conformance.reporting.patterns import Pattern
+from npucall_client.conformance.reporting.report import Outcome, Report, Server, Sided, Wrong
 
 HISTOGRAM = (5, 4, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)
 """14 elements: 5 exact, 4 up to a quarter ulp, 3 up to half an ulp, 2 beyond 1,024 ulp."""
@@ -65,6 +66,15 @@ def fine() -> Report:
     return replace(REPORT, outcomes=[PASSED, WORSE, SKIPPED, SIDED])
 
 
+def with_numbers() -> Report:
+    """One case failed by its numbers."""
+    pattern = Pattern("what", "all elements 3 times too large", "3 times too large")
+    wrong = Wrong(
+        "out", "all 14 elements", (2, 3), 0.5, 1.5, {"self": -1.0}, {"reduction": "1"}, (pattern,)
+    )
+    return replace(REPORT, outcomes=[PASSED, replace(OUTSIDE, wrong=wrong)])
+
+
 def hostile() -> Report:
     """Every text that a server or a statement could choose is hostile."""
     server = replace(
@@ -78,7 +88,11 @@ def hostile() -> Report:
         "block": HOSTILE,
         "dtype": HOSTILE,
     }
-    failed = replace(OUTSIDE, case=HOSTILE, problems=(HOSTILE,), worst=HOSTILE, **names)
+    wrong = Wrong(HOSTILE, HOSTILE, (1,), 0.5, 1.5, {HOSTILE: 1.0}, {HOSTILE: HOSTILE}, ())
+    failed = replace(
+        OUTSIDE, case=HOSTILE, problems=(HOSTILE,), worst=HOSTILE, findings=(HOSTILE,),
+        wrong=wrong, **names,
+    )  # fmt: skip
     skipped = replace(SKIPPED, case=HOSTILE, problems=(HOSTILE,), **names)
     sided = replace(SIDED, case=HOSTILE, contradiction=sides, **names)
     return Report(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npucall.dtypes import BF16, FLOAT, DType
-from npucall_client.conformance.arrangements import SENTINEL, Arrangement, gaps, put
+from npucall_client.conformance.cases.arrangements import SENTINEL, Arrangement, gaps, put
 
 SHAPES = [(), (5,), (3, 4), (2, 3, 4)]
 STRIDED = [Arrangement.TRANSPOSED, Arrangement.STEP, Arrangement.OFFSET, Arrangement.GAPS]
@@ -30,14 +30,14 @@ def test_the_gaps_are_all_that_is_no_element(layout: Arrangement, shape: tuple[i
     free = gaps(spec, storage)
     assert len(free) == spec.storage_elements - spec.elements
     assert len(free) >= 5  # behind the view, of whatever layout
-    assert (free == SENTINEL).all()
+    assert (free == SENTINEL[0]).all()
 
 
 def test_a_byte_written_into_a_gap_is_seen() -> None:
     spec = Arrangement.GAPS.spec(FLOAT, (3, 4))
     storage, _ = put(np.ones((3, 4), np.float32), spec)
     storage[4 * 4] = 0  # the first byte behind the first row
-    assert (gaps(spec, storage) != SENTINEL).sum() == 1
+    assert (gaps(spec, storage) != SENTINEL[0]).sum() == 1
 
 
 @pytest.mark.parametrize(("layout", "shape"), FITTING)

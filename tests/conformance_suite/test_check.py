@@ -10,10 +10,11 @@ import pytest
 from npucall.dtypes import FLOAT, FLOAT16, DType
 from npucall.errors import DTypeError, NpucallError, ShapeError
 from npucall.tensors import TensorSpec
-from npucall_client.conformance.arrangements import Arrangement, put
-from npucall_client.conformance.check import Checked, Expectation, Refused, check
-from npucall_client.conformance.statement import Contradiction, Refusal, Setup
-from npucall_client.conformance.truth import Expected
+from npucall.wire.replies import Reply, ServerIdentity, Timings
+from npucall_client.conformance.cases.arrangements import Arrangement, put
+from npucall_client.conformance.judging.check import Checked, Expectation, Refused, check
+from npucall_client.conformance.judging.truth import Expected
+from npucall_client.conformance.stating.parts import Contradiction, Refusal, Setup
 from npucall_client.conformance.wire import Answer
 
 VALUE = np.arange(12.0).reshape(3, 4)
@@ -28,7 +29,13 @@ def answer(
     array = np.asarray(array)
     spec = layout.spec(dtype, array.shape)
     storage, _ = put(array.astype(dtype.numpy), spec)
-    return Answer({"out": spec}, {"out": bytes(storage)}, variant, 0, 0)
+    return answer_of({"out": spec}, {"out": bytes(storage)}, variant)
+
+
+def answer_of(outputs: Any, storages: Any, variant: str = "") -> Answer:
+    identity = ServerIdentity("here", "local", "Ascend910B1")
+    reply = Reply(variant, FLOAT, outputs, tuple(outputs), (), identity)
+    return Answer(reply, storages, Timings(), 0)
 
 
 def expectation(**changes: Any) -> Expectation:
@@ -55,7 +62,9 @@ REFUSED = expectation(refused=Refused(161002, "SHAPE_MISMATCH", ("self",)))
     "layout", [Arrangement.DENSE, Arrangement.TRANSPOSED, Arrangement.GAPS, Arrangement.STEP]
 )
 def test_the_right_answer_is_right_in_every_layout(layout: Arrangement) -> None:
-    assert look(answer(layout=layout)).problems == ()
+    right = answer(layout=layout)
+    sent = {} if layout is Arrangement.DENSE else right.storages
+    assert look(right, expectation(sent=sent)).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +74,7 @@ def test_the_right_answer_is_right_in_every_layout(layout: Arrangement) -> None:
         (answer(dtype=FLOAT16), "found FLOAT16"),
         (answer(VALUE + np.eye(3, 4)), r"element \[0, 0\]"),
         (answer(variant="builtin"), "variant"),
-        (Answer({}, {}, "", 0, 0), "outputs"),
+        (answer_of({}, {}), "outputs"),
         (error(), "SHAPE_MISMATCH 161002"),
     ],
     ids=["shape", "dtype", "value", "variant", "no output", "error"],
@@ -81,7 +90,13 @@ def test_a_gap_that_was_written_is_a_problem() -> None:
     good = answer(layout=Arrangement.GAPS)
     storage = bytearray(good.storages["out"])
     storage[16] = 0  # behind the first row of four float32
-    (problem,) = look(Answer(good.outputs, {"out": bytes(storage)}, "", 0, 0)).problems
+    written = answer_of(good.outputs, {"out": bytes(storage)})
+    (problem,) = look(written, expectation(sent=good.storages)).problems
+    assert "gaps" in problem
+
+
+def test_what_was_not_sent_comes_back_without_gaps() -> None:
+    (problem,) = look(answer(layout=Arrangement.GAPS), expectation(sent={})).problems
     assert "gaps" in problem
 
 
@@ -147,5 +162,5 @@ def test_the_reference_must_follow_its_decision_and_hardware_may_follow_any_sour
 
 def test_a_spec_without_elements_is_right() -> None:
     truth = Expected(np.zeros((0, 3)), np.zeros((0, 3)), 1, FLOAT, stepwise=False, dtype=FLOAT)
-    empty = Answer({"out": TensorSpec(FLOAT, (0, 3))}, {"out": b""}, "", 0, 0)
+    empty = answer_of({"out": TensorSpec(FLOAT, (0, 3))}, {"out": b""})
     assert check(Expectation("", {"out": truth}), empty, "cpu-strict").problems == ()

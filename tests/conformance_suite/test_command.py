@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
-from servers import Altered, client_of
+from servers import Altered, Failing, client_of
 from typer.testing import CliRunner
 
+from npucall.errors import QueueFullError
 from npucall_client.conformance import command
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 CASE = "aclnnKlDivBackward/grid/f32-none-4x6-0001"
+OTHER = "aclnnKlDivBackward/grid/f32-mean-4x6-0003"
 
 
 def call(*words: str) -> Result:
@@ -42,6 +44,23 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "connect", connect)
 
 
+@pytest.fixture
+def wrong_on_310p(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``local:`` answers wrongly where its SoC is an Ascend310P3."""
+
+    def connect(*_: Any, soc: str = "Ascend910B1", **__: Any) -> Any:
+        return client_of(Altered(flip if soc == "Ascend310P3" else lambda _: None, soc))
+
+    monkeypatch.setattr(command, "connect", connect)
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that has no time after its first answer."""
+    server = Failing(lambda asked: QueueFullError("queue: full") if asked else None)
+    monkeypatch.setattr(command, "connect", lambda *_, **__: client_of(server))
+
+
 @pytest.mark.parametrize("name", ["conform", "replay"])
 def test_the_subcommands_are_entry_points(name: str) -> None:
     (point,) = entry_points(group="npucall.commands", name=name)
@@ -57,7 +76,26 @@ def test_a_case_that_passes_ends_with_0() -> None:
 def test_a_case_that_fails_ends_with_1_and_is_named(wrong: None) -> None:
     result = call("conform", "local:", "--case", CASE)
     assert result.exit_code == 1
-    assert f"failed {CASE}" in result.output
+    assert f"such as {CASE}" in result.output
+
+
+def test_a_case_that_could_not_be_judged_lowers_the_verdict_and_ends_with_1(busy: None) -> None:
+    result = call("conform", "--case", CASE, "--case", OTHER)
+    assert result.exit_code == 1
+    assert "Conforms in part" in result.output
+    assert "1 case passed, 1 case not judged" in result.output
+    assert "1 case should have been judged: " in result.output
+
+
+def test_a_case_that_could_not_be_judged_is_no_matter_if_it_is_allowed(busy: None) -> None:
+    result = call("conform", "--case", CASE, "--case", OTHER, "--allow-skipped")
+    assert (result.exit_code, result.exception) == (0, None)
+    assert "1 case not judged, as allowed" in result.output
+
+
+def test_a_run_of_which_no_case_could_be_judged_fails_whatever_is_allowed(busy: None) -> None:
+    assert call("conform", "--case", OTHER, "--allow-skipped").exit_code == 0
+    assert call("conform", "--case", OTHER, "--allow-skipped").exit_code == 1  # busy from now on
 
 
 def test_list_prints_ids_and_runs_nothing(wrong: None) -> None:
@@ -109,4 +147,49 @@ def test_two_servers_are_compared() -> None:
 def test_what_cannot_be_is_refused_before_anything_runs(words: tuple[str, ...], says: str) -> None:
     result = call("conform", "local:", *words)
     assert isinstance(result.exception, ValueError)
+    assert says in str(result.exception)
+
+
+def test_local_has_the_rules_of_the_soc_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    words = ("--soc", "Ascend310P3", "--operator", "Silu", "--block", "grid", "--json", str(path))
+    result = call("conform", "local:", *words)
+    report = json.loads(path.read_text())
+    assert (result.exit_code, report["server"]["product"]) == (0, "Ascend310P")
+    assert "bf16" not in {o["dtype"] for o in report["outcomes"] if o["status"] == "passed"}
+
+
+def test_a_case_that_failed_on_another_soc_is_run_again_there(wrong_on_310p: None) -> None:
+    words = ("--soc", "Ascend310P3", "--operator", "KlDivBackward", "--block", "grid", "--quick")
+    result = call("conform", "local:", *words)
+    assert result.exit_code == 1
+    assert "npucall conform local: --soc Ascend310P3 --profile cpu-strict" in result.output
+
+
+def test_a_bundle_of_another_soc_is_replayed_there(tmp_path: Path, wrong_on_310p: None) -> None:
+    case = "aclnnKlDivBackward/grid/f32-none-4x6-0001"
+    words = ("--soc", "Ascend310P3", "--case", case, "--save", str(tmp_path))
+    assert call("conform", "local:", *words).exit_code == 1
+    (folder,) = tmp_path.iterdir()
+    assert call("replay", str(folder), "local:", "--soc", "Ascend310P3").exit_code == 1
+    assert call("replay", str(folder), "local:").exit_code == 0
+
+
+def test_local_beside_a_host_has_the_hosts_soc(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    words = ("--soc", "Ascend910A", "--against", "local:", "--operator", "Silu", "--block", "grid")
+    assert call("conform", "local:", *words, "--json", str(path)).exit_code == 0
+    assert json.loads(path.read_text())["against"]["soc"] == "Ascend910A"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("local:", "--adapter", "torch_npu"), "target: expected none beside an adapter"),
+        (("--adapter", "torch"), "adapter: expected one of torch_npu"),
+        (("--adapter", "torch_npu", "--soc", "Ascend910A"), "soc: expected none"),
+    ],
+)
+def test_an_adapter_stands_in_place_of_a_target(words: tuple[str, ...], says: str) -> None:
+    result = call("conform", *words, "--case", CASE)
     assert says in str(result.exception)

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from npucall_client.conformance.report import Report
-from npucall_client.conformance.reports import html
-from npucall_client.conformance.reports._markup import Markup, join, tag
-from npucall_client.conformance.reports._plots import Strip, histogram, strips
-from npucall_client.conformance.reports.text import clean, rerun
+from npucall_client.conformance.reporting.coverage import Chosen
+from npucall_client.conformance.reporting.formats import html
+from npucall_client.conformance.reporting.formats._markup import Markup, join, tag
+from npucall_client.conformance.reporting.formats._plots import Strip, histogram, strips
+from npucall_client.conformance.reporting.formats.text import clean, rerun
+from npucall_client.conformance.reporting.report import Report
 
-from .shown import HISTOGRAM, HOSTILE, NEITHER, OUTSIDE, REPORT, SERVER, WRONG_CODE, fine, hostile
+from .shown import (
+    HISTOGRAM,
+    HOSTILE,
+    NEITHER,
+    OUTSIDE,
+    PASSED,
+    REPORT,
+    SERVER,
+    SKIPPED,
+    WRONG_CODE,
+    fine,
+    hostile,
+    with_numbers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +127,14 @@ def test_there_is_a_style_for_the_dark() -> None:
 
 
 @pytest.mark.parametrize(
-    "fact", ["npu-7:50051", "Ascend910B1 (family Ascend910B)", "cann:0", "7", "3 of 6 cases failed"]
+    "fact",
+    [
+        "npu-7:50051",
+        "Ascend910B1 (family Ascend910B)",
+        "cann:0",
+        "7",
+        "Fails: 3 of 6 cases failed",
+    ],
 )
 def test_the_page_says_what_was_judged(fact: str) -> None:
     assert fact in page_of(REPORT).text
@@ -126,19 +148,83 @@ def test_a_failure_has_its_id_its_problems_and_its_command(failed: object) -> No
 
 def test_a_run_without_failures_has_no_list_of_them() -> None:
     assert page_of(fine()).of_class("failure") == []
-    assert "Failures" not in page_of(fine()).text
+    assert "Failures by cause" not in page_of(fine()).text
 
 
-def test_failures_of_a_block_are_folded_behind_the_first() -> None:
-    page = page_of(Report("cpu-strict", 0, SERVER, outcomes=[WRONG_CODE] * 5))
+def test_failures_of_a_cause_are_folded_behind_an_example() -> None:
+    several = [replace(WRONG_CODE, case=f"{WRONG_CODE.case}{i}") for i in range(5)]
+    page = page_of(Report("cpu-strict", 0, SERVER, outcomes=several))
     assert "4 more" in page.text
-    assert len(page.of_class("failure")) == 5
+    assert len(page.of_class("failure")) == 1
+    assert {outcome.case for outcome in several} <= set(page.text)
 
 
-def test_of_very_many_failures_three_hundred_are_listed_and_the_rest_counted() -> None:
-    page = page_of(Report("cpu-strict", 0, SERVER, outcomes=[WRONG_CODE] * 1302))
-    assert len(page.of_class("failure")) == 300
-    assert "1,002 more stand in the JSON report." in page.text
+def test_of_very_many_causes_a_hundred_are_shown_and_the_rest_counted() -> None:
+    several = [replace(WRONG_CODE, findings=("x" * i,)) for i in range(1, 1103)]
+    page = page_of(Report("cpu-strict", 0, SERVER, outcomes=several))
+    assert len(page.of_class("failure")) == 100
+    assert "1,002 more causes stand in the JSON report." in page.text
+
+
+def test_a_cause_has_its_pattern_and_the_worst_element() -> None:
+    text = page_of(with_numbers()).text
+    assert "all elements 3 times too large" in text
+    assert "out[2, 3] is 1.5, expected 0.5 for self -1, reduction 1" in text
+    assert "wrong: all 14 elements" in text
+
+
+def test_coverage_stands_before_everything_else() -> None:
+    page = page_of(REPORT)
+    sections = [named["id"] for _, named in page.elements if "id" in named]
+    assert sections[:2] == ["coverage", "failures"]
+    assert {"operators", "operators and dtypes", "blocks"} <= set(page.text)
+
+
+def test_what_should_have_been_judged_and_was_not_stands_in_the_page() -> None:
+    busy = replace(SKIPPED, problems=("QUEUE_FULL: try later",), lowers=True)
+    page = page_of(replace(REPORT, outcomes=[PASSED, busy]))
+    assert "Conforms in part: 1 case passed, 1 case not judged" in page.text
+    assert "1 case should have been judged: " in page.text
+    assert "QUEUE_FULL: try later" in page.text
+    assert page.of_class("partly") == ["header"]
+
+
+def test_the_page_of_a_filtered_run_says_that_it_is_no_whole_verdict() -> None:
+    filtered = replace(REPORT, chosen=Chosen(operators=("Glu",)))
+    said = "".join(page_of(filtered).text)
+    assert "in what was chosen (--operator Glu)" in said
+    assert "no verdict of all" in said
+
+
+def test_a_known_deviation_stands_apart_from_failures() -> None:
+    known = replace(OUTSIDE, status="accepted")
+    page = page_of(replace(REPORT, outcomes=[PASSED, known]))
+    assert page.of_class("failure") == []
+    assert page.of_class("known") == ["td"]
+    assert {"Known deviations", known.case} <= set(page.text)
+
+
+def test_the_legend_names_every_colour_of_the_heat_map_and_the_empty_cell() -> None:
+    text = "".join(page_of(REPORT).text)
+    for each in ("all passed", "some failed", "some deviate", "all skipped", "empty: "):
+        assert each in text
+
+
+def test_the_time_on_the_device_stands_beside_the_errors() -> None:
+    timed = [replace(PASSED, run_ns=n) for n in (1_000_000, 2_500_000, 9_000_000)]
+    text = page_of(replace(REPORT, outcomes=timed)).text
+    assert text.index("errors in ulp") < text.index("run, ms")
+    assert "2.5" in text  # the median
+
+
+def test_a_narrow_screen_has_a_label_for_each_cell() -> None:
+    page = page_of(REPORT)
+    cells = [named for tag, named in page.elements if tag == "td" and "held" in _classes(named)]
+    assert [named.get("data-label") for named in cells] == ["grid", "documents"]
+
+
+def _classes(named: dict[str, str | None]) -> list[str]:
+    return (named.get("class") or "").split()
 
 
 def test_the_heat_map_has_a_cell_for_each_operator_and_block() -> None:
@@ -159,14 +245,25 @@ def test_the_page_shows_which_source_of_a_contradiction_is_right() -> None:
 # --- Plots ----------------------------------------------------------------------------------------
 
 
+def drawing_of(*rows: Strip) -> ET.Element:
+    return ET.fromstring(strips(rows))
+
+
 def marks(ratios: Sequence[float]) -> dict[str, list[float]]:
-    """Where the marks of a line stand, by class; and the limit."""
-    drawing = ET.fromstring(strips([Strip("A", "", "f32", ratios)]))
+    """Where the marks of a line stand, by class, in percent; and the limit."""
+    drawing = drawing_of(Strip("A", "", "f32", ratios))
     found: dict[str, list[float]] = {"mark": [], "outside": []}
     for circle in drawing.iter("circle"):
-        found[circle.get("class", "")].append(float(circle.get("cx", "")))
+        shift = re.search(r"[-0-9.]+", circle.get("transform", "0"))
+        assert shift is not None
+        nudge = float(shift[0]) / 1000  # pixels beside the line
+        found[circle.get("class", "")].append(percent(circle.get("cx")) + nudge)
     (limit,) = (each for each in drawing.iter("line") if each.get("class") == "limit")
-    return {**found, "limit": [float(limit.get("x1", ""))]}
+    return {**found, "limit": [percent(limit.get("x1"))]}
+
+
+def percent(text: str | None) -> float:
+    return float((text or "").removesuffix("%"))
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1e-9, 0.5, 0.999999, 1.0])
@@ -189,16 +286,28 @@ def test_the_axis_is_logarithmic() -> None:
 
 
 def test_cases_near_each_other_share_a_mark_that_counts_them() -> None:
-    drawing = ET.fromstring(strips([Strip("A", "", "f32", [0.3] * 7)]))
+    drawing = drawing_of(Strip("A", "", "f32", [0.3] * 7))
     (circle,) = drawing.iter("circle")
     assert circle.findtext("title") == "7 cases up to 0.3 of the tolerance"
 
 
 def test_a_line_names_operator_variant_and_dtype_once() -> None:
     rows = [Strip("A", "v", "f32", [0.1]), Strip("A", "v", "f16", [0.1])]
-    drawing = ET.fromstring(strips(rows))
-    texts = ["".join(each.itertext()) for each in drawing.iter("text")]
-    assert [text for text in texts if text in ("A v", "f32", "f16")] == ["A v", "f32", "f16"]
+    texts = ["".join(each.itertext()) for each in drawing_of(*rows).iter()]
+    leaves = [text for text in texts if text in ("A v", "f32", "f16")]
+    assert [leaves.count(text) for text in ("A v", "f32", "f16")] == [1, 1, 1]
+
+
+def test_every_place_of_the_plot_is_a_share_of_its_width() -> None:
+    drawing = drawing_of(Strip("A", "", "f32", [0.0, 0.1, 1.0, 5.0, float("inf")]))
+    places = [
+        each.get(name)
+        for each in drawing.iter()
+        for name in ("x1", "x2", "cx")
+        if each.get(name) is not None
+    ]
+    assert places
+    assert all(0 <= percent(place) <= 100 for place in places)
 
 
 def test_a_histogram_has_a_bar_for_each_bin_that_names_it() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from npucall_client.conformance.report import Outcome, Report, Server, Sided, Status
+from npucall_client.conformance.reporting.report import Outcome, Report, Server, Sided, Status
 
 SERVER = Server("local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",))
 

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from npucall_client.conformance.report import Report
-from npucall_client.conformance.reports import html, json_file, junit
-from npucall_client.conformance.reports.text import clean, number, rerun
+from npucall_client.conformance.reporting.formats import html, json_file, junit
+from npucall_client.conformance.reporting.formats.text import clean, number, rerun
+from npucall_client.conformance.reporting.report import Report
 
 from .shown import (
     HISTOGRAM,
@@ -93,18 +93,20 @@ def test_json_has_the_keys_that_its_documentation_names() -> None:
     assert list(data) == [
         "format", "format_version", "passed", "profile", "seed", "quick", "started", "seconds",
         "versions", "server", "against", "unstated", "ulp_bins", "total", "by_operator_and_dtype",
-        "by_operator_and_block", "contradictions", "skipped", "outcomes",
+        "by_operator_and_block", "contradictions", "skipped", "outcomes", "verdict", "chosen",
+        "allow_skipped", "coverage", "pairs", "baseline", "causes",
     ]  # fmt: skip
     assert set(data["server"]) == {
         "target", "device", "soc", "product", "version", "instance", "default_variant", "variants",
     }  # fmt: skip
     assert set(data["total"]) == {
         "cases", "passed", "failed", "skipped", "ulp", "ulp_case", "ratio", "ratio_case",
-        "histogram",
+        "histogram", "accepted", "run_ns",
     }  # fmt: skip
     assert set(data["outcomes"][0]) == {
         "case", "operator", "variant", "block", "dtype", "status", "problems", "ulp", "ratio",
-        "worst", "histogram", "run_ns", "total_ns", "truth_ns", "contradiction",
+        "worst", "histogram", "run_ns", "total_ns", "truth_ns", "contradiction", "lowers", "paths",
+        "paths_skipped", "findings", "wrong", "columns",
     }  # fmt: skip
 
 
@@ -196,6 +198,11 @@ def test_junit_says_what_was_judged() -> None:
         "profile": "cann-standard",
         "seed": "7",
         "server": "npu-7:50051 (cann:0 as Ascend910B1, Ascend910B)",
+        "verdict": "Fails: 3 of 6 cases failed",
+        "coverage": (
+            "judged on Ascend910B: 6 of 6 cases; 2 of 2 operators, 3 of 3 operators and dtypes, "
+            "4 of 4 blocks\nskipped 1 case: no BF16"
+        ),
     }
     assert suite.get("timestamp") == "2026-11-20T14:05:57"
 

@@ -11,15 +11,15 @@ from tests.more import every_sixth
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
-from npucall_client.conformance.blocks import cases_of
-from npucall_client.conformance.calls import call_of
-from npucall_client.conformance.cases import BLOCKS
+from npucall_client.conformance.cases.blocks import cases_of
+from npucall_client.conformance.cases.calls import call_of
+from npucall_client.conformance.cases.case import BLOCKS
+from npucall_client.conformance.judging.truth import expected
 from npucall_client.conformance.statements import statements
-from npucall_client.conformance.truth import expected
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.cases import Case
-    from npucall_client.conformance.statement import Statement
+    from npucall_client.conformance.cases.case import Case
+    from npucall_client.conformance.stating.statement import Statement
 
 
 def title(statement: Statement) -> str:

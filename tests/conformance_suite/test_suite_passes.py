@@ -9,12 +9,12 @@ import pytest
 from servers import failed, run
 from tests.more import TURNS
 
-from npucall_client.conformance.runner import judged
+from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.statements import statements
 
 if TYPE_CHECKING:
     from npucall_client import Client
-    from npucall_client.conformance.report import Outcome
+    from npucall_client.conformance.reporting.report import Outcome
 
 TITLES = [statement.title for statement in statements()]
 # Every fourth operator here, every twelfth over a socket, and others on an NPU; then the next ones.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from npucall_client.conformance.report import Report
-from npucall_client.conformance.reports import table
-from npucall_client.conformance.reports.text import clean, rerun
+from npucall_client.conformance.reporting.formats import table
+from npucall_client.conformance.reporting.formats.text import clean, rerun
+from npucall_client.conformance.reporting.report import Report
 
-from .shown import KL, NEITHER, OUTSIDE, REPORT, SERVER, WRONG_CODE, fine, hostile
+from .shown import KL, NEITHER, OUTSIDE, REPORT, SERVER, WRONG_CODE, fine, hostile, with_numbers
 
 NOTHING = Report("cpu-strict", 0, SERVER)
 
@@ -32,8 +33,8 @@ def test_the_table_has_a_line_for_each_operator_and_dtype() -> None:
 @pytest.mark.parametrize("failed", [OUTSIDE, WRONG_CODE, NEITHER], ids=lambda each: each.block)
 def test_the_table_is_followed_by_failures_and_how_to_run_them_again(failed: Any) -> None:
     text = printed(REPORT)
-    for line in (f"failed {failed.case}", f"  {failed.problems[0]}", f"  {rerun(REPORT, failed)}"):
-        assert line in text.splitlines()
+    for line in (f"such as {failed.case}", failed.problems[0], rerun(REPORT, failed)):
+        assert line in map(str.strip, text.splitlines())
 
 
 def test_the_table_of_contradictions_says_with_whom_the_server_agrees() -> None:
@@ -45,9 +46,9 @@ def test_the_table_of_contradictions_says_with_whom_the_server_agrees() -> None:
 @pytest.mark.parametrize(
     ("report", "verdict"),
     [
-        (REPORT, "3 of 6 cases failed."),
-        (fine(), "All 3 cases passed."),
-        (NOTHING, "Nothing ran."),
+        (REPORT, "Fails: 3 of 6 cases failed."),
+        (fine(), "Conforms: all 3 cases passed."),
+        (NOTHING, "Fails: nothing ran."),
     ],
     ids=["failed", "passed", "nothing"],
 )
@@ -55,9 +56,24 @@ def test_the_last_line_is_the_verdict(report: Report, verdict: str) -> None:
     assert printed(report).splitlines()[-1] == verdict
 
 
-def test_a_failure_after_the_twentieth_is_counted() -> None:
-    many = Report("cpu-strict", 0, SERVER, outcomes=[WRONG_CODE] * 23)
-    assert "... and 3 more failures; --html or --json has them all" in printed(many)
+def test_a_cause_after_the_twentieth_is_counted() -> None:
+    several = [replace(WRONG_CODE, problems=(f"cause {chr(97 + i)}",)) for i in range(23)]
+    many = Report("cpu-strict", 0, SERVER, outcomes=several)
+    assert "... and 3 more causes; --html or --json has them all" in printed(many)
+
+
+def test_failures_of_one_cause_are_one_entry_with_their_number() -> None:
+    many = Report("cpu-strict", 0, SERVER, outcomes=[WRONG_CODE] * 300)
+    assert printed(many).count("expected status 161001") == 2  # the cause, and its example
+    assert "300 cases failed: expected status 161001" in printed(many)
+
+
+def test_the_worst_element_is_told_with_what_it_was_computed_from() -> None:
+    lines = [line.strip() for line in printed(with_numbers()).splitlines()]
+    assert "1 case failed: all elements 3 times too large" in lines
+    assert "KlDivBackward; f16; broadcast" in lines
+    assert "out[2, 3] is 1.5, expected 0.5 for self -1, reduction 1" in lines
+    assert "wrong: all 14 elements" in lines
 
 
 def test_hostile_text_is_printed_as_it_is_without_what_a_terminal_obeys() -> None:

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from npucall.dtypes import FLOAT16
-from npucall_client.conformance import reals
-from npucall_client.conformance.blocks import cases_of
-from npucall_client.conformance.calls import MadeCall, call_of
-from npucall_client.conformance.given import Given, Terms, largest
-from npucall_client.conformance.statement import Setup
+from npucall_client.conformance.cases.blocks import cases_of
+from npucall_client.conformance.cases.calls import MadeCall, call_of
+from npucall_client.conformance.judging.truth import LOOPED, TruthError, expected
 from npucall_client.conformance.statements.kl_div_backward import KL_DIV_BACKWARD
-from npucall_client.conformance.truth import LOOPED, TruthError, expected
+from npucall_client.conformance.stating import reals
+from npucall_client.conformance.stating.given import Given, Terms, largest
+from npucall_client.conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.statement import Statement
+    from npucall_client.conformance.stating.statement import Statement
 
 
 def call(block: str = "grid", index: int = 0) -> MadeCall:

@@ -15,8 +15,9 @@ from npucall.operators import CATALOGUE
 from npucall.places import RegionPart
 from npucall.wire.calls import PreparedCalls
 from npucall_client.client import Client
-from npucall_client.conformance.runner import Runner, judged
-from npucall_client.conformance.select import Selection, select
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.running.judged import judged
+from npucall_client.conformance.running.runner import Runner
 from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
 from npucall_client.settings import ClientSettings

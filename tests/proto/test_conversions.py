@@ -187,3 +187,19 @@ def test_an_array_is_broadcast_into_a_larger_one(source: Any, target: Any, shape
 
 def test_what_is_converted_anew_is_row_major() -> None:
     assert converted(np.zeros((64, 64), np.float32).T, HALF).flags.c_contiguous
+
+
+def test_float64_becomes_bfloat16_in_one_rounding() -> None:
+    # 1 + 2^-8 is halfway between 1 and 1 + 2^-7: 2^-40 decides, which float32 cannot hold.
+    exact = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 3 * 2.0**-8 - 2.0**-40, 1 + 2.0**-8, 3.4e38])
+    for sign in (1, -1):
+        found = converted(sign * exact, BFLOAT).astype(np.float64)
+        np.testing.assert_array_equal(found, sign * np.array([1 + 2.0**-7, 1 + 2.0**-7, 1, np.inf]))
+
+
+def test_what_float32_holds_becomes_the_bfloat16_that_numpy_makes_of_it() -> None:
+    drawn = random_bits(SINGLE, 1 << 16)
+    numbers = drawn[~np.isnan(drawn)]
+    np.testing.assert_array_equal(
+        bits(converted(numbers.astype(DOUBLE), BFLOAT)), bits(numbers.astype(BFLOAT))
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,13 @@ import npucall_client
 from npucall.errors import DeviceLostError, TooLargeError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_server.access.guard import OpenGuard
 from npucall_server.execution import call as execution_of_calls
+from npucall_server.handling import Handling
+from npucall_server.log import Log
+from npucall_server.peers import Peers
 
-from .scripted import PATIENCE, ScriptedDevice, until, waiting
+from .scripted import PATIENCE, ScriptedCaller, ScriptedDevice, until, waiting
 from .streams import IDENTITY, INPUTS, call_of, info_of, serving, stream
 
 if TYPE_CHECKING:
@@ -317,6 +322,23 @@ def test_a_server_without_tenants_passes_a_renewed_credential_over() -> None:
         peer.renew("Bearer of a client that talks to other servers too")
         peer.begin(1)
         assert peer.receive().WhichOneof("frame") == "reply"
+
+
+def test_who_leaves_while_a_message_is_being_sent_is_not_waited_for() -> None:
+    """gRPC counts a call among those of its connection as long as anybody holds it."""
+    with serving() as served:
+        log = Log(stream=io.StringIO())
+        peers = Peers(log, PATIENCE)
+        handling = Handling(IDENTITY, log, peers, OpenGuard(), ())
+        request = pb.ExecuteRequest(call=call_of(2))  # without its storages: it is refused
+        message = pb.ExecuteStreamRequest(call_id=1, begin=pb.Begin(request=request))
+        messages = iter([message.SerializeToString()])
+        caller: Any = ScriptedCaller()
+        caller.begins, caller.when_over = bool, caller.add_callback
+        answers = served.streams.execute_stream(messages, caller, handling)
+        assert next(answers)
+        answers.close()  # type: ignore[attr-defined]  # a generator, which gRPC forgets
+        until(lambda: not peers._waits, "nobody is waited for")
 
 
 def test_each_call_has_a_log_line() -> None:

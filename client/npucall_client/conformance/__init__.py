@@ -2,18 +2,33 @@
 
 ``npucall conform TARGET`` runs it. Its parts, from the bottom::
 
+    tables, prototypes     which dtypes products take, C parameter lists; promotion, broadcasting
     given, reals, domains  a call's arguments as float64, IEEE arithmetic, how numbers are drawn
     statement              what a statement of an operator consists of
     layouts, cases         a case has no data, only what makes them; a layout places them in memory
     calls                  a case's data, from the seed and the case's id
+    rounding, bias         what numbers round to, and whether an answer's all round one way
     truth, tolerance       what is right, and how near an answer has to come
     elementwise, rowwise   make statements from functions of single elements, or of rows
     defects                rows of error tables that operators share
-    maker, blocks, select  which cases there are, and which of them a run has
+    maker, blocks, select  which cases there are, and which of them a run has; declared: those that
+                           follow from what a statement says of products, types and defaults
     statements/            the statements, one file an operator, found as operators are
+    applying, listing      which cases are for a server; what it lists against the statement
     wire, check, runner    run cases and hold answers against what is expected
     bundle                 keeps failing cases, to run them again
+<<<<<<< HEAD
+    fuzz/                  draws calls at random, and makes small what fails
+    golden                 inputs, expected outputs and tolerances in files for others
     report, reports/       what a run found, and how it is shown
+=======
+    patterns/, diagnosis   what the wrong elements of an output have in common, in words
+    benchmark, columns     two servers beside each other by CANN's figures; pairs: several cases
+    coverage, report       what was judged of what should have been, the verdict, what a run found
+    causes                 failures grouped, so that 300 cases read as a few lines
+    baseline               known deviations of a server, accepted until they change
+    reports/               how a report is shown
+>>>>>>> main
     command                ``npucall conform`` and ``npucall replay``
 
 **How to state an operator** (with ``statements/kl_div_backward.py`` and ``l1_loss_backward.py``
@@ -29,6 +44,8 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
 
     SIGMOID_BACKWARD = elementwise(
         "aclnnSigmoidBackward",
+        prototype="const aclTensor* gradOutput, const aclTensor* output, aclTensor* gradInput",
+        takes=on(PRODUCTS, *FRACTIONAL),  # by product; a listing must say the same
         inputs=(In("grad_output", normal()), In("output", probabilities())),
         output=Out("grad_input", shape=lambda k: k.shape(*BOTH), dtype=promotion(*BOTH)),
         scalar=scalar,
@@ -45,6 +62,15 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
         ),
     )
 
+* What the operator is stands here once more; nothing of it is asked of the server, or taken from
+  the declaration. ``prototype`` is the C parameter list: order, kinds and names of parameters
+  follow from it (``renamed`` where a name does not). ``takes`` are the dtypes by product
+  (``tables`` has those that many share), ``legacy`` the products that documents do not list,
+  ``defaults`` what attributes are if they are left out; ``In(..., read=False)`` is an input whose
+  values do not matter, ``unwarned`` has the values of an attribute without a warning, ``in_kernel``
+  the numbers that are converted to the kernel's dtype. Blocks ``listing``, ``products`` and
+  ``defaults`` follow from these. Where another default cannot be seen in usual data,
+  ``defaulted=Setup(...)`` has data that show it.
 * ``k`` is a ``Given``: ``k["alpha"]`` is an attribute or a float64 tensor (None if absent),
   ``k.shape/count/first(*names)`` speak of what tensors broadcast to, ``k.mean("self")`` is the
   factor of the attribute ``reduction`` (1 is mean), ``k.product`` the short SoC name, ``k.dtypes``
@@ -73,9 +99,13 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
   its own; ``optional=True`` for weights that may be absent, with ``refused=True`` for what must
   be. A domain sees what was drawn before it: ``domains.follows(lambda d: np.tanh(d["x"]))``,
   ``d.shapes["self"]``, ``d["ignore_index"]``.
+* ``cost`` is what computing in float32 may cost, in units of 2^-24 of the terms' size: 32 unless
+  said, 0 where the formula is one operation. ``halfway`` has calls whose every step is exact and
+  whose results are ties. Gradients of losses are ``upstream("self", "target")``, which are as large
+  as the count that a mean divides by; ``faint`` names outputs that are zero by right.
 * ``attributes``: values to cross; a callable value is called with the base shape. An aclScalar is
   a Python number or a ``Scalar(INT32, 2)``. Keep the product of all under about 16. What is not
-  listed is not sent, and has the default of the operator's signature.
+  listed is not sent, and has its default.
 * ``Setup`` is what is special about a case: shapes, values, attributes, dtypes (an output's too,
   which is then given), absent inputs, products; or that outputs are ``filled``, since nothing is
   computed. ``broadcast``, ``mixed``, ``empty``, ``edges`` and
@@ -86,6 +116,9 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
   The valid call that rows are put in has tensors of the first of ``dtypes`` and of
   ``layout_shape``, outputs and optional inputs given, and the first values of ``attributes``;
   ``base=Setup(...)`` changes it for a row.
+* ``empty_before`` names the first row that is checked behind what ends the checks of an empty call;
+  every row before it is also tried on an empty tensor, but those that begin with one of
+  ``empty_spares``.
 * ``contradictions``: rows of operators.md 1.4 and forwards.md 5 with what each source expects.
 
 ``tests/conformance_suite/test_statements.py`` holds every statement to the rules; the quickest

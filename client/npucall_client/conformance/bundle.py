@@ -8,32 +8,41 @@ Types that NumPy does not have itself, such as BF16, are stored as unsigned inte
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import DTYPES
+from npucall.dtypes import DTYPES, DType
 from npucall.errors import NpucallError
 from npucall.tensors import Format, TensorSpec
-from npucall_client.conformance import wire
-from npucall_client.conformance.check import Expectation, Refused, arrays_of, check, described
-from npucall_client.conformance.report import Outcome
-from npucall_client.conformance.runner import Evidence, finished
-from npucall_client.conformance.statement import Contradiction, Refusal, Setup
-from npucall_client.conformance.truth import Expected
+from npucall_client.conformance.cases.calls import MadeCall
+from npucall_client.conformance.judging.check import (
+    Expectation,
+    Refused,
+    arrays_of,
+    check,
+    described,
+)
+from npucall_client.conformance.judging.truth import Expected
+from npucall_client.conformance.reporting.report import Outcome
+from npucall_client.conformance.running.runner import Evidence, finished
+from npucall_client.conformance.statements import statements
+from npucall_client.conformance.stating.given import Given
+from npucall_client.conformance.stating.parts import Contradiction, Refusal, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from npucall.declare.call import Argument
-    from npucall.dtypes import AnyArray, DType
-    from npucall_client.client import Client
-    from npucall_client.conformance.report import Server
+    from npucall.dtypes import AnyArray
+    from npucall_client.conformance.reporting.report import Server
+    from npucall_client.conformance.running.judged import Judged
 
 VERSION = 1
+_JUDGED_BY = [field.name for field in fields(Expected) if field.name not in ("value", "size")]
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 
 
@@ -77,7 +86,7 @@ def save(  # noqa: PLR0913  # what a run knows
     _write(place / "expected.npz", values | sizes)
     answer = evidence.answer
     got = {} if isinstance(answer, NpucallError) else arrays_of(answer)
-    _write(place / "got.npz", {name: _plain(array) for name, array in got.items()})
+    _write(place / "got.npz", {name: plain(array) for name, array in got.items()})
     about = {
         "version": VERSION,
         "case": outcome.case,
@@ -108,6 +117,9 @@ def load(place: Path) -> Bundle:
         storages = {name: stored[name].tobytes() for name in about["stored"]}
     with np.load(place / "expected.npz") as numbers:
         expectation = _read_expectation(about["variant"], about["expected"], dict(numbers))
+    expectation = replace(
+        expectation, sent={n: s for n, s in storages.items() if n in expectation.outputs}
+    )
     names = {field.name for field in fields(Bundle)} - {"arguments", "storages", "expectation"}
     return Bundle(
         **{name: about[name] for name in names - {"problems"}},
@@ -118,20 +130,34 @@ def load(place: Path) -> Bundle:
     )
 
 
-def replay(bundle: Bundle, client: Client, profile: str = "") -> Outcome:
-    """Runs a bundle's call once more and judges the answer as then, or by another profile."""
+def replay(bundle: Bundle, judged: Judged, profile: str = "") -> Outcome:
+    """Runs a bundle's call once more and judges the answer as then, or by another profile.
+
+    Raises NotJudgedError where it cannot be asked now.
+    """
     outcome = Outcome(
         bundle.case, bundle.operator, bundle.variant, bundle.block, bundle.dtype, "passed"
     )
-    answer: wire.Answer | NpucallError
-    try:
-        answer = wire.send(
-            client, bundle.operator, bundle.variant, bundle.arguments, bundle.storages
-        )
-    except NpucallError as error:
-        answer = error
+    answer = judged.ask(_call(bundle, judged.server.product))
     checked = check(bundle.expectation, answer, profile or bundle.profile)
     return finished(outcome, checked, list(checked.problems), answer)
+
+
+def _call(bundle: Bundle, product: str) -> MadeCall:
+    """The call. Of what was meant by it a bundle knows the outputs, and what was left out."""
+    stated = {each.title: each for each in statements()}
+    title = f"{bundle.operator}.{bundle.variant}" if bundle.variant else bundle.operator
+    values: dict[str, Any] = dict(stated[title].defaults)
+    values |= {each.name: None for each in stated[title].inputs}
+    values |= bundle.arguments
+    outputs = bundle.expectation.outputs
+    dtypes = {n: v.dtype for n, v in bundle.arguments.items() if isinstance(v, TensorSpec)}
+    shapes = {name: truth.value.shape for name, truth in outputs.items()}
+    given = Given({n: v for n, v in values.items() if n not in shapes}, dtypes, product=product)
+    return MadeCall(
+        bundle.operator, bundle.variant, bundle.arguments, bundle.storages, given, shapes,
+        {name: truth.dtype for name, truth in outputs.items()}, valid=bool(outputs),
+    )  # fmt: skip
 
 
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -141,12 +167,13 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
 def _elements(spec: Argument, data: bytes | bytearray) -> AnyArray:
     if not isinstance(spec, TensorSpec):
         raise TypeError("expected the storage of a tensor")
-    return _plain(np.frombuffer(data, spec.dtype.numpy))
+    return plain(np.frombuffer(data, spec.dtype.numpy))
 
 
-def _plain(array: AnyArray) -> AnyArray:
+def plain(array: AnyArray) -> AnyArray:
     """The array in a type that every NumPy can read."""
-    return array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array
+    own = array.dtype.isbuiltin == 1
+    return array if own else array.view(f"u{array.itemsize}")
 
 
 def _argument(value: Argument) -> Any:
@@ -163,6 +190,8 @@ def _argument(value: Argument) -> Any:
         }
     if isinstance(value, Scalar):
         return {"scalar": {"dtype": value.dtype.name, "value": value.value}}
+    if isinstance(value, DType):
+        return {"dtype": value.name}
     return {"value": list(value) if isinstance(value, tuple) else value}
 
 
@@ -175,6 +204,8 @@ def _read_argument(saved: Mapping[str, Any]) -> Argument:
         )  # fmt: skip
     if "scalar" in saved:
         return Scalar(_dtype(saved["scalar"]["dtype"]), saved["scalar"]["value"])
+    if "dtype" in saved:
+        return _dtype(saved["dtype"])
     value: Any = saved["value"]
     return tuple(value) if isinstance(value, list) else value
 
@@ -187,12 +218,7 @@ def _expectation(expectation: Expectation) -> dict[str, Any]:
     sided = expectation.contradiction
     return {
         "outputs": {
-            name: {
-                "summed": each.summed,
-                "kernel": each.kernel.name,
-                "stepwise": each.stepwise,
-                "dtype": each.dtype.name,
-            }
+            name: {field: _judged_by(getattr(each, field)) for field in _JUDGED_BY}
             for name, each in expectation.outputs.items()
         },
         "refused": asdict(expectation.refused) if expectation.refused else None,
@@ -204,6 +230,8 @@ def _expectation(expectation: Expectation) -> dict[str, Any]:
         }
         if sided
         else None,
+        "kernel": expectation.kernel.name if expectation.kernel else None,
+        "warned": None if expectation.warned is None else sorted(expectation.warned),
     }
 
 
@@ -212,18 +240,18 @@ def _read_expectation(
 ) -> Expectation:
     outputs = {
         name: Expected(
-            numbers[f"{name}.value"], numbers[f"{name}.size"], each["summed"],
-            _dtype(each["kernel"]), each["stepwise"], _dtype(each["dtype"]),
+            value=numbers[f"{name}.value"],
+            size=numbers[f"{name}.size"],
+            **{**each, "kernel": _dtype(each["kernel"]), "dtype": _dtype(each["dtype"])},
         )
         for name, each in saved["outputs"].items()
-    }  # fmt: skip
+    }
     refused, sided = saved["refused"], saved["contradiction"]
+    kernel, warned = saved.get("kernel"), saved.get("warned")
     return Expectation(
         variant,
         outputs,
-        Refused(refused["status"], refused["reason"], tuple(refused["blames"]))
-        if refused
-        else None,
+        Refused(**{**refused, "blames": tuple(refused["blames"])}) if refused else None,
         Contradiction(
             sided["number"],
             sided["topic"],
@@ -233,7 +261,13 @@ def _read_expectation(
         )
         if sided
         else None,
+        kernel=_dtype(kernel) if kernel else None,
+        warned=None if warned is None else frozenset(warned),
     )
+
+
+def _judged_by(value: Any) -> Any:
+    return value.name if isinstance(value, DType) else value
 
 
 def _source(wanted: Any) -> dict[str, Any]:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from npucall.products import product_of
 from npucall_client.client import connect
 from npucall_client.conformance import bundle
-from npucall_client.conformance.cases import BLOCKS, dtype_named
-from npucall_client.conformance.report import Report
-from npucall_client.conformance.runner import Evidence, Judged, Runner, default_profile, judged
-from npucall_client.conformance.select import Selection, select
+from npucall_client.conformance.asked import Asked, judge, on_every_product, versions
+from npucall_client.conformance.cases.case import BLOCKS, dtype_named
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.golden import Golden
+from npucall_client.conformance.judging.tolerance import PROFILES
+from npucall_client.conformance.reporting.matrix import Matrix
+from npucall_client.conformance.running.runner import QUICK_REPEAT, REPEAT
+from npucall_client.conformance.running.subjects import ADAPTERS, Subjects
 from npucall_client.conformance.statements import statements
-from npucall_client.conformance.tolerance import PROFILES
+from npucall_client.settings import LOCAL
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.report import Server
+    from collections.abc import Sequence
+
+    from npucall_client.conformance.cases.case import Case
+    from npucall_client.conformance.reporting.report import Report
 
 try:
     import typer
@@ -31,11 +36,24 @@ except ImportError:
         "pip install 'npucall-client[conformance]'"
     )
 
-_REPORTS = "npucall_client.conformance.reports"
-_PACKAGES = ("npucall", "npucall-client", "numpy", "ml-dtypes", "grpcio", "protobuf")
+_REPORTS = "npucall_client.conformance.reporting.formats"
+_FAILURES = "npucall-failures"
+"""Where the bundles of a run of random calls are, unless it is told another folder."""
+_SOC, _EXPORTED = "Ascend910B1", "cann-standard"
+"""What golden data are for, and the profile whose tolerances they have, unless told."""
 _TARGET_HELP = "HOST:PORT, unix:PATH, local: or pool:...; else NPUCALL_TARGET, 127.0.0.1:50051."
 
 Target = Annotated[str | None, typer.Argument(help=_TARGET_HELP)]
+Soc = Annotated[
+    str, typer.Option(help="Of local: the SoC whose rules hold; of a pool that of its members.")
+]
+Adapter = Annotated[
+    str,
+    typer.Option(
+        help="Judge the NPU of this host through a library in place of a server: "
+        f"{', '.join(ADAPTERS)}."
+    ),
+]
 Profile = Annotated[
     str,
     typer.Option(
@@ -49,6 +67,11 @@ def conform(  # noqa: PLR0913  # options of a command
     against: Annotated[
         str | None, typer.Option(help="A second server, to judge and compare with the first.")
     ] = None,
+    soc: Soc = "",
+    matrix: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--matrix", help="Of local: every product, one after the other.")
+    ] = False,
+    adapter: Adapter = "",
     case: Annotated[list[str] | None, typer.Option(help="The case of this id alone.")] = None,
     operator: Annotated[
         list[str] | None, typer.Option(help="This operator alone, such as KlDivBackward.")
@@ -61,6 +84,10 @@ def conform(  # noqa: PLR0913  # options of a command
         bool, typer.Option("--quick", help="A sample of everything, in seconds.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the data; ids do not depend on it.")] = 0,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Calls of a crowd; else {REPEAT}, quick {QUICK_REPEAT}."),
+    ] = None,
     profile: Profile = "",
     json: Annotated[Path | None, typer.Option(help="Write a report as JSON.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write a report as JUnit XML.")] = None,
@@ -68,53 +95,122 @@ def conform(  # noqa: PLR0913  # options of a command
     save: Annotated[
         Path | None, typer.Option(help="Write a bundle of each failing case below this folder.")
     ] = None,
+    allow_skipped: Annotated[  # noqa: FBT002  # a flag
+        bool,
+        typer.Option(
+            "--allow-skipped", help="What should have been judged and was skipped is no matter."
+        ),
+    ] = False,
+    allow_missing: Annotated[  # noqa: FBT002  # a flag
+        bool,
+        typer.Option(
+            "--allow-missing",
+            help="Operators and types that a server should have and does not list are skipped; "
+            "else they fail.",
+        ),
+    ] = False,
+    fuzz: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Judge random calls for so long, in place of the cases; what fails is made small, "
+            f"its bundle goes below --save, else {_FAILURES}. The same --seed draws the same calls "
+            "in the same order, of which the time limit cuts the end.",
+        ),
+    ] = 0.0,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Ask nobody: write inputs, expected outputs and tolerances of the cases, for the "
+            f"product of --soc, else of {_SOC}, by --profile, else {_EXPORTED}.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="A file of known deviations, which are accepted.")
+    ] = None,
+    write_baseline: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--write-baseline", help="Write what fails into the baseline.")
+    ] = False,
     list_: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--list", help="Print the ids of the cases, run nothing.")
     ] = False,
 ) -> None:
-    """Judges a server's operators by independent statements; exit code 1 if a case fails."""
+    """Judges a server's operators by independent statements.
+
+    Exit code 0 if the server conforms in what was chosen; 1 if a case fails, or if it conforms in
+    part: something was skipped that should have been judged here.
+    """
     chosen = _selection(case, operator, dtype, block, quick=quick)
-    cases = list(select(statements(), chosen))
-    if not cases:
+    if fuzz and (case or block or quick):
+        raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
+    if fuzz:
+        save = save or Path(_FAILURES)
+    cases = [] if fuzz else list(select(statements(), chosen))
+    if not (cases or fuzz):
         raise ValueError("case: expected filters that leave a case, found none; see --list")
     if list_:
-        for each in cases:
-            print(each.id)
+        print(*(each.id for each in cases), sep="\n")
         return
-    with ExitStack() as stack:
-        first = _judged(stack, target)
-        second = _judged(stack, against) if against else None
-        report = _report(first, second, profile, seed, quick=quick)
-        runner = Runner(
-            first, second, report.profile, seed, torch=not quick,
-            on_failure=_saver(save, report) if save else None,
-        )  # fmt: skip
-        start = time.monotonic()
-        outcomes = runner.run(cases)
-        report.outcomes.extend(import_module(f"{_REPORTS}.table").progress(outcomes, len(cases)))
-        report.seconds = time.monotonic() - start
+    if export is not None:
+        _export(export, cases, soc or _SOC, _known(profile) or _EXPORTED, seed)
+        return
+    asked = Asked(
+        chosen, cases, _known(profile), seed, repeat, fuzz, save, baseline,
+        quick=quick, allow_skipped=allow_skipped, allow_missing=allow_missing,
+        write_baseline=write_baseline,
+    )  # fmt: skip
+    found: Report | Matrix
+    if matrix:
+        _check_alone(target, against, soc, adapter, fuzz, baseline)
+        found = on_every_product(asked, connect)
+    else:
+        found = judge(asked, connect, target, against, soc, adapter)
     for name, path in {"json_file": json, "junit": junit, "html": html}.items():
         if path is not None:
-            _write(name, report, path)
-    import_module(f"{_REPORTS}.table").show(report)
-    if not report.passed:
+            _write(name, found, path)
+    shown = "matrix" if matrix else "table"
+    import_module(f"{_REPORTS}.{shown}").show(found)
+    if not found.passed:
         raise typer.Exit(1)
 
 
 def replay(
     folder: Annotated[Path, typer.Argument(help="A folder that conform --save wrote.")],
     target: Target = None,
+    soc: Soc = "",
+    adapter: Adapter = "",
     profile: Profile = "",
 ) -> None:
     """Runs a failing case once more from its bundle; exit code 1 if it fails again."""
     kept = bundle.load(folder)
-    with connect(target) as client:
-        outcome = bundle.replay(kept, client, _known(profile))
+    with ExitStack() as stack:
+        judged = Subjects(stack, connect, soc).first(target, adapter)
+        outcome = bundle.replay(kept, judged, _known(profile))
     print(f"{outcome.case}: {outcome.status}")
     for problem in outcome.problems:
         print(f"  {problem}")
     if outcome.status != "passed":
         raise typer.Exit(1)
+
+
+def _export(folder: Path, cases: Sequence[Case], soc: str, profile: str, seed: int) -> None:
+    """Writes golden data of the cases."""
+    golden = Golden(folder, product_of(soc).soc, profile, seed, versions())
+    golden.write(cases)
+    print(f"{len(golden.cases)} cases for {golden.product} in {folder}")
+    for reason, many in golden.left_out.items():
+        print(f"left out {many}: {reason}")
+
+
+def _check_alone(target: str | None, *others: str | float | Path | None) -> None:
+    """Raises ValueError for what has no meaning where every product is judged."""
+    if target not in (None, LOCAL):
+        raise ValueError(f"matrix: expected {LOCAL}, for a server has one product, found {target}")
+    names = ("against", "soc", "adapter", "fuzz", "baseline")
+    for name, value in zip(names, others, strict=True):
+        if value:
+            raise ValueError(f"matrix: expected no --{name} beside it, found {value}")
 
 
 def _selection(
@@ -137,49 +233,16 @@ def _selection(
     )
 
 
-def _judged(stack: ExitStack, target: str | None) -> Judged:
-    client = stack.enter_context(connect(target))
-    return judged(client, target or client._settings.target)  # noqa: SLF001  # its own package
-
-
-def _report(
-    first: Judged, second: Judged | None, profile: str, seed: int, *, quick: bool
-) -> Report:
-    servers = [each.server for each in (first, second) if each is not None]
-    stated = {each.title for each in statements()}
-    return Report(
-        _known(profile) or default_profile(*servers),
-        seed,
-        first.server,
-        second.server if second is not None else None,
-        quick=quick,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions=_versions(),
-        unstated=tuple(sorted(first.dtypes.keys() - stated)),
-    )
-
-
 def _known(profile: str) -> str:
     if profile and profile not in PROFILES:
         raise ValueError(f"profile: expected one of {', '.join(PROFILES)}, found {profile!r}")
     return profile
 
 
-def _saver(folder: Path, report: Report) -> Any:
-    def keep(evidence: Evidence) -> None:
-        server: Server = report.server
-        bundle.save(
-            folder, evidence, profile=report.profile, seed=report.seed, server=server,
-            versions=report.versions,
-        )  # fmt: skip
-
-    return keep
-
-
-def _versions() -> dict[str, str]:
-    return {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}}
-
-
-def _write(name: str, report: Report, path: Path) -> None:
-    """Calls ``write(report, path)`` of the module of that name in ``reports``."""
-    import_module(f"{_REPORTS}.{name}").write(report, path)
+def _write(name: str, found: Report | Matrix, path: Path) -> None:
+    """Writes a file in the format of the module of that name in ``reports``."""
+    if isinstance(found, Matrix):
+        text = import_module(f"{_REPORTS}.matrix").FORMATS[name](found)
+        path.write_text(text, encoding="utf-8")
+    else:
+        import_module(f"{_REPORTS}.{name}").write(found, path)

@@ -17,39 +17,55 @@ if TYPE_CHECKING:
 
     from npucall.declare.call import Argument
     from npucall.tensors import Buffer, TensorSpec
+    from npucall.wire.messages import Response
+    from npucall.wire.replies import Reply, Timings
     from npucall_client.client import Client
+
+
+ON_CPU = ("local", "cpu")
+"""Devices that are no hardware: these have every variant, and tell all that a reply can say."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """What a server answered."""
 
-    outputs: Mapping[str, TensorSpec]
+    reply: Reply
     storages: Mapping[str, bytes]
-    variant: str
-    run_ns: int
-    """Time on the device."""
+    timings: Timings
+    """As the server says."""
     total_ns: int
+    """From request to answer, as it is seen here."""
+
+    @property
+    def outputs(self) -> Mapping[str, TensorSpec]:
+        """The outputs, in the operator's order."""
+        return self.reply.outputs
 
 
-def send(  # noqa: PLR0913  # all that makes a call
-    client: Client,
+def request(
     operator: str,
     variant: str,
     arguments: Mapping[str, Argument],
     storages: Mapping[str, Buffer],
-    timeout: float = 60.0,
-) -> Answer:
-    """Runs one call. Raises NpucallError."""
-    data = calls.encode(operator, variant, arguments, tuple(storages))
-    request = BoundCall(operator, data, dict(storages))
-    start = perf_counter_ns()
-    transport = client._transport  # noqa: SLF001  # what Client hides
-    response = finished(transport.execute(request, timeout, ""))
-    total = perf_counter_ns() - start
+) -> BoundCall:
+    """A call as transports take it."""
+    return BoundCall(
+        operator, calls.encode(operator, variant, arguments, tuple(storages)), dict(storages)
+    )
+
+
+def received(response: Response, total_ns: int) -> Answer:
+    """A transport's response, with the bytes of every output that came."""
     reply = decode_reply(response.reply)
     storage: list[Any] = response.storage  # none in shared memory, since none was asked to be
     sent = {n: bytes(s) for n, s in zip(reply.stored, storage, strict=True)}
-    return Answer(
-        reply.outputs, sent, reply.variant, decode_timings(response.timings).run_ns, total
-    )
+    return Answer(reply, sent, decode_timings(response.timings), total_ns)
+
+
+def send(client: Client, call: BoundCall, timeout: float = 60.0) -> Answer:
+    """Runs one call, by whatever way its size asks for. Raises NpucallError."""
+    start = perf_counter_ns()
+    transport = client._transport  # noqa: SLF001  # what Client hides
+    response = finished(transport.execute(call, timeout, ""))
+    return received(response, perf_counter_ns() - start)

@@ -11,8 +11,9 @@ import torch
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import NpucallError
 from npucall_client import arrays
-from npucall_client.conformance.tolerance import judge
-from npucall_client.conformance.truth import Expected
+from npucall_client.conformance.judging.tolerance import judge
+from npucall_client.conformance.judging.truth import Expected
+from npucall_client.conformance.stating.rounding import ulp
 from npucall_client.torch.calls import watch
 from npucall_client.torch.functional import functional
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from npucall_client.client import Client
-    from npucall_client.conformance.tolerance import Verdict
+    from npucall_client.conformance.judging.tolerance import Verdict
     from npucall_client.torch.calls import Call, Found
     from npucall_client.torch.functional import Functional
 
@@ -186,7 +187,8 @@ def _needs(value: Any) -> bool:
 def _judged(found: Tensor, truth: Tensor, profile: str) -> Verdict:
     got, exact = arrays.as_array("gradient", found), arrays.as_array("gradient", truth)
     dtype = BY_NUMPY[got.dtype]
-    expected = Expected(exact, np.zeros(exact.shape), 1, dtype, stepwise=False, dtype=dtype)
+    size = np.nan_to_num(ulp(exact, dtype)) * 2.0**23  # half an ulp, beside that of rounding
+    expected = Expected(exact, size, 1, dtype, stepwise=False, dtype=dtype, cost=1, biased=True)
     return judge(profile, got, expected)
 
 

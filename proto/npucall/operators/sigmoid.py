@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
 from npucall.dtypes import (
+    BF16,
     BOOL,
     COMPLEX64,
     COMPLEX128,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from npucall.declare.draft import Draft
 
 RESULTS = (*FLOATS, DOUBLE, COMPLEX64, COMPLEX128)
-DTYPES = (*RESULTS, INT8, INT16, INT32, INT64, UINT8, BOOL)
-"""BF16 among them on every product: one without it refuses it behind both lists."""
+WITH_BF16 = (*RESULTS, INT8, INT16, INT32, INT64, UINT8, BOOL)
+WITHOUT_BF16 = tuple(dtype for dtype in WITH_BF16 if dtype is not BF16)
 
 
 def _kernel_dtype(draft: Draft) -> DType:
@@ -46,16 +47,18 @@ def _kernel_dtype(draft: Draft) -> DType:
     Input("self", "any numbers"),
     Output("out", "between 0 and 1, if self is real", shape="self", dtype="result"),
     products={
-        A2: DTYPES,
-        A3: DTYPES,
-        ASCEND_950: DTYPES,
-        ASCEND_910: DTYPES,
-        ASCEND_310P: DTYPES,
+        A2: WITH_BF16,
+        A3: WITH_BF16,
+        ASCEND_950: WITH_BF16,
+        ASCEND_910: WITHOUT_BF16,
+        ASCEND_310P: WITHOUT_BF16,
     },
-    legacy={ASCEND_310B: DTYPES},
+    legacy={ASCEND_310B: WITHOUT_BF16},
     checks=(
         rules.present("self", "out"),
-        rules.supported("self"),
+        rules.supported(
+            "self", besides=(BF16,)
+        ),  # which the third step refuses where there is none
         rules.dtype_in("out", *RESULTS),
         rules.bfloat16_if_product_has("self", "out"),  # for out it is the service's
         rules.same_shape("self", "out"),

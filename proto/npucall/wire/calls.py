@@ -28,7 +28,7 @@ from npucall.limits import (
     MAX_CALL_BYTES,
     MAX_FIELDS,
 )
-from npucall.tensors import Format, TensorSpec
+from npucall.tensors import Format, TensorSpec, row_major
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.protobuf import Malformed, data_bytes_in
@@ -133,7 +133,7 @@ def decode(data: bytes, catalogue: Catalogue, default_variant: str = "") -> Call
 def encode_tensor(spec: TensorSpec) -> tensor_pb2.TensorSpec:
     """The message of a spec; what follows from the rest is left out."""
     message = tensor_pb2.TensorSpec(dtype=spec.dtype.wire, shape=spec.shape)  # type: ignore[arg-type]
-    if spec != spec.dense():
+    if spec.offset or spec.storage_shape != spec.shape or spec.strides != row_major(spec.shape):
         message.strides.extend(spec.strides)
         message.offset = spec.offset
         message.storage_shape.extend(spec.storage_shape)

@@ -67,6 +67,8 @@ class Reply:
     warnings: tuple[str, ...]
     """What the caller should know though the call is valid."""
     server: ServerIdentity
+    warned: tuple[str, ...] = ()
+    """The parameter that each of ``warnings`` is about."""
 
     @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
@@ -100,6 +102,7 @@ def decode_reply(data: bytes) -> Reply:
         stored=tuple(argument.name for argument in message.outputs if argument.stored),
         warnings=tuple(warning.message for warning in message.warnings),
         server=decode_identity(message.server),
+        warned=tuple(warning.parameter for warning in message.warnings),
     )
 
 

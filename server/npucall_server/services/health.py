@@ -86,8 +86,10 @@ class Health:
             status = self._status() if known else pb.HealthCheckResponse.SERVICE_UNKNOWN
             if status != told:
                 wait = self._peers.begin(caller, "a status to be read")
-                yield _response(status)
-                self._peers.end(wait)
+                try:
+                    yield _response(status)
+                finally:  # it may never come back, and would keep gRPC's call
+                    self._peers.end(wait)
                 told = status
             with self._changed:
                 self._changed.wait(_LOOK_SECONDS)

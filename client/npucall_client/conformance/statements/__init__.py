@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from functools import cache
 
-from npucall_client.conformance.statement import Statement
+from npucall_client.conformance.stating.statement import Statement
 
 
 @cache

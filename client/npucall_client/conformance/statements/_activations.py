@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, UINT8
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.statement import In, Invalid, Setup
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal
+from npucall_client.conformance.stating.parts import In, Invalid, Setup
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.parts import DTypes
 
 NAN, INF = reals.NAN, reals.INFINITY
 TENSORS = ("self", "out")

@@ -8,9 +8,11 @@ from npucall.dtypes import (
     BF16,
     BOOL,
     COMPLEX64,
+    COMPLEX128,
     DOUBLE,
     FLOAT,
     FLOAT16,
+    FLOATS,
     INT8,
     INT16,
     INT32,
@@ -20,14 +22,14 @@ from npucall.dtypes import (
     DType,
 )
 from npucall.errors import DTypeError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import mixed, normal, uniform
-from npucall_client.conformance.statement import In, Invalid, Out, Setup
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import mixed, normal, uniform
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.parts import DTypes
 
 PAIR = ("self", "other")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -45,19 +47,54 @@ def result(dtype: Callable[[DTypes], DType]) -> Out:
     return Out("out", shape=lambda k: k.shape(*PAIR), dtype=dtype)
 
 
+def any_byte(*others: DType, name: str = "self", other: str = "other") -> tuple[Setup, ...]:
+    """BOOL of any bytes beside other dtypes."""
+    return tuple(
+        Setup(
+            "any-byte", (10,), dtypes={name: BOOL, other: each}, raw={name: ANY_BYTE}, telling=True
+        )
+        for each in others
+    )
+
+
+COMPLEX = (1 + 2j, -0.5j, 3.0, -1.25 + 0.75j, 1e-3 - 1e3j)
+OTHERS = (0.5 - 1j, 2 + 0.25j, -1.5j, -3.0, 7 + 1e-2j)
+
+
+def complex_pairs(**more: Any) -> tuple[Setup, ...]:
+    """Complex numbers beside others, and beside real ones."""
+    real = tuple(abs(number) for number in OTHERS)
+    return (
+        *(
+            Setup("complex", values={"self": COMPLEX, "other": OTHERS},
+                  dtypes={"self": one, "other": other}, **more)
+            for one in (COMPLEX64, COMPLEX128)
+            for other in (COMPLEX64, COMPLEX128)
+        ),
+        *(
+            Setup("complex", values={"self": COMPLEX, "other": real},
+                  dtypes={"self": one, "other": other}, **more)
+            for one, other in ((COMPLEX64, FLOAT), (COMPLEX64, DOUBLE), (COMPLEX128, FLOAT16))
+        ),
+    )  # fmt: skip
+
+
 def beside(*pairs: tuple[DType, DType], **more: Any) -> tuple[Setup, ...]:
     """Operands of two dtypes; numbers are small, so that no integer wraps around."""
-    numbers = {"self": (7.0, 0.0, 5.0, 6.0), "other": (1.0, 0.0, 2.0, 6.0)}
+    numbers = {"self": (7.0, 0.0, 5.0, 6.0), "other": (1.0, 0.0, 1.0, 1.0)}
     return tuple(
         Setup(values=numbers, dtypes=dict(zip(PAIR, pair, strict=True)), **more) for pair in pairs
     )
 
 
-MIXED_PAIRS = (
-    *((each, each) for each in (*INTEGERS, BOOL, DOUBLE)),
-    (INT8, UINT8), (UINT8, INT32), (BOOL, INT16), (INT64, FLOAT16), (FLOAT, INT8), (BF16, INT32),
-    (DOUBLE, FLOAT16), (INT32, DOUBLE), (BOOL, FLOAT),
-)  # fmt: skip
+ANY_BYTE = b"\x00\x02\x01\x80\xff"
+"""BOOL as who writes C may have it: every byte but 0 is true."""
+EVERY_PAIR = tuple(
+    (one, other)
+    for one in (*FLOATS, DOUBLE, *INTEGERS, BOOL)
+    for other in (*FLOATS, DOUBLE, *INTEGERS, BOOL)
+)
+"""The whole table of promotions but for complex numbers."""
 
 
 def shapes() -> tuple[Invalid, ...]:

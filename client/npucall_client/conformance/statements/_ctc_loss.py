@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance import reals
-from npucall_client.conformance.given import Given, Terms
+from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16
+from npucall_client.conformance.stating import reals
+from npucall_client.conformance.stating.given import Given, Terms
+from npucall_client.conformance.stating.tables import OLDER, WITH_BFLOAT16, on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TAKES = {**on(WITH_BFLOAT16, FLOAT, DOUBLE, FLOAT16, BF16), **on(OLDER, FLOAT, DOUBLE)}
 INF, NAN = reals.INFINITY, reals.NAN
 
 
@@ -32,6 +35,8 @@ def log_sum(terms: list[float]) -> float:
     top = max(terms, default=-INF)
     if top == -INF:
         return -INF if all(t == -INF for t in terms) else NAN
+    if top == INF and not any(map(math.isnan, terms)):
+        return INF
     return top + math.log(math.fsum(math.exp(t - top) for t in terms))
 
 

@@ -9,11 +9,13 @@ import numpy as np
 
 from npucall.dtypes import BF16, DOUBLE, INT8, INT16, INT32, UINT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.statement import WITHOUT_BFLOAT16, Invalid, Setup, crossed
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.parts import Invalid, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Reals
+    from npucall_client.conformance.stating.given import Reals
 
 INPUTS = ("grad_output", "self")
 OUTPUT = "grad_input"

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import FLOAT16, INT32
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import In, Out, Statement, crossed, dtype_of
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +35,9 @@ def hardswish(
     """``listed``: the inputs in the order in which their dtypes are looked up."""
     return elementwise(
         operator,
+        prototype="const aclTensor* gradOutput, const aclTensor* self, aclTensor* out",
+        takes=FLOATS_EVERYWHERE,
+        legacy=("Ascend310P", "Ascend310B"),
         inputs=(In("grad_output", normal()), In("self", mixed(normal(2.5), ENDS, 0.1))),
         output=Out("out", shape="self", dtype="self"),
         scalar=scalar,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from npucall_client.conformance import reals
-from npucall_client.conformance.domains import log_probabilities, normal, probabilities
-from npucall_client.conformance.statement import In, crossed
+from npucall_client.conformance.stating import reals
+from npucall_client.conformance.stating.domains import log_probabilities, probabilities, upstream
+from npucall_client.conformance.stating.parts import In
+from npucall_client.conformance.stating.setups import crossed
 
 NAME = "aclnnKlDivTargetBackward"
+PROTOTYPE = (
+    "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+    "int64_t reduction, bool logTarget, aclTensor* gradTarget"
+)
+DEFAULTS = {"reduction": 1, "log_target": False}
 INPUTS = ("grad_output", "self", "target")
 TENSORS = (*INPUTS, "grad_target")
 DRAWN = (
-    In("grad_output", normal()),
+    In("grad_output", upstream("self", "target")),
     In("self", log_probabilities()),
     In("target", probabilities()),
 )

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import FLOAT16, INT32, INT64, UINT8
-from npucall_client.conformance import reals
-from npucall_client.conformance.domains import follows, normal, uniform
-from npucall_client.conformance.given import MEAN, Given, Reals, Terms
-from npucall_client.conformance.statement import PAIRS_OF_FLOATS, In, Setup
+from npucall_client.conformance.stating import reals
+from npucall_client.conformance.stating.domains import follows, normal, uniform, upstream
+from npucall_client.conformance.stating.given import MEAN, Given, Reals, Terms
+from npucall_client.conformance.stating.parts import In, Setup
+from npucall_client.conformance.stating.setups import PAIRS_OF_FLOATS
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.domains import Draw
+    from npucall_client.conformance.stating.domains import Draw
 
 LABELS = (INT64, INT32, UINT8)
 OF_ONE_DTYPE = ("grad_output", "self", "weight", "total_weight")
@@ -46,8 +47,8 @@ def total(draw: Draw) -> Any:
 
 
 INPUTS = (
-    In("grad_output", normal()),
-    In("self", normal()),
+    In("grad_output", upstream("target")),
+    In("self", normal(), read=False),
     In("target", labels, dtypes=LABELS),
     In("weight", uniform(0.25, 2.0)),
     In("total_weight", follows(total)),
@@ -99,6 +100,16 @@ def torch_says(function: str) -> Any:
     return opinion
 
 
+def beyond_127(rows: Shape) -> Setup:
+    """Labels of UINT8 that are less than 0 for who reads a sign; ``rows`` has their rank."""
+    labels = np.array([128.0, 200.0, 255.0])
+    labels = labels.reshape(1, 1, 3) if len(rows) > 1 else labels
+    base = (labels.shape[0], 256, *labels.shape[1:])
+    return Setup(
+        "labels-beyond-127", base, values={"target": labels}, dtypes={"target": UINT8}, telling=True
+    )
+
+
 def edges(rows: Shape, single: Shape) -> tuple[Setup, ...]:
     """Special labels, weights and gradients: ``rows`` is the shape of 16 labels among 4 classes.
 
@@ -110,6 +121,7 @@ def edges(rows: Shape, single: Shape) -> tuple[Setup, ...]:
     beyond = np.where(labels == 5, 2**40, labels)
     several = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-4] * 2).reshape(rows)
     return (
+        beyond_127(rows),
         *(Setup(f"labels-u8-{i}", base, values={"target": labels}, dtypes={"target": UINT8},
                attributes={"ignore_index": i}) for i in (255, 5, -1)),
         *(Setup(f"labels-s32-{-i}", base, values={"target": signed, "total_weight": [3.0]},

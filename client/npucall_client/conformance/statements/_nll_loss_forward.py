@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import INT32, INT64, UINT8
-from npucall_client.conformance import reals
-from npucall_client.conformance.domains import normal, uniform
-from npucall_client.conformance.given import MEAN, Given, Terms
-from npucall_client.conformance.statement import PAIRS_OF_FLOATS, In, Out, Setup
 from npucall_client.conformance.statements._nll_loss import (
     ATTRIBUTES,
     INF,
     LABELS,
     NAN,
     OTHER,
+    beyond_127,
     classes,
     labels,
 )
+from npucall_client.conformance.stating import reals
+from npucall_client.conformance.stating.domains import uniform
+from npucall_client.conformance.stating.given import FLOAT_INSIDE, MEAN, Given, Terms
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import PAIRS_OF_FLOATS
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.parts import Attributes
 
 __all__ = ["ATTRIBUTES", "OTHER"]
 
@@ -42,7 +44,7 @@ def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
 
 
 INPUTS = (
-    In("self", normal()),
+    In("self", uniform(-3.0, -0.1)),
     In("target", labels, dtypes=LABELS),
     In("weight", uniform(0.25, 2.0)),
 )
@@ -92,6 +94,16 @@ def arrays(k: Given) -> dict[str, Terms]:
     return {"out": out, "total_weight_out": Terms(np.asarray(total), np.abs(weights).sum())}
 
 
+def faint(k: Given) -> tuple[str, ...]:
+    """Without a reduction the device leaves the weight alone."""
+    return () if k["reduction"] else ("total_weight_out",)
+
+
+def cost(k: Given) -> float:
+    """A loss of its own is one product."""
+    return FLOAT_INSIDE if k["reduction"] else 0.0
+
+
 def torch_says(function: str) -> Any:
     """The third opinion, of a function of ``torch.ops.aten``."""
 
@@ -114,6 +126,7 @@ def edges(rows: Shape) -> tuple[Setup, ...]:
     beyond = np.where(places == 5, 2**40, places)
     special = np.resize([0.0, -0.0, -1.0, 1.0, -INF, -2.0, NAN, INF, 300.0], base)
     return (
+        beyond_127(rows),
         *(Setup(f"labels-u8-{i}", base, values={"target": places}, dtypes={"target": UINT8},
                attributes={"ignore_index": i}) for i in (255, 5, -1)),
         *(Setup(f"labels-s32-{-i}", base, values={"target": signed}, dtypes={"target": INT32},

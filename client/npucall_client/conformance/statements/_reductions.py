@@ -10,14 +10,14 @@ import numpy as np
 
 from npucall.dtypes import COMPLEX64, FLOAT
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.given import Terms
-from npucall_client.conformance.statement import Invalid, Setup
 from npucall_client.conformance.statements import _arithmetic as arithmetic
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.given import Terms
+from npucall_client.conformance.stating.parts import Invalid, Setup
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 NAN, INF = reals.NAN, reals.INFINITY
 
@@ -60,9 +60,24 @@ def lists(k: Given, dims: str) -> list[list[float]]:
 def sums(k: Given, dims: str, keep: str) -> Terms:
     """The sums, with the size of what is added up."""
     x, axes, shape = k["self"], tuple(summed(k, dims)), out_shape(k, dims, keep)
-    count = prod(x.shape[a] for a in axes) if x.ndim else 1
+    if not x.ndim:
+        return Terms(x.reshape(shape), np.abs(x).reshape(shape))
     parts = (x.sum(axes).reshape(shape), np.abs(x).sum(axes).reshape(shape))
-    return Terms(*parts, count) if x.ndim else Terms(x.reshape(shape), np.abs(x).reshape(shape))
+    return Terms(*parts, prod(x.shape[a] for a in axes))
+
+
+def large(dims: str) -> tuple[Setup, ...]:
+    """What is added up in several pieces, whose sums are added up."""
+    bases: dict[str, tuple[Shape, tuple[int, ...]]] = {
+        "many-rows": ((50_021, 3), (1,)),
+        "long-rows": ((3, 50_021), (1,)),
+        "columns": ((50_021, 3), (0,)),
+        "long-columns": ((3, 50_021), (0,)),
+        "middle": ((37, 53, 61), (1,)),
+        "ends": ((37, 53, 61), (0, -1)),
+        "everything": ((1031, 1033), ()),
+    }
+    return tuple(Setup(note, base, attributes={dims: axes}) for note, (base, axes) in bases.items())
 
 
 def wrong_dims(dims: str) -> tuple[Invalid, ...]:

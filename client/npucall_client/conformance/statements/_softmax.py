@@ -8,12 +8,17 @@ import numpy as np
 
 from npucall.dtypes import INT32
 from npucall.errors import AttributeValueError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.statement import BEFORE_950, PAIRS_OF_FLOATS, Invalid, Setup
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.parts import Invalid, Setup
+from npucall_client.conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_client.conformance.stating.statement import BEFORE_950
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall.tensors import Shape
-    from npucall_client.conformance.domains import Draw
+    from npucall_client.conformance.stating.domains import Draw
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "output")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -31,9 +36,26 @@ def log_probabilities(draw: Draw) -> Any:
     return np.log(probabilities(draw))
 
 
+def faint(name: str) -> Callable[[Given], tuple[str, ...]]:
+    """Along an extent of 1 a probability is 1, so that its logarithm and gradients are 0."""
+    return lambda k: ("out",) if np.atleast_1d(k[name]).shape[k["dim"]] == 1 else ()
+
+
+def gradients(draw: Draw) -> Any:
+    """So large that also along a long row they show, after they are multiplied by probabilities."""
+    extent = max(draw.shape, default=1)
+    return draw.random.normal(0, 1, draw.shape) * min(max(extent, 1), 1024)
+
+
+def logits(draw: Draw) -> Any:
+    """Numbers of which few are so large that also a long row has probabilities that show."""
+    peaks = 12.0 * (draw.random.random(draw.shape) < 1e-3)
+    return draw.random.normal(0, 2, draw.shape) + peaks
+
+
 def log_softmax_of(x: Any) -> Any:
-    """Along rows. NaN is sorted behind all numbers, so that it makes its row NaN."""
-    below = x - np.sort(x, -1)[..., -1:]
+    """Along rows. The largest of numbers and NaN is NaN, which makes its row NaN."""
+    below = x - x.max(-1, keepdims=True)
     return below - np.log(np.exp(below).sum(-1, keepdims=True))
 
 

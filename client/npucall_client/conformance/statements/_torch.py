@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 REDUCTIONS = ("none", "mean", "sum")
 

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 from npucall.dtypes import FLOAT16
 from npucall.errors import AttributeValueError, FormatError
 from npucall.tensors import Format
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, probabilities, uniform
-from npucall_client.conformance.statement import In, Invalid, Setup, crossed
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, probabilities, uniform, upstream
+from npucall_client.conformance.stating.parts import In, Invalid, Setup
+from npucall_client.conformance.stating.setups import crossed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 WEIGHTS = ("weight", "pos_weight")
 EXPANDS = ("grad_output", *WEIGHTS)
 DRAWN = (
-    In("grad_output", normal()),
+    In("grad_output", upstream("self")),
     In("self", normal(2)),
     In("target", probabilities(0, 1)),
     In("weight", uniform(0.1, 2), optional=True),
@@ -76,7 +77,7 @@ def invalid(out: str, *by_product: Invalid) -> tuple[Invalid, ...]:
         *defects.shapes("grad_output", (5, 3), (2, 3, 4)),
         *defects.shapes("weight", (5, 3), (2, 3, 4)),
         *defects.shapes("pos_weight", (5, 3), (2, 3, 4)),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         Invalid(
             "reduction-of-nothing", {"reduction": 7}, ("reduction",), AttributeValueError,
             base=Setup(base=(0, 3)),

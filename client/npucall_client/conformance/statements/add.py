@@ -6,30 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, INT8, INT32
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Invalid,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
 from npucall_client.conformance.statements import _arithmetic as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Invalid, Setup
+from npucall_client.conformance.stating.setups import EVEN, SIGNS, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import Statement
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.statement import Statement
 
 PAIR = shared.PAIR
 WHOLE = {"alpha": 1}
 """A number that every dtype takes."""
 
 
-def statement(operator: str, sign: float) -> Statement:
+def statement(operator: str, sign: float, legacy: tuple[str, ...]) -> Statement:
+    """``legacy`` is a field of it."""
+
     def scalar(k: Given, s: float, o: float) -> float:
         total = s + (o if k["alpha"] == 1 else o * k["alpha"]) * sign
         if k.kernel is BOOL:
@@ -48,6 +47,13 @@ def statement(operator: str, sign: float) -> Statement:
 
     return elementwise(
         operator,
+        prototype=(
+            "const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out"
+        ),
+        takes=ARITHMETIC_EVERYWHERE,
+        legacy=legacy,
+        in_kernel=("alpha",),
+cost=lambda k: 0 if k["alpha"] == 1 else 1,
         inputs=shared.operands(),
         output=shared.result(promotion(*PAIR)),
         scalar=scalar,
@@ -58,7 +64,8 @@ def statement(operator: str, sign: float) -> Statement:
         attributes={"alpha": (1.0, -0.75)},
         mixed=(
             *mixed_floats(*PAIR, output="out"),
-            *shared.beside(*shared.MIXED_PAIRS, attributes=WHOLE),
+            *shared.beside(*shared.EVERY_PAIR, attributes=WHOLE),
+            *shared.complex_pairs(),
             *shared.beside((INT32, INT8), attributes={"alpha": Scalar(INT8, 3)}),
             *shared.beside((DOUBLE, DOUBLE), attributes={"alpha": 0.1}),
             *shared.beside((BOOL, BOOL), attributes={"alpha": Scalar(BOOL, value=False)}),
@@ -66,6 +73,9 @@ def statement(operator: str, sign: float) -> Statement:
         edges=(crossed(dict.fromkeys(PAIR, shared.EDGES)),),
         reductions=tuple(
             Setup(attributes={"alpha": alpha}) for alpha in (0.0, 2.0, Scalar(INT32, -3), 1e-3)
+        ),
+        halfway=halfway(
+            {"self": EVEN, "other": tuple(sign * n for n in SIGNS)}, alpha=1.0
         ),
         invalid=(
             *defects.nulls(*PAIR, "alpha", "out"),
@@ -88,4 +98,5 @@ def statement(operator: str, sign: float) -> Statement:
     )  # fmt: skip
 
 
-ADD, SUB = statement("aclnnAdd", 1.0), statement("aclnnSub", -1.0)
+ADD = statement("aclnnAdd", 1.0, ("Ascend310P", "Ascend310B"))
+SUB = statement("aclnnSub", -1.0, ("Ascend310P",))

@@ -8,23 +8,17 @@ import numpy as np
 
 from npucall.dtypes import FLOAT16
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import probabilities, uniform
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    dtype_of,
-)
 from npucall_client.conformance.statements._torch import loss
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import probabilities, uniform
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 TENSORS = ("self", "target", "out", "weight")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -53,6 +47,12 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 BINARY_CROSS_ENTROPY = elementwise(
     "aclnnBinaryCrossEntropy",
+    prototype=(
+        "const aclTensor* self, const aclTensor* target, const aclTensor* weight, "
+        "int64_t reduction, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1},
     inputs=(
         In("self", probabilities()),
         In("target", probabilities(0, 1)),
@@ -84,6 +84,7 @@ BINARY_CROSS_ENTROPY = elementwise(
         Setup("finite", values={"self": [0.0, 1.0, 0.25, 1e-4], "target": [1.0, 0, 0.5, 0]},
               absent=("weight",)),
     ),
+    empty_before="shape-out-4x3",
     invalid=(
         *defects.nulls("self", "target", "out"),
         *defects.dtypes(*TENSORS),
@@ -91,7 +92,7 @@ BINARY_CROSS_ENTROPY = elementwise(
         *defects.dtypes("target", "weight", "out", found=FLOAT16, blames=("self",)),
         *defects.shapes("target", (4, 3), (1, 4), blames=("self",)),
         *defects.shapes("weight", (1, 4), (2, 3, 4)),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         *defects.shapes("out", (4, 3), (1, 3, 4), ()),
         *defects.shapes("out", (3, 4), (2,), base=Setup(attributes={"reduction": 1})),
         Invalid(

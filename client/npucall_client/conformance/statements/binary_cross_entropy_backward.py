@@ -8,21 +8,16 @@ import numpy as np
 
 from npucall.errors import AttributeValueError, FormatError, ShapeError
 from npucall.tensors import Format
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, probabilities, uniform
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import probabilities, uniform, upstream
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import crossed, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self", "target", "weight")
 EXPANDS = ("grad_output", "target", "weight")
@@ -54,8 +49,14 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 BINARY_CROSS_ENTROPY_BACKWARD = elementwise(
     "aclnnBinaryCrossEntropyBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "const aclTensor* weightOptional, int64_t reduction, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1},
     inputs=(
-        In("grad_output", normal()),
+        In("grad_output", upstream("self")),
         In("self", probabilities()),
         In("target", probabilities(0, 1)),
         In("weight", uniform(0.1, 2), optional=True),
@@ -79,6 +80,7 @@ BINARY_CROSS_ENTROPY_BACKWARD = elementwise(
         ),
         crossed({"self": S_EDGES, "target": (0.0, 1.0), "weight": G_EDGES}),
     ),
+    empty_spares=("shape-",),
     invalid=(
         *defects.nulls("grad_output", "self", "target", "out"),
         *defects.ranks("out"),
@@ -93,7 +95,7 @@ BINARY_CROSS_ENTROPY_BACKWARD = elementwise(
         *defects.shapes("target", (5, 3), (2, 3, 4)),
         *defects.shapes("weight", (5, 3), (2, 3, 4)),
         *defects.shapes("grad_output", (5, 3), (2, 3, 4)),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         Invalid(
             "reduction-of-nothing", {"reduction": 7}, ("reduction",), AttributeValueError,
             base=Setup(base=(0, 3)),

@@ -7,23 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16, INT32, promote
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, probabilities, uniform
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-)
+from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16, INT32
 from npucall_client.conformance.statements._torch import loss
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, probabilities, uniform
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
+from npucall_client.conformance.stating.promotion import common_type
+from npucall_client.conformance.stating.setups import crossed, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("self", "target", "weight", "pos_weight")
 WEIGHTS = ("weight", "pos_weight")
@@ -37,7 +32,7 @@ EDGES = {
 
 def promoted(k: Given, weight: Any) -> Any:
     """A weight in what self and target promote to, to which it is rounded."""
-    dtype = promote(k.dtypes["self"], k.dtypes["target"])
+    dtype = common_type(k.dtypes["self"], k.dtypes["target"])
     return weight if dtype is None else np.asarray(weight).astype(dtype.numpy).astype(np.float64)
 
 
@@ -51,11 +46,13 @@ def scalar(k: Given, s: float, t: float, w: float | None, p: float | None) -> fl
 
 def vector(k: Given, s: Any, t: Any, w: Any, p: Any) -> Any:
     entropy = -np.minimum(s, 0.0) + np.log1p(np.exp(-np.abs(s)))
+    size = entropy
     if p is not None:
-        entropy = entropy * (1.0 + np.multiply(t, promoted(k, p) - 1))
+        more = promoted(k, p) - 1
+        entropy, size = entropy * (1.0 + t * more), entropy * (1.0 + np.abs(t * more))
     weight = 1.0 if w is None else promoted(k, w)
     straight = np.subtract(1.0, t) * s
-    return (straight + entropy) * weight, (np.abs(straight) + np.abs(entropy)) * np.abs(weight)
+    return (straight + entropy) * weight, (np.abs(straight) + size) * np.abs(weight)
 
 
 def torch_says(k: Given, torch: Any) -> Any:
@@ -66,6 +63,12 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 BINARY_CROSS_ENTROPY_WITH_LOGITS = elementwise(
     "aclnnBinaryCrossEntropyWithLogits",
+    prototype=(
+        "const aclTensor* self, const aclTensor* target, const aclTensor* weightOptional, "
+        "const aclTensor* posWeightOptional, int64_t reduction, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1},
     inputs=(
         In("self", normal(2)),
         In("target", probabilities(0, 1)),
@@ -110,12 +113,13 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS = elementwise(
         Setup("finite", values={"self": [80.0, -80.0, 0.0], "target": [0.0, 1, 0.5]},
               absent=WEIGHTS),
     ),
+    empty_spares=("shape-weight", "shape-pos_weight", "shape-out", "dtype-complex64"),
     invalid=(
         *defects.nulls(*LISTED),
         *defects.dtypes(*LISTED),
         *defects.no_bfloat16(*LISTED),
         *defects.dtypes("out", found=FLOAT16),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         *defects.ranks(*INPUTS),
         *defects.shapes("self", (4, 3), (1, 4), blames=("self",)),
         *defects.shapes("target", (4, 3), (1, 4), blames=("self",)),

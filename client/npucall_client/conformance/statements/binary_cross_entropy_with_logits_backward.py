@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import Out, mixed_floats, promotion
 from npucall_client.conformance.statements import _with_logits as shared
 from npucall_client.conformance.statements._torch import gradient
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Out
+from npucall_client.conformance.stating.setups import mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 
 def scalar(k: Given, g: float, s: float, t: float, *weights: float | None) -> float:
@@ -41,6 +44,13 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 BINARY_CROSS_ENTROPY_WITH_LOGITS_BACKWARD = elementwise(
     "aclnnBinaryCrossEntropyWithLogitsBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "const aclTensor* weightOptional, const aclTensor* posWeightOptional, int64_t reduction, "
+        "aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1},
     inputs=shared.DRAWN,
     output=Out("out", shape="self", dtype="target"),
     scalar=scalar,
@@ -54,5 +64,6 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS_BACKWARD = elementwise(
     mixed=mixed_floats(*shared.INPUTS),
     empty=shared.EMPTY,
     edges=shared.EDGES,
+    empty_spares=("shape-",),
     invalid=shared.invalid("out", *defects.no_bfloat16(*shared.INPUTS, "out")),
 )

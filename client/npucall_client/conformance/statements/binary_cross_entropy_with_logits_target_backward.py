@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import Out, mixed_floats
+from npucall.dtypes import FLOATS
 from npucall_client.conformance.statements import _with_logits as shared
 from npucall_client.conformance.statements._torch import gradient
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.parts import Out
+from npucall_client.conformance.stating.setups import mixed_floats
+from npucall_client.conformance.stating.tables import on
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 OUTPUT = "grad_target"
 
@@ -42,7 +46,15 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 BINARY_CROSS_ENTROPY_WITH_LOGITS_TARGET_BACKWARD = elementwise(
     "aclnnBinaryCrossEntropyWithLogitsTargetBackward",
-    inputs=shared.DRAWN,
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "const aclTensor* weightOptional, const aclTensor* posWeightOptional, int64_t reduction, "
+        "aclTensor* gradTarget"
+    ),
+    takes=on(("Ascend910B", "Ascend910_93"), *FLOATS),
+    legacy=(),
+    defaults={"reduction": 1},
+    inputs=tuple(replace(each, read=each.name != "target") for each in shared.DRAWN),
     output=Out(OUTPUT, shape="target", dtype="target"),
     scalar=scalar,
     vector=vector,
@@ -54,5 +66,6 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS_TARGET_BACKWARD = elementwise(
     mixed=mixed_floats(*shared.INPUTS),
     empty=shared.EMPTY,
     edges=shared.EDGES,
+    empty_spares=("shape-",),
     invalid=shared.invalid(OUTPUT),
 )

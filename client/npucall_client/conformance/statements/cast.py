@@ -11,6 +11,8 @@ import numpy as np
 from npucall.dtypes import (
     BF16,
     BOOL,
+    COMPLEX64,
+    COMPLEX128,
     DOUBLE,
     DTYPES,
     FLOAT,
@@ -23,22 +25,16 @@ from npucall.dtypes import (
     UINT64,
 )
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-)
 from npucall_client.conformance.statements import _arithmetic as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, crossed
+from npucall_client.conformance.stating.tables import ARITHMETIC, everywhere
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 (EIGHT_BITS,) = (each for each in DTYPES if each.name == "FLOAT8_E5M2")
 EVERY = (*FLOATS, DOUBLE, BOOL, *shared.INTEGERS, UINT16, UINT32, UINT64)
@@ -57,26 +53,43 @@ def scalar(k: Given, x: float) -> float:
 
 def vector(k: Given, x: Any) -> Any:
     kind = k["dtype"].kind
-    if kind == "float":
+    if kind in ("float", "complex"):
         return x
     return np.not_equal(x, 0) * 1.0 if kind == "bool" else np.trunc(np.nan_to_num(x))
 
 
-def into(self: Any, dtype: Any, *values: float, note: str = "") -> Setup:
-    return Setup(note, values={"self": values}, dtypes={"self": self}, attributes={"dtype": dtype})
+def into(self: Any, dtype: Any, *values: complex, note: str = "") -> Setup:
+    return Setup(
+        note, values={"self": values}, dtypes={"self": self}, attributes={"dtype": dtype},
+        telling=note == "halfway" and self is DOUBLE and dtype is not FLOAT,
+    )  # fmt: skip
 
 
 CAST = elementwise(
     "aclnnCast",
+    prototype="const aclTensor* self, const aclDataType dtype, aclTensor* out",
+    takes=everywhere(*ARITHMETIC, UINT16, UINT32, UINT64),
     inputs=(In("self", normal(2.0), dtypes=FLOATS),),
     output=Out("out", shape="self", dtype=lambda dtypes: dtypes["dtype"]),
     scalar=scalar,
     vector=vector,
     kernel=lambda dtypes: dtypes["dtype"],
+    cost=0,
     torch=lambda k, _: k["self"] if k["dtype"].kind == "float" else None,
     attributes={"dtype": (FLOAT, FLOAT16)},
     mixed=(
         *(into(one, other, *WHOLE) for one, other in product(EVERY, EVERY)),
+        *(
+            Setup("any-byte", (10,), dtypes={"self": BOOL}, raw={"self": shared.ANY_BYTE},
+                  attributes={"dtype": dtype}, telling=True)
+            for dtype in (FLOAT, INT32, BF16, BOOL)
+        ),
+        *(
+            into(one, other, *shared.COMPLEX)
+            for one in (COMPLEX64, COMPLEX128)
+            for other in (COMPLEX64, COMPLEX128)
+        ),
+        *(into(one, COMPLEX64, *FRACTIONS) for one in (FLOAT, FLOAT16)),
         *(into(one, INT32, *FRACTIONS) for one in (FLOAT, FLOAT16, BF16, DOUBLE)),
     ),
     edges=(
@@ -84,6 +97,20 @@ CAST = elementwise(
         into(FLOAT, INT32, 1.0, np.nan, -1.0, note="nan-to-integer"),
         into(DOUBLE, BOOL, 0.0, -0.0, np.nan, 1e-300, np.inf, note="nan-to-bool"),
         into(DOUBLE, BF16, 1.0, 3e38, -1e-3, np.inf, np.nan),
+        # Halfway, and so near it that FLOAT cannot tell: 2^-40 beside a tie.
+        *(
+            into(
+                one, other, *(sign * near * (1.5 * n + beside) for n in HALFWAY
+                for sign in (1, -1) for near in (1.0, 2.0**-4) for beside in far),
+                note="halfway",
+            )
+            for other in (FLOAT16, BF16)
+            for one, far in ((FLOAT, (0.0,)), (DOUBLE, (0.0, 2.0**-40, -(2.0**-40))))
+        ),
+        into(
+            DOUBLE, FLOAT, *(1 + n * 2.0**-24 + beside for n in (1, 3, -1, -3)
+            for beside in (0.0, 2.0**-50, -(2.0**-50))), note="halfway",
+        ),
     ),
     invalid=(
         *defects.nulls("self", "out"),

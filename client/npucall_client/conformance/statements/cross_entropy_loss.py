@@ -9,24 +9,18 @@ import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.errors import AclnnStatus, ArgumentError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, uniform
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    Statement,
-    dtype_of,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, uniform
+from npucall_client.conformance.stating.given import Given, Terms
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.domains import Draw
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.domains import Draw
+    from npucall_client.conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 ONLY_950 = ("Ascend950",)
@@ -135,6 +129,22 @@ REDUCED = tuple(Setup(attributes={"reduction": r}) for r in ("mean", "sum"))
 
 CROSS_ENTROPY_LOSS = Statement(
     "aclnnCrossEntropyLoss",
+    prototype=(
+        "const aclTensor* input, const aclTensor* target, const aclTensor* weightOptional, "
+        "char* reductionOptional, int64_t ignoreIndex, double labelSmoothing, "
+        "double lseSquareScaleForZloss, bool returnZloss, const aclTensor* lossOut, "
+        "const aclTensor* logProbOut, const aclTensor* zlossOut, const aclTensor* lseForZlossOut"
+    ),
+    takes=FLOATS_WITH_BFLOAT16,
+    legacy=(),
+    defaults={
+        "reduction": "mean",
+        "ignore_index": -100,
+        "label_smoothing": 0.0,
+        "lse_square_scale_for_zloss": 0.0,
+        "return_zloss": False,
+    },
+    defaulted=Setup(values={"target": [0, 1, -100, 3, 2]}, attributes={"ignore_index": -100}),
     inputs=(
         In("input", normal(2.0)),
         In("target", labels, dtypes=(INT64,)),
@@ -160,6 +170,8 @@ CROSS_ENTROPY_LOSS = Statement(
     layout_shape=(5, 4),
     rank_shapes=((1, 1), (1, 5), (3, 1), (2, 3)),
     empty_shapes=((0, 3), (0, 1)),
+    large_shape=(3169, 32),
+    large=(Setup("many-rows", (50_021, 2)), Setup("long-rows", (2, 50_021))),
     sized=lambda count: (max(count // 32, 1), 32),
     broadcast=(Setup("one-row", (1, 7)), Setup("one-class", (5, 1))),
     mixed=(
@@ -191,6 +203,7 @@ CROSS_ENTROPY_LOSS = Statement(
         smoothed(0.5, "smoothed-weights", weight=[0.0, 1.0, 0.5, 2.0, 0.5, 0.25, 4.0]),
     ),
     reductions=(Setup("reduction-null", (5, 4), attributes={"reduction": None}),),
+    empty_spares=("label-",),
     invalid=(
         *defects.nulls("input", "target", *OUTPUTS),
         *defects.dtypes("input"),

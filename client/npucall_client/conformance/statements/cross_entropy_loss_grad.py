@@ -9,16 +9,19 @@ import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.errors import AclnnStatus, ArgumentError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, uniform
-from npucall_client.conformance.elementwise import capped
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Invalid, Out, Setup, Statement
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, uniform, upstream
+from npucall_client.conformance.stating.elementwise import capped
+from npucall_client.conformance.stating.given import Given, Terms
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.domains import Draw
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.domains import Draw
+    from npucall_client.conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 ONLY_950 = ("Ascend950",)
@@ -137,8 +140,23 @@ MEAN = Setup(attributes={"reduction": "mean"})
 
 CROSS_ENTROPY_LOSS_GRAD = Statement(
     "aclnnCrossEntropyLossGrad",
+    prototype=(
+        "const aclTensor* gradLoss, const aclTensor* logProb, const aclTensor* target, "
+        "const aclTensor* weightOptional, const aclTensor* gradZlossOptional, "
+        "const aclTensor* lseForZlossOptional, char* reductionOptional, int64_t ignoreIndex, "
+        "double labelSmoothing, double lseSquareScaleForZloss, const aclTensor* out"
+    ),
+    takes=FLOATS_WITH_BFLOAT16,
+    legacy=(),
+    defaults={
+        "reduction": "mean",
+        "ignore_index": -100,
+        "label_smoothing": 0.0,
+        "lse_square_scale_for_zloss": 0.0,
+    },
+    defaulted=Setup(values={"target": [0, 1, -100, 3, 2]}, attributes={"ignore_index": -100}),
     inputs=(
-        In("grad_loss", normal()),
+        In("grad_loss", upstream("target")),
         In("log_prob", log_softmax),
         In("target", labels, dtypes=(INT64,)),
         In("weight", uniform(0.25, 2.0), dtypes=(FLOAT,), optional=True),
@@ -148,6 +166,7 @@ CROSS_ENTROPY_LOSS_GRAD = Statement(
     outputs=(Out("out", shape="log_prob", dtype="log_prob"),),
     loops=loops,
     arrays=arrays,
+    kernel=dtype_of("log_prob"),
     shapes=shapes,
     torch=torch_says,
     attributes={"reduction": ("none", "mean", "sum"), "ignore_index": (-100, 1)},
@@ -155,6 +174,8 @@ CROSS_ENTROPY_LOSS_GRAD = Statement(
     layout_shape=(5, 4),
     rank_shapes=((1, 1), (1, 5), (3, 1), (2, 3)),
     empty_shapes=((0, 3), (2, 0), (0, 0)),
+    large_shape=(3169, 32),
+    large=(Setup("many-rows", (50_021, 2)), Setup("long-rows", (2, 50_021))),
     sized=lambda count: (max(count // 32, 1), 32),
     broadcast=(
         *(
@@ -202,6 +223,7 @@ CROSS_ENTROPY_LOSS_GRAD = Statement(
     reductions=(
         Setup("reduction-null", (5, 4), shapes={"grad_loss": ()}, attributes={"reduction": None}),
     ),
+    empty_spares=("label-",),
     invalid=(
         *defects.nulls("grad_loss", "log_prob", "target", "out"),
         *defects.dtypes("grad_loss"),

@@ -8,21 +8,9 @@ import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import ArgumentError, AttributeValueError, DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import (
-    BEFORE_950,
-    WITHOUT_BFLOAT16,
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    Statement,
-    dtype_of,
-)
-from npucall_client.conformance.statements._ctc_loss import log_sum, states_of, transitions
+from npucall_client.conformance.statements._ctc_loss import TAKES, log_sum, states_of, transitions
 from npucall_client.conformance.statements.ctc_loss_backward import (
+    IMPOSSIBLE,
     LEVEL,
     WITH_LIMITS,
     every_step,
@@ -32,11 +20,17 @@ from npucall_client.conformance.statements.ctc_loss_backward import (
     long_lengths,
     short_lengths,
     sized,
+    with_labels,
 )
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.given import Given, Terms
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Setup
+from npucall_client.conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 NEG, ALPHA = OUTPUTS = ("neg_log_likelihood_out", "log_alpha_out")
@@ -101,20 +95,22 @@ def arrays(k: Given) -> dict[str, Terms]:
     for n, (steps, count) in enumerate(zip(k["input_lengths"], k["target_lengths"], strict=True)):
         states = np.array(states_of(k, n))
         into = transitions(states, blank=-1)  # a label may be blank, if someone gives that
-        row = np.full(states.size, -np.inf)
+        row, held = np.full(states.size, -np.inf), np.zeros(states.size)
         for t in range(steps):
+            emitted = lp[t, n, states]
             if t == 0:
-                row[:2] = lp[0, n, states[:2]]
+                row[:2] = emitted[:2]
             else:
                 ways = np.where(into == 0, row[:, None], -np.inf)
-                row = np.logaddexp.reduce(ways, axis=0) + lp[t, n, states]
-            alpha[n, t, : states.size] = row
-            # Each step adds numbers of about this size.
-            size[n, t, : states.size] = np.abs(np.nan_to_num(row, neginf=0.0, posinf=0.0))
+                row = np.logaddexp.reduce(ways, axis=0) + emitted
+            # Of both signs, logarithms cancel.
+            near = np.abs(np.nan_to_num((emitted, row), neginf=0.0, posinf=0.0))
+            held = np.maximum(np.where(into == 0, held[:, None], 0.0).max(0) + near[0], near[1])
+            alpha[n, t, : states.size], size[n, t, : states.size] = row, held
         ends = row[-2:] if count else row[-1:]
         loss = -np.logaddexp.reduce(ends) if steps else (np.inf if count else 0.0)
         losses.append(end(k, float(loss)))
-        sizes.append(0.0 if np.isinf(loss) else abs(float(loss)))
+        sizes.append(0.0 if np.isinf(loss) else max(held.max(), abs(float(loss))))
     shape = loss_shape(k)
     return {NEG: Terms(np.reshape(losses, shape), np.reshape(sizes, shape)),
             ALPHA: Terms(alpha, size)}  # fmt: skip
@@ -167,6 +163,15 @@ AS_INT64 = Setup(dtypes={"targets": INT64})
 
 CTC_LOSS = Statement(
     "aclnnCtcLoss",
+    prototype=(
+        "const aclTensor* logProbs, const aclTensor* targets, const aclIntArray* inputLengths, "
+        "const aclIntArray* targetlengths, int64_t blank, bool zeroInfinity, "
+        "aclTensor* negLogLikelihoodOut, aclTensor* logAlphaOut"
+    ),
+    takes=TAKES,
+    renamed={"targetlengths": "target_lengths"},
+    defaults={"blank": 0, "zero_infinity": False},
+    defaulted=IMPOSSIBLE,
     inputs=(
         In("log_probs", log_softmax),
         In("targets", labels, dtypes=(INT64, INT32, BOOL, FLOAT, FLOAT16)),
@@ -191,7 +196,11 @@ CTC_LOSS = Statement(
     layout_shape=VALID,
     rank_shapes=((1, 1, 1), (2, 1, 2), (5, 1, 3)),
     empty_shapes=((3, 0, 4), (1, 0, 1)),
+    large_shape=(8, 64, 201),
+    large=(Setup("many-steps", (101, 2, 499), only=(FLOAT,)), Setup("many-items", (3, 1201, 29)),
+           Setup("many-classes", (2, 3, 16_411))),
     sized=sized,
+    fitted=with_labels,
     broadcast=(
         flat(3, 1, 2), flat(0, 2, 0, 1), flat(0, 0, note="flat-and-none"),
         one_item(2), one_item(1, 2), one_item(1, 3),
@@ -199,7 +208,7 @@ CTC_LOSS = Statement(
              attributes={"target_lengths": [2, 1]}),
     ),
     edges=(
-        special("impossible", [4, 2, 1], [2, 2, 1], targets=[[1, 2], [3, 3], [2, 0]]),
+        IMPOSSIBLE,
         special("repeated-labels", [4, 4, 4], [2, 2, 3], targets=[[1, 1, 0], [1, 2, 0], [3, 3, 1]]),
         special("no-steps", [0, 4, 0], [0, 1, 1], targets=[[1], [2], [3]]),
         special("no-steps-at-all", [0, 0], [0, 1], targets=[[1], [2]]),
@@ -214,6 +223,7 @@ CTC_LOSS = Statement(
         special("large", [4, 4], [1, 2], targets=[[1, 0], [2, 3]],
                 log_probs=np.full((4, 2, 4), -20000.0)),
     ),
+    empty_spares=("more-steps", "target-lengths", "label", "shape-targets-3x1", "short-floats"),
     invalid=(
         *defects.nulls("log_probs", "targets", "input_lengths", "target_lengths", *OUTPUTS),
         *defects.shapes("log_probs", (0, 3, 5), ()),

@@ -8,24 +8,24 @@ import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import ArgumentError, AttributeValueError, DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import follows, normal
-from npucall_client.conformance.statement import (
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    Statement,
-    dtype_of,
+from npucall_client.conformance.statements._ctc_loss import (
+    TAKES,
+    arrays,
+    loops,
+    states_of,
+    transitions,
 )
-from npucall_client.conformance.statements._ctc_loss import arrays, loops, states_of, transitions
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import follows, normal
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.domains import Draw
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.domains import Draw
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 WITH_LIMITS = ("Ascend910B", "Ascend910_93")
@@ -106,6 +106,11 @@ def sized(count: int) -> Shape:
     return (8, items, max(count // (8 * items), 2))
 
 
+def with_labels(base: Shape) -> Shape:
+    """A class beside blank."""
+    return (*base[:2], max(base[2], 2))
+
+
 def torch_says(k: Given, torch: Any) -> Any:
     return torch.ops.aten._ctc_loss_backward(  # noqa: SLF001  # torch's name for it
         k["grad_out"], k["log_probs"], k["targets"].long(), k["input_lengths"],
@@ -134,9 +139,20 @@ VALID = (6, 3, 5)
 """Steps, items and classes of the valid call; its items have 2, 1 and 2 labels, five states."""
 LEVEL = [[-1.5] * 4] * 2
 """Two items that could be in any class."""
+IMPOSSIBLE = special("impossible", [4, 2, 1], [2, 2, 1], targets=[[1, 2], [3, 3], [2, 0]])
+"""Two equal labels need three steps."""
 
 CTC_LOSS_BACKWARD = Statement(
     "aclnnCtcLossBackward",
+    prototype=(
+        "const aclTensor* gradOut, const aclTensor* logProbs, const aclTensor* targets, "
+        "const aclIntArray* inputLengths, const aclIntArray* targetLengths, "
+        "const aclTensor* negLogLikelihood, const aclTensor* logAlpha, int64_t blank, "
+        "bool zeroInfinity, aclTensor* out"
+    ),
+    takes=TAKES,
+    defaults={"blank": 0, "zero_infinity": False},
+    defaulted=IMPOSSIBLE,
     inputs=(
         In("grad_out", normal()),
         In("log_probs", log_softmax),
@@ -161,7 +177,11 @@ CTC_LOSS_BACKWARD = Statement(
     layout_shape=VALID,
     rank_shapes=((1, 1, 1), (2, 1, 2), (5, 1, 3)),
     empty_shapes=((3, 0, 4), (1, 0, 1)),
+    large_shape=(8, 64, 201),
+    large=(Setup("many-steps", (101, 2, 499), only=(FLOAT,)), Setup("many-items", (3, 1201, 29)),
+           Setup("many-classes", (2, 3, 16_411))),
     sized=sized,
+    fitted=with_labels,
     broadcast=(
         flat(3, 1, 2), flat(0, 2, 0, 1), flat(0, 0, note="flat-and-none"),
         Setup("targets-wider", (6, 2, 5), {"targets": (2, 5)},
@@ -170,7 +190,7 @@ CTC_LOSS_BACKWARD = Statement(
              attributes={"target_lengths": [2, 1]}),
     ),
     edges=(
-        special("impossible", [4, 2, 1], [2, 2, 1], targets=[[1, 2], [3, 3], [2, 0]]),
+        IMPOSSIBLE,
         special("repeated-labels", [4, 4, 4], [2, 2, 3], targets=[[1, 1, 0], [1, 2, 0], [3, 3, 1]]),
         special("no-steps", [0, 4, 0], [0, 1, 1], targets=[[1], [2], [3]]),
         special("exactly-one-path", [3, 1], [3, 1], targets=[[1, 2, 3], [2, 0, 0]]),
@@ -184,6 +204,9 @@ CTC_LOSS_BACKWARD = Statement(
         special("not-a-number", [4, 4], [1, 1], log_probs=np.array([
             [[NAN, -1.0, -1.0, -2.0], [-1.5] * 4], LEVEL, LEVEL, LEVEL,
         ])),
+    ),
+    empty_spares=(
+        "more-steps", "target-lengths", "label", "shape-targets-3x1", "alpha-too-narrow",
     ),
     invalid=(
         *defects.nulls("grad_out", "log_probs", "targets", "input_lengths", "target_lengths",

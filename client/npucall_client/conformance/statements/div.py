@@ -6,26 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BOOL, FLOAT, INT8, INT32, INT64, DType
+from npucall.dtypes import BF16, BOOL, FLOAT, FLOAT16, INT8, INT32, INT64, DType
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, uniform
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
 from npucall_client.conformance.statements import _arithmetic as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, uniform
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Refusal, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import DTypes
 
 PAIR = shared.PAIR
 
@@ -46,20 +40,36 @@ def vector(_: Given, s: Any, o: Any) -> Any:
 
 DIV = elementwise(
     "aclnnDiv",
+    prototype="const aclTensor* self, const aclTensor* other, aclTensor* out",
+    takes=ARITHMETIC_EVERYWHERE,
+    legacy=("Ascend310P",),
     inputs=(In("self", normal(2.0)), In("other", uniform(0.5, 4.0))),
     output=shared.result(quotient),
     scalar=scalar,
     vector=vector,
     space=PAIR,
     kernel=quotient,
+    cost=0,
     torch=lambda k, torch: torch.div(k["self"], k["other"]),
-    mixed=(*mixed_floats(*PAIR, output="out"), *shared.beside(*shared.MIXED_PAIRS)),
+    mixed=(
+        *mixed_floats(*PAIR, output="out"),
+        *shared.beside(*shared.EVERY_PAIR),
+        *shared.complex_pairs(),
+    ),
     edges=(
         crossed(dict.fromkeys(PAIR, shared.EDGES)),
         Setup(
             "integers-by-0", values={"self": (5.0, 0.0, -5.0), "other": (0.0, 0.0, 2.0)},
             dtypes=dict.fromkeys(PAIR, INT32),
         ),
+    ),
+    halfway=tuple(
+        each
+        for dtype in (FLOAT16, BF16)
+        for each in halfway(
+            {"self": tuple(3 * n for n in HALFWAY), "other": 2.0},
+            more={"only": (FLOAT,), "dtypes": {"out": dtype}},
+        )
     ),
     invalid=(
         *defects.nulls("out", "other", "self"),

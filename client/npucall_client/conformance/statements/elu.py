@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -21,20 +21,16 @@ from npucall.dtypes import (
     INT64,
 )
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import (
-    PAIRS_OF_FLOATS,
-    Contradiction,
-    Invalid,
-    Out,
-    Setup,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 NUMBERS = ("alpha", "scale", "input_scale")
 INF, NAN = shared.INF, shared.NAN
@@ -79,6 +75,11 @@ def special(alpha: float, scale: float, input_scale: float) -> Setup:
 
 ELU = elementwise(
     "aclnnElu",
+    prototype=(
+        "const aclTensor* self, const aclScalar* alpha, const aclScalar* scale, "
+        "const aclScalar* inputScale, aclTensor* out"
+    ),
+    takes=FLOATS_AND_DOUBLE,
     inputs=(shared.numbers(),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,
@@ -110,6 +111,9 @@ ELU = elementwise(
         numbers("alpha-zero", 0.0, 1.5, 1.0),
         numbers("scale-zero", 1.0, 0.0, 1.0),
         numbers("input-scale-zero", 1.0, 1.5, 0.0),
+    ),
+    halfway=halfway(
+        {"self": tuple(map(abs, HALFWAY))}, alpha=1.0, scale=1.5, input_scale=1.0
     ),
     invalid=(
         *defects.nulls("self", *NUMBERS, "out"),

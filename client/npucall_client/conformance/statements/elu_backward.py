@@ -6,25 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import (
-    PAIRS_OF_FLOATS,
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    dtype_of,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, crossed, halfway
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self_or_result")
 NUMBERS = ("alpha", "scale", "input_scale")
@@ -69,6 +64,12 @@ def numbers(note: str, alpha: Any, scale: Any, input_scale: Any, **more: Any) ->
 
 ELU_BACKWARD = elementwise(
     "aclnnEluBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclScalar* alpha, const aclScalar* scale, "
+        "const aclScalar* inputScale, bool isResult, const aclTensor* selfOrResult, "
+        "aclTensor* gradInput"
+    ),
+    takes=FLOATS_EVERYWHERE,
     inputs=(
         In("grad_output", normal()),
         In("self_or_result", mixed(normal(2.0), choice(0.0, -0.0), 0.1)),
@@ -113,6 +114,10 @@ ELU_BACKWARD = elementwise(
             "result-of-alpha-zero",
             attributes={"alpha": 0.0, "scale": 1.5, "input_scale": 1.0, "is_result": True},
         ),
+    ),
+    halfway=halfway(
+        {"grad_output": HALFWAY, "self_or_result": 1.0}, alpha=1.0, scale=1.5, input_scale=1.0,
+        is_result=False,
     ),
     invalid=(
         *defects.nulls("grad_output", *NUMBERS, "self_or_result", OUTPUT),

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import BOOL, FLOAT, INT8, INT32, INT64, DType
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import In, Out, Setup, crossed
 from npucall_client.conformance.statements import _arithmetic as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.tables import ARITHMETIC_EVERYWHERE, FRACTIONAL, everywhere
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import DTypes
 
 
 def fractional(dtypes: DTypes) -> DType:
@@ -30,6 +32,9 @@ def vector(k: Given, x: Any) -> Any:
 
 EXP = elementwise(
     "aclnnExp",
+    prototype="const aclTensor* self, aclTensor* out",
+    takes=everywhere(*FRACTIONAL, BOOL, INT64),
+    legacy=("Ascend910", "Ascend310P", "Ascend310B"),
     inputs=(In("self", normal(2.0)),),
     output=Out("out", shape="self", dtype=fractional),
     scalar=lambda k, x: reals.exp(x, k.top),
@@ -55,6 +60,9 @@ EXP = elementwise(
 )
 LOG = elementwise(
     "aclnnLog",
+    prototype="const aclTensor* self, aclTensor* out",
+    takes=ARITHMETIC_EVERYWHERE,
+    legacy=("Ascend910", "Ascend310P", "Ascend310B"),
     inputs=(shared.positive(),),
     output=Out("out", shape="self", dtype=fractional),
     scalar=lambda _, x: reals.log(x),

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import FLOAT16
-from npucall_client.conformance import defects
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import Contradiction, In, Out, Setup, crossed, dtype_of
 from npucall_client.conformance.statements import _gelu as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, In, Out, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 
 def scalar(_: Given, x: float) -> float:
@@ -25,6 +28,8 @@ def vector(_: Given, x: Any) -> Any:
 
 GELU = elementwise(
     "aclnnGelu",
+    prototype="const aclTensor* self, aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
     inputs=(In("self", normal(2)),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,

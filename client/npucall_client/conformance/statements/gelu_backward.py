@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import BOOL, DOUBLE, FLOATS
-from npucall_client.conformance import defects
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import In, Out, Setup, mixed_floats, promotion
 from npucall_client.conformance.statements import _gelu as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS, OUTPUT = shared.INPUTS, shared.OUTPUT
 
@@ -30,6 +33,8 @@ def vector(k: Given, g: Any, x: Any) -> Any:
 
 GELU_BACKWARD = elementwise(
     "aclnnGeluBackward",
+    prototype="const aclTensor* gradOutput, const aclTensor* self, const aclTensor* gradInput",
+    takes=FLOATS_EVERYWHERE,
     inputs=(In("grad_output", normal()), In("self", normal())),
     output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
@@ -47,6 +52,7 @@ GELU_BACKWARD = elementwise(
     ),
     empty=shared.EMPTY,
     edges=shared.EDGES,
+    empty_before="cast-grad_input-int32",
     invalid=(
         *defects.nulls(*shared.TENSORS),
         *shared.DTYPES,

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16
-from npucall_client.conformance import defects
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import RANK_SHAPES, In, Out, mixed_floats, promotion
 from npucall_client.conformance.statements import _gelu as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Out
+from npucall_client.conformance.stating.setups import mixed_floats
+from npucall_client.conformance.stating.statement import RANK_SHAPES
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS, OUTPUT = shared.INPUTS, shared.OUTPUT
 
@@ -31,6 +35,12 @@ def vector(k: Given, g: Any, x: Any) -> Any:
 
 GELU_BACKWARD_V2 = elementwise(
     "aclnnGeluBackwardV2",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, char* approximate, "
+        "aclTensor* gradInput"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"approximate": "none"},
     inputs=(In("grad_output", normal()), In("self", normal())),
     output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,

@@ -6,25 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import BF16, FLOAT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    RANK_SHAPES,
-    WITHOUT_BFLOAT16,
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _gelu as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 
 def scalar(k: Given, x: float) -> float:
@@ -37,6 +30,10 @@ def vector(k: Given, x: Any) -> Any:
 
 GELU_V2 = elementwise(
     "aclnnGeluV2",
+    prototype="const aclTensor* x, int64_t approximate, aclTensor* y",
+    takes=FLOATS_EVERYWHERE,
+    defaults={"approximate": 0},
+    unwarned={"approximate": (0, 1)},
     inputs=(In("x", normal(2)),),
     output=Out("y", shape="x", dtype="x"),
     scalar=scalar,

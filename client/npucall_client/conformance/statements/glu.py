@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOATS, INT32
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.rowwise import rowwise
-from npucall_client.conformance.statement import In, Out, Setup, dtype_of, mixed_floats
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.rowwise import rowwise
+from npucall_client.conformance.stating.setups import mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 NAN, INF = reals.NAN, reals.INFINITY
 VALUES = (0.0, -0.0, 1.5, -300.0, INF, -INF, NAN)
@@ -28,13 +31,19 @@ def row(_: Given, x: list[float]) -> list[float]:
 
 def vector(_: Given, x: Any) -> Any:
     half = x.shape[-1] // 2
-    return np.exp(-np.logaddexp(0, -x[..., half:])) * x[..., :half]
+    gates = x[..., half:]
+    less = np.exp(-np.abs(gates))
+    return np.where(gates < 0, less, 1.0) / (1 + less) * x[..., :half]
 
 
 def halved(k: Given) -> Shape:
     shape = list(k["self"].shape)
     shape[k["dim"]] //= 2
     return tuple(shape)
+
+
+def even(base: Shape) -> Shape:
+    return tuple(extent + extent % 2 for extent in base)
 
 
 def halves(*rows: tuple[float, ...], **more: Any) -> Setup:
@@ -45,6 +54,9 @@ def halves(*rows: tuple[float, ...], **more: Any) -> Setup:
 
 GLU = rowwise(
     "aclnnGlu",
+    prototype="const aclTensor* self, int64_t dim, const aclTensor* out",
+    takes=FLOATS_AND_DOUBLE,
+    defaults={"dim": -1},
     inputs=(In("self", normal(3.0)),),
     output=Out("out", shape=halved, dtype="self"),
     row=row,
@@ -53,10 +65,12 @@ GLU = rowwise(
     kernel=dtype_of("self"),
     attributes={"dim": (-1, 0, lambda base: len(base) // 2)},
     base_shapes=((4, 6), (2, 6, 8), (18,), (2, 3, 4, 6)),
+    large_shape=(338, 306),
     layout_shape=(4, 6),
     rank_shapes=((6,), (2, 1, 3, 1, 2, 2, 1, 2), (2, 1, 1, 1, 2, 1, 1, 2)),
     empty_shapes=((0,), (0, 4), (2, 0), (2, 0, 4), (0, 0)),
     sized=lambda count: (count + count % 2,),
+    fitted=even,
     torch=lambda k, torch: torch.nn.functional.glu(k["self"], k["dim"]),
     mixed=(
         *mixed_floats("self", output="out"),

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.rowwise import rowwise
-from npucall_client.conformance.statement import In, Out, Setup, dtype_of
+from npucall_client.conformance.statements.glu import even
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.rowwise import rowwise
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 
@@ -33,9 +36,10 @@ def row(_: Given, upstream: list[float], inputs: list[float]) -> list[float]:
 def vector(_: Given, g: Any, x: Any) -> Any:
     half = g.shape[-1]
     a, b = x[..., :half], x[..., half:]
-    log_open, log_closed = -np.logaddexp(0, -b), -np.logaddexp(0, b)
-    slope = np.exp(log_open + log_closed) * a
-    return np.concatenate((g * np.exp(log_open), g * slope), axis=-1)
+    less = np.exp(-np.abs(b))
+    slope = less / (1 + less) ** 2 * a
+    opened = np.where(b < 0, less, 1.0) / (1 + less)
+    return np.concatenate((g * opened, g * slope), axis=-1)
 
 
 def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
@@ -52,6 +56,9 @@ def halves(*rows: tuple[float, float, float]) -> Setup:
 
 GLU_BACKWARD = rowwise(
     "aclnnGluBackward",
+    prototype="const aclTensor* gradOut, const aclTensor* self, int64_t dim, const aclTensor* out",
+    takes=FLOATS_AND_DOUBLE,
+    defaults={"dim": -1},
     inputs=(In("grad_out", normal()), In("self", normal(3.0))),
     output=Out("out", shape="self", dtype="self"),
     row=row,
@@ -61,10 +68,12 @@ GLU_BACKWARD = rowwise(
     shapes=shapes,
     attributes={"dim": (-1, 0, lambda base: len(base) // 2)},
     base_shapes=((4, 6), (2, 6, 8), (18,), (2, 3, 4, 6)),
+    large_shape=(338, 306),
     layout_shape=(4, 6),
     rank_shapes=((6,), (2, 1, 3, 1, 2, 2, 1, 2), (2, 1, 1, 1, 2, 1, 1, 2)),
     empty_shapes=((0,), (0, 4), (2, 0), (2, 0, 4), (0, 0)),
     sized=lambda count: (count + count % 2,),
+    fitted=even,
     torch=lambda k, torch: torch.ops.aten.glu_backward(k["grad_out"], k["self"], k["dim"]),
     edges=(
         halves(

@@ -9,13 +9,15 @@ import numpy as np
 from npucall.dtypes import FLOAT16, FLOATS, INT32, INT64
 from npucall.errors import DTypeError, FormatError
 from npucall.tensors import Format
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import Invalid, Out, dtype_of
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Invalid, Out
+from npucall_client.conformance.stating.tables import everywhere
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 END = 3
 
@@ -38,6 +40,9 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 HARDSIGMOID = elementwise(
     "aclnnHardsigmoid",
+    prototype="const aclTensor* self, aclTensor* out",
+    takes=everywhere(*FLOATS, INT32),
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=(shared.numbers(2.5, 3.0, -3.0),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,

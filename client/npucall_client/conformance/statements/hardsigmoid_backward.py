@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import BOOL, DOUBLE, INT32
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    BEFORE_950,
-    In,
-    Out,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import crossed, mixed_floats
+from npucall_client.conformance.stating.statement import BEFORE_950
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -44,6 +40,8 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 HARDSIGMOID_BACKWARD = elementwise(
     "aclnnHardsigmoidBackward",
+    prototype="const aclTensor* gradOutput, const aclTensor* self, aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
     inputs=(
         In("grad_output", normal()),
         In("self", mixed(normal(2.5), choice(-3.0, 3.0, 0.0), 0.1)),
@@ -52,6 +50,7 @@ HARDSIGMOID_BACKWARD = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=promotion(*BOTH),
+    cost=0,
     torch=torch_says,
     mixed=(*mixed_floats(*BOTH, output="out"), Setup(dtypes={"out": DOUBLE})),
     edges=(

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import INT32
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    PAIRS_OF_FLOATS,
-    RANK_SHAPES,
-    Contradiction,
-    Out,
-    Setup,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, Out, Setup
+from npucall_client.conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_client.conformance.stating.statement import RANK_SHAPES
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INF, NAN = shared.INF, shared.NAN
 
@@ -38,6 +35,9 @@ def vector(_: Given, x: Any) -> Any:
 
 HARDSWISH = elementwise(
     "aclnnHardswish",
+    prototype="const aclTensor* self, const aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=(shared.numbers(2.5, 3.0, -3.0),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,

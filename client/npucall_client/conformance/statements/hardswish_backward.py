@@ -9,7 +9,7 @@ import numpy as np
 from npucall_client.conformance.statements._hardswish import hardswish
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 
 def scalar(_: Given, g: float, x: float) -> float:

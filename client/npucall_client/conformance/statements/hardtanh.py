@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -24,21 +24,16 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import AttributeValueError, DTypeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    WITHOUT_BFLOAT16,
-    Contradiction,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import INTEGERS, everywhere
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 ENDS = ("clip_value_min", "clip_value_max")
 INF, NAN = shared.INF, shared.NAN
@@ -75,6 +70,13 @@ def crossing(note: str, low: Scalar, high: Scalar) -> Invalid:
 
 HARDTANH = elementwise(
     "aclnnHardtanh",
+    prototype=(
+        "const aclTensor* self, const aclScalar* clipValueMin, const aclScalar* clipValueMax, "
+        "aclTensor* out"
+    ),
+    takes=everywhere(*FLOATS, DOUBLE, *INTEGERS),
+    in_kernel=ENDS,
+cost=0,
     inputs=(shared.numbers(3.0, 1.0, 5.0),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, FLOAT, FLOAT16, INT8, INT32, INT64
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import In, Out, Setup, crossed, dtype_of
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -44,6 +47,12 @@ def ends(note: str, low: Any, high: Any, *numbers: float, **more: Any) -> Setup:
 
 HARDTANH_BACKWARD = elementwise(
     "aclnnHardtanhBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* min, "
+        "const aclScalar* max, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    legacy=(),
     inputs=(
         In("grad_output", normal()),
         In("self", mixed(normal(2.0), choice(-1.0, -0.25, 1.0, 6.0), 0.2)),
@@ -52,6 +61,7 @@ HARDTANH_BACKWARD = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("self"),
+    cost=0,
     torch=torch_says,
     attributes={"min": (-1.0, -0.25), "max": (1.0, 6.0)},
     mixed=(
@@ -83,6 +93,7 @@ HARDTANH_BACKWARD = elementwise(
         ends("endless", -INF, INF, -300, 0, 300, INF, -INF, NAN),
         ends("from-zero", 0.0, 6.0, -0.0, 0.0, 1e-4, 6),
     ),
+    empty_before="dtype-float16-out",
     invalid=(
         *defects.nulls("self", "grad_output", "out", "min", "max"),
         *defects.dtypes(*BOTH, "out"),

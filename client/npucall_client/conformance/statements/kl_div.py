@@ -6,22 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import log_probabilities, probabilities
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import log_probabilities, probabilities
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import crossed, halfway, immense, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("self", "target")
 TENSORS = (*INPUTS, "out")
@@ -33,13 +27,14 @@ REDUCED = Setup(attributes={"reduction": 1})
 def scalar(k: Given, s: float, t: float) -> float:
     if k["log_target"]:
         return reals.exp(t, k.top) * (t - s)
-    return t * ((reals.log(t) if t != 0 else 0.0) - s)
+    return reals.capped(t * ((reals.log(t) if t != 0 else 0.0) - s), k.top)
 
 
 def vector(k: Given, s: Any, t: Any) -> Any:
     logarithm = t if k["log_target"] else np.log(t + (t == 0))
     weight = capped(np.exp(t), k.top) if k["log_target"] else t
     value = np.multiply(weight, logarithm - s)
+    value = value if k["log_target"] else capped(value, k.top)
     return value, np.abs(weight) * (np.abs(logarithm) + np.abs(s))
 
 
@@ -60,6 +55,12 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 KL_DIV = elementwise(
     "aclnnKlDiv",
+    prototype=(
+        "const aclTensor* self, const aclTensor* target, int64_t reduction, bool logTarget, "
+        "aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1, "log_target": False},
     inputs=(In("self", log_probabilities()), In("target", probabilities())),
     output=Out("out", shape=lambda k: k.reduced(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
@@ -92,6 +93,7 @@ KL_DIV = elementwise(
         ),
     ),
     edges=(
+        immense({"self": 1e20, "target": 1e20}, alone=True, log_target=False),
         crossed({
             "self": (-1.0, 0.0, 0.5, 300.0, INF, -INF, NAN),
             "target": (0.0, -0.0, -1.5, 0.25, 1.0, 12.0, 89.0, 300.0, 1e-4, INF, -INF, NAN),
@@ -99,12 +101,16 @@ KL_DIV = elementwise(
         crossed({"self": (-1.0, 2.0), "target": (0.0, 0.25, 5.0)}, note="finite"),
         crossed({"self": (-1.0, -2.0), "target": (0.25, INF)}, note="infinite"),
     ),
+    halfway=halfway(
+        {"self": (-256.0, -1.0), "target": 1.0}, (2,), reduction=2, log_target=False
+    ),
+    empty_before="shape-self-5x3",
     invalid=(
         *defects.nulls(*TENSORS),
         *defects.dtypes(*TENSORS),
         *defects.no_bfloat16(*TENSORS),
         *defects.ranks(*INPUTS),
-        *defects.values("reduction", 4, 7, -1, block="reduction"),
+        *defects.values("reduction", 4, 7, -1, 2**32 + 1, block="reduction"),
         *defects.shapes("out", (2, 3), base=Setup(base=(0, 3), attributes={"reduction": 1})),
         *defects.shapes("self", (5, 3), blames=INPUTS),
         *defects.shapes("target", (5, 3), blames=INPUTS),

@@ -8,22 +8,22 @@ import numpy as np
 
 from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16
 from npucall.errors import DTypeError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import log_probabilities, normal, probabilities
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.given import Given
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    float16_if_all,
-    mixed_floats,
-)
 from npucall_client.conformance.statements._torch import gradient
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import log_probabilities, probabilities, upstream
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.given import Given
+from npucall_client.conformance.stating.kernels import float16_if_all
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import (
+    HALFWAY,
+    crossed,
+    halfway,
+    immense,
+    mixed_floats,
+    of_reductions,
+)
+from npucall_client.conformance.stating.tables import FLOATS_BUT_ON_310B
 
 INPUTS = ("grad_output", "self", "target")
 TENSORS = (*INPUTS, "out")
@@ -65,9 +65,17 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 KL_DIV_BACKWARD = elementwise(
     "aclnnKlDivBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "int64_t reduction, bool logTarget, aclTensor* out"
+    ),
+    takes=FLOATS_BUT_ON_310B,
+    legacy=("Ascend910", "Ascend310P"),
+    defaults={"reduction": 1, "log_target": False},
+    unwarned={"reduction": (0, 1, 2, 3)},
     inputs=(
-        In("grad_output", normal()),
-        In("self", log_probabilities()),
+        In("grad_output", upstream("self", "target")),
+        In("self", log_probabilities(), read=False),
         In("target", probabilities()),
     ),
     output=Out("out", shape="self", dtype="self"),
@@ -84,13 +92,17 @@ KL_DIV_BACKWARD = elementwise(
         Setup("self-empty-alone", shapes={"self": (0, 3), "target": (1, 3), "grad_output": ()}),
     ),
     edges=(
+        immense({"grad_output": 1e20, "self": 0.0, "target": 1e20}, log_target=False),
         crossed({
             "grad_output": G_EDGES,
             "target": (0.0, -0.0, -1.5, 0.25, 12.0, 89.0, 300.0, 1e-4, INF, -INF, NAN),
             "self": S_EDGES,
         }),
     ),
-    reductions=tuple(Setup(attributes={"reduction": each}) for each in (4, 7, -1, 2**40)),
+    reductions=of_reductions(4, 7, -1, 2**40, 2**32 + 1),
+    halfway=halfway(
+        {"grad_output": HALFWAY, "self": 0.5, "target": 1.5}, reduction=0, log_target=False
+    ),
     invalid=(
         *defects.nulls(*TENSORS),
         *defects.uncastable("out"),

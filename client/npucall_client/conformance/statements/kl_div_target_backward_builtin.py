@@ -8,22 +8,23 @@ import numpy as np
 
 from npucall.dtypes import FLOAT16
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    mixed_floats,
-)
 from npucall_client.conformance.statements import _kl_div_target as shared
 from npucall_client.conformance.statements._torch import gradient
 from npucall_client.conformance.statements.kl_div_backward import factor
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import (
+    HALFWAY,
+    halfway,
+    immense,
+    mixed_floats,
+    of_reductions,
+)
+from npucall_client.conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 OUTPUT = "grad_target"
 
@@ -62,6 +63,11 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 BUILTIN = elementwise(
     shared.NAME,
+    prototype=shared.PROTOTYPE,
+    takes=FLOATS_WITH_BFLOAT16,
+    legacy=(),
+    defaults=shared.DEFAULTS,
+    unwarned={"reduction": (0, 1, 2, 3)},
     variant="builtin",
     inputs=shared.DRAWN,
     output=Out(OUTPUT, shape="target", dtype="target"),
@@ -76,8 +82,14 @@ BUILTIN = elementwise(
         Setup("self-empty-alone", shapes={"self": (0, 4), "target": (1, 4), "grad_output": ()}),
         Setup("target-kept", shapes={"self": (2, 0), "target": (2, 1), "grad_output": (2, 0)}),
     ),
-    edges=shared.EDGES,
-    reductions=tuple(Setup(attributes={"reduction": each}) for each in (4, 7, -1, 2**40)),
+    edges=(
+        immense({"grad_output": 1e20, "self": 1e20, "target": 1.0}, log_target=False),
+        *shared.EDGES,
+    ),
+    reductions=of_reductions(4, 7, -1, 2**40, 2**32 + 1),
+    halfway=halfway(
+        {"grad_output": HALFWAY, "self": -0.5, "target": 1.0}, reduction=0, log_target=False
+    ),
     invalid=(
         *defects.nulls(*shared.TENSORS),
         *defects.uncastable(OUTPUT),

@@ -6,22 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BF16, FLOAT16
+from npucall.dtypes import BF16, FLOAT16, FLOATS
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    Invalid,
-    Out,
-    Setup,
-    Statement,
-    float16_if_all,
-)
 from npucall_client.conformance.statements import _kl_div_target as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.kernels import float16_if_all
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, halfway, immense
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import on
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 
 def scalar(k: Given, g: float, s: float, t: float) -> float:
@@ -58,6 +55,11 @@ def statement(variant: str) -> Statement:
 
     return elementwise(
         shared.NAME,
+        prototype=shared.PROTOTYPE,
+        takes=on(("Ascend910B",), *FLOATS),
+        legacy=(),
+        defaults=shared.DEFAULTS,
+        unwarned={"reduction": (0, 1, 2)},
         variant=variant,
         inputs=shared.DRAWN,
         output=Out("grad_target", shape=lambda k: k.shape(*shared.INPUTS), dtype="target"),
@@ -67,11 +69,18 @@ def statement(variant: str) -> Statement:
         kernel=float16_if_all(*shared.INPUTS),
         stepwise=lambda kernel: kernel is FLOAT16,
         attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
-        edges=shared.EDGES,
+        edges=(
+            immense({"grad_output": 1e20, "self": 1e20, "target": 1.0}, log_target=False),
+            *shared.EDGES,
+        ),
         reductions=tuple(
-            Setup(attributes={"reduction": each}) for each in (3, 4, 7, -1, 2**32 + 1, 2**40)
+            Setup(attributes={"reduction": each}) for each in (3, 4, 7, -1, 2**40, 2**32 + 1)
         ),
         empty=(Setup("one-empty", shapes={"target": (1, 0), "self": (2, 1), "grad_output": ()}),),
+        halfway=halfway(
+            {"grad_output": HALFWAY, "self": -0.5, "target": 1.0}, reduction=0, log_target=False
+        ),
+        empty_before="shape-grad_output-5x3",
         invalid=(*_table(), *(defects.formats(*shared.TENSORS) if documented else ())),
         contradictions=(
             Contradiction(

@@ -6,26 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT8, INT32, INT64, UINT16
+from npucall.dtypes import BOOL, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import near, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
 from npucall_client.conformance.statements._torch import loss
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import near, normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.given import FLOAT_INSIDE
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import EVEN, SIGNS, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.tables import everywhere
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -46,6 +40,9 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 L1_LOSS = elementwise(
     "aclnnL1Loss",
+    prototype="const aclTensor* self, const aclTensor* target, int64_t reduction, aclTensor* out",
+    takes=everywhere(*FLOATS, INT64),
+    defaults={"reduction": 1},
     inputs=(In("self", normal()), In("target", near("self"))),
     output=Out("out", shape=lambda k: k.reduced(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
@@ -53,6 +50,7 @@ L1_LOSS = elementwise(
     space=INPUTS,
     factor=lambda k: k.share(*INPUTS),
     kernel=promotion(*INPUTS),
+    cost=lambda k: FLOAT_INSIDE if k["reduction"] else 0,
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=(
@@ -80,9 +78,10 @@ L1_LOSS = elementwise(
         }),
         crossed({"self": (1.0, 300.0), "target": (0.0, INF)}, note="infinite"),
     ),
+    halfway=halfway({"self": EVEN, "target": tuple(-n for n in SIGNS)}, reduction=0),
     invalid=(
         *defects.nulls(*INPUTS, "out"),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         Invalid(
             "integer-beside-a-float",
             {"self": {"dtype": INT64}, "target": {"dtype": FLOAT16}}, ("self",), DTypeError,

@@ -6,26 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import FLOAT16, INT8, INT32, UINT16
+from npucall.dtypes import BOOL, FLOAT16, FLOATS, INT8, INT32, UINT16
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import near, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
 from npucall_client.conformance.statements._torch import gradient
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import near, normal, upstream
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import crossed, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE, INTEGERS
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -53,16 +46,28 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 L1_LOSS_BACKWARD = elementwise(
     "aclnnL1LossBackward",
-    inputs=(In("grad_output", normal()), In("self", normal()), In("target", near("self"))),
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "int64_t reduction, aclTensor* gradInput"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1},
+    inputs=(In("grad_output", upstream(*INPUTS)), In("self", normal()), In("target", near("self"))),
     output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
     vector=vector,
     space=INPUTS,
     kernel=promotion(*INPUTS),
+    cost=lambda k: 4 if k.scaled else 0,
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=(
         *mixed_floats(*INPUTS, output=OUTPUT),
+        *(
+            Setup("promoted", (2,), dtypes={"grad_output": one, "self": one, "target": other})
+            for one in FLOATS
+            for other in (*FLOATS, *INTEGERS, BOOL)
+        ),
         *(Setup(dtypes={name: each}) for name in INPUTS for each in (INT8, INT32)),
         Setup(
             "compared-after-the-cast",
@@ -79,7 +84,7 @@ L1_LOSS_BACKWARD = elementwise(
     ),
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         *defects.dtypes(*PAIR, found=UINT16, blames=PAIR),
         *defects.dtypes("target", found=UINT16, blames=INPUTS),
         *defects.uncastable(OUTPUT),

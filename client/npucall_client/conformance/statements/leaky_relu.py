@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -22,19 +22,16 @@ from npucall.dtypes import (
     UINT8,
 )
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    PAIRS_OF_FLOATS,
-    Invalid,
-    Out,
-    Setup,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INF, NAN = shared.INF, shared.NAN
 SLOPES = (
@@ -59,12 +56,16 @@ def sloping(slope: Any, **more: Any) -> Setup:
 
 LEAKY_RELU = elementwise(
     "aclnnLeakyRelu",
+    prototype="const aclTensor* self, const aclScalar* negativeSlope, aclTensor* out",
+    takes=FLOATS_AND_DOUBLE,
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=(shared.numbers(),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,
     vector=vector,
     dtypes=(*FLOATS, DOUBLE),
     kernel=dtype_of("self"),
+    cost=0,
     torch=lambda k, torch: torch.ops.aten.leaky_relu(k["self"], k["negative_slope"]),
     attributes={"negative_slope": (0.01, 0.0, 1.5)},
     mixed=(
@@ -76,6 +77,7 @@ LEAKY_RELU = elementwise(
         shared.edges(),
         *(shared.edges(attributes={"negative_slope": s}) for s in (1.0, -0.5, -0.0, INF, NAN)),
     ),
+    halfway=halfway({"self": HALFWAY}, negative_slope=1.5),
     invalid=(
         *defects.nulls("self", "negative_slope", "out"),
         *defects.dtypes("self", found=INT32),

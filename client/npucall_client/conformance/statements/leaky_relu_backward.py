@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -23,22 +23,17 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import AttributeValueError, DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -69,6 +64,13 @@ def steep(slope: float | Scalar, **more: Any) -> Setup:
 
 LEAKY_RELU_BACKWARD = elementwise(
     "aclnnLeakyReluBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* negativeSlope, "
+        "bool selfIsResult, aclTensor* out"
+    ),
+    takes=FLOATS_AND_DOUBLE,
+    defaults={"self_is_result": False},
+    defaulted=Setup(attributes={"negative_slope": -0.5}),  # which a result must not have
     inputs=(In("grad_output", normal()), In("self", mixed(normal(), choice(0.0, -0.0), 0.1))),
     output=Out("out", shape=lambda k: k.shape(*BOTH), dtype=promotion(*BOTH)),
     scalar=scalar,
@@ -76,6 +78,7 @@ LEAKY_RELU_BACKWARD = elementwise(
     space=BOTH,
     dtypes=(*FLOATS, DOUBLE),
     kernel=promotion(*BOTH),
+    cost=0,
     torch=torch_says,
     attributes={"negative_slope": (0.01, 0.0, 1.5), "self_is_result": (False, True)},
     mixed=(
@@ -96,6 +99,9 @@ LEAKY_RELU_BACKWARD = elementwise(
         }),
     ),
     reductions=tuple(map(steep, (-0.5, -0.0, INF, -INF, NAN))),
+    halfway=halfway(
+        {"grad_output": HALFWAY, "self": -1.0}, negative_slope=1.5, self_is_result=False
+    ),
     invalid=(
         *defects.nulls(*BOTH, "negative_slope", "out"),
         *defects.dtypes(*BOTH, found=INT32),

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT32
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.rowwise import rowwise
-from npucall_client.conformance.statement import Contradiction, In, Out, Setup, mixed_floats
 from npucall_client.conformance.statements import _softmax as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.parts import Contradiction, In, Out, Setup
+from npucall_client.conformance.stating.rowwise import rowwise
+from npucall_client.conformance.stating.setups import mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import DTypes
 
 
 def row(_: Given, x: list[float]) -> list[float]:
@@ -37,12 +39,15 @@ def kernel(dtypes: DTypes) -> DType:
 
 LOG_SOFTMAX = rowwise(
     "aclnnLogSoftmax",
+    prototype="const aclTensor* self, int64_t dim, aclTensor* out",
+    takes=FLOATS_AND_DOUBLE,
     inputs=(In("self", normal(2)),),
     output=Out("out", shape="self", dtype="self"),
     row=row,
     vector=vector,
     dtypes=(*FLOATS, DOUBLE),
     kernel=kernel,
+    faint=shared.faint("self"),
     torch=lambda k, torch: torch.log_softmax(k["self"], k["dim"]),
     attributes=shared.DIMS,
     mixed=(

@@ -6,25 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import FLOAT16
+from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import AclnnStatus
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import mixed, probabilities, uniform
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Out,
-    Setup,
-    crossed,
-    dtype_of,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import mixed, probabilities, uniform
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, In, Out, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 NAN, INF = reals.NAN, reals.INFINITY
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
+LOW, HIGH = np.float32(0.35), np.float32(1) - np.float32(0.35)
+ENDS = tuple(
+    float(x)
+    for end in (LOW, HIGH)
+    for x in (end, np.nextafter(end, np.float32(0)), np.nextafter(end, np.float32(1)))
+)
+"""Both ends in FLOAT, and the numbers beside them."""
 EDGES = {
     "input": (0.0, -0.0, 1.0, 0.5, 0.125, 0.875, 0.35, 0.1, 0.9, 1e-4, -1e-4, 2.0, INF, -INF, NAN)
 }
@@ -58,6 +61,10 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 LOGIT = elementwise(
     "aclnnLogit",
+    prototype="const aclTensor* input, double eps, const aclTensor* out",
+    takes=FLOATS_WITH_BFLOAT16,
+    legacy=(),
+    defaults={"eps": -1.0},
     inputs=(In("input", mixed(probabilities(), uniform(-0.5, 1.5))),),
     output=Out("out", shape="input", dtype="input"),
     scalar=scalar,
@@ -66,6 +73,10 @@ LOGIT = elementwise(
     torch=torch_says,
     attributes={"eps": (0.125, -1.0, 0.0, 0.25, 1e-3)},
     edges=(
+        crossed(
+            {"input": ENDS}, attributes={"eps": 0.35}, note="at-the-ends", only=(FLOAT,),
+            telling=True,
+        ),
         crossed(EDGES),
         *(
             crossed(EDGES, attributes={"eps": eps}, note=note)

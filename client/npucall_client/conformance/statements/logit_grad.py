@@ -6,20 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import FLOAT16
+from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import AclnnStatus
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import mixed, normal, probabilities, uniform
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import In, Out, crossed, dtype_of
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import mixed, normal, probabilities, uniform
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 TENSORS = ("x", "dy", "out")
 NAN, INF = reals.NAN, reals.INFINITY
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 # The FLOAT next to 0.35 is less than it: inside, since eps is narrowed to that FLOAT.
+LOW, HIGH = np.float32(0.35), np.float32(1) - np.float32(0.35)
+ENDS = tuple(
+    float(x)
+    for end in (LOW, HIGH)
+    for x in (end, np.nextafter(end, np.float32(0)), np.nextafter(end, np.float32(1)))
+)
+"""Both ends in FLOAT, and the numbers beside them."""
 EDGES = {
     "x": (0.0, -0.0, 1.0, 0.5, 0.125, 0.875, 0.35, 0.1, 0.9, 1e-4, -1e-4, 2.0, INF, -INF, NAN),
     "dy": (1.0, 0.0, -300.0, 1e-4, INF, NAN),
@@ -54,6 +64,10 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 LOGIT_GRAD = elementwise(
     "aclnnLogitGrad",
+    prototype="const aclTensor* x, const aclTensor* dy, double eps, const aclTensor* out",
+    takes=FLOATS_WITH_BFLOAT16,
+    legacy=(),
+    defaults={"eps": -1.0},
     inputs=(In("x", mixed(probabilities(), uniform(-0.5, 1.5))), In("dy", normal())),
     output=Out("out", shape="x", dtype="x"),
     scalar=scalar,
@@ -62,6 +76,13 @@ LOGIT_GRAD = elementwise(
     torch=torch_says,
     attributes={"eps": (0.125, -1.0, 0.0, 0.35, 1e-3)},
     edges=(
+        crossed(
+            {"x": ENDS, "dy": (1.0, -3.0)},
+            attributes={"eps": 0.35},
+            note="at-the-ends",
+            only=(FLOAT,),
+            telling=True,
+        ),
         crossed(EDGES),
         crossed(EDGES, attributes={"eps": 0.5}, note="a-point"),
         crossed(EDGES, attributes={"eps": 0.75}, note="nothing-inside"),

@@ -9,16 +9,20 @@ import numpy as np
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
 from npucall.errors import DTypeError, ShapeError
-from npucall.tensors import broadcast
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Invalid, Out, Setup, Statement, promotion
 from npucall_client.conformance.statements import _arithmetic as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.broadcasting import common_shape
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.given import Given, Terms
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import EVEN, SIGNS, halfway
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes, DTypes
+    from npucall_client.conformance.stating.parts import Attributes, DTypes
 
 PAIR = ("self", "mat2")
 INNER, COLUMNS = 4, 5
@@ -38,14 +42,14 @@ def whole(k: Given) -> tuple[Any, Any]:
 
 def shape(k: Given) -> Shape:
     first, second = k["self"].shape, k["mat2"].shape
-    batch = broadcast(first[:-2], second[:-2]) or ()
+    batch = common_shape(first[:-2], second[:-2]) or ()
     rows = first[-2:-1]
     return (*batch, *rows, *(second[-1:] if len(second) > 1 else ()))
 
 
 def loops(k: Given) -> Any:
     first, second = whole(k)
-    batch = broadcast(first.shape[:-2], second.shape[:-2]) or ()
+    batch = common_shape(first.shape[:-2], second.shape[:-2]) or ()
     left = np.broadcast_to(first, (*batch, *first.shape[-2:]))
     right = np.broadcast_to(second, (*batch, *second.shape[-2:]))
     found = []
@@ -61,8 +65,7 @@ def loops(k: Given) -> Any:
 
 def arrays(k: Given) -> Terms:
     first, second = whole(k)
-    products = first[..., :, :, None] * second[..., None, :, :]
-    sums, sizes = products.sum(-2), np.abs(products).sum(-2)
+    sums, sizes = first @ second, np.abs(first) @ np.abs(second)
     return Terms(sums.reshape(shape(k)), sizes.reshape(shape(k)))
 
 
@@ -94,12 +97,26 @@ MATMUL = Statement(
     (Out("out", shape, dtype=promotion(*PAIR)),),
     loops,
     arrays,
+    prototype="const aclTensor* self, const aclTensor* mat2, aclTensor* out, int8_t cubeMathType",
+    takes=FLOATS_EVERYWHERE,
+    defaults={"cube_math_type": 0},
+    defaulted=Setup(only=(FLOAT16, BF16)),  # 0 is not for FLOAT on products that do not multiply it
     attributes={"cube_math_type": (1,)},  # which every product takes for every dtype
     kernel=kernel,
     kernels=dict.fromkeys(WITHOUT_FLOAT, lowered),
     shapes=shapes,
     torch=lambda k, torch: torch.matmul(k["self"], k["mat2"]),
     rank_shapes=((5,), (2, 1, 3), (2, 1, 3, 1), (2, 1, 1, 2, 1, 2), (1,) * 6),
+    large_shape=(331, 307),
+    large=(
+        of((50_021, 2), (2, 3), "many-rows"),
+        of((13, 8_009), (8_009, 11), "long-rows"),
+        of((2, 3), (3, 50_021), "many-columns"),
+        of((331, 307), (307, 311), "square"),
+        of((251, 1, 19, 23), (3, 23, 11), "batch"),
+        of((7, 16_033), (16_033, 9), "inner"),
+        of((307,), (307, 331), "vector"),
+    ),
     sized=lambda count: (max(count // 64, 1), 64),
     broadcast=(
         of((3,), (3,), "two-vectors"),
@@ -142,6 +159,9 @@ MATMUL = Statement(
     reductions=tuple(
         Setup(attributes={"cube_math_type": number}, products=("Ascend910B", "Ascend910_93"))
         for number in (0, 3, 4)
+    ),
+    halfway=halfway(
+        {"self": tuple(zip(EVEN, SIGNS, strict=True)), "mat2": np.ones((2, 1))}, (len(EVEN), 2)
     ),
     invalid=(
         *defects.nulls(*PAIR, "out"),

@@ -9,12 +9,15 @@ import numpy as np
 
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Invalid, Out, Setup, Statement
 from npucall_client.conformance.statements import _arithmetic as arithmetic
 from npucall_client.conformance.statements import _reductions as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import uniform
+from npucall_client.conformance.stating.given import Given, Terms, wide
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import EVEN, SIGNS, halfway
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import ARITHMETIC, everywhere
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
@@ -26,7 +29,7 @@ def loops(k: Given) -> Any:
     means = [reals.divide(reals.total(t), len(t)) for t in shared.lists(k, "dim")]
     if k.kernel.kind == "int":
         means = [float(trunc(mean)) for mean in means]
-    return np.reshape(np.array(means, np.float64), shape(k))
+    return np.reshape(wide(means), shape(k))
 
 
 def arrays(k: Given) -> Terms:
@@ -48,10 +51,16 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 MEAN = Statement(
     "aclnnMean",
-    (In("self", normal(2.0)),),
+    (In("self", uniform(-0.25, 1.25)),),
     (Out("out", shape, dtype=lambda dtypes: dtypes["dtype"]),),
     loops,
     arrays,
+    prototype=(
+        "const aclTensor* self, const aclIntArray* dim, bool keepDim, aclDataType dtype, "
+        "aclTensor* out"
+    ),
+    takes=everywhere(*(each for each in ARITHMETIC if each is not BOOL)),
+    defaults={"dim": (), "keep_dim": False, "dtype": FLOAT},
     attributes={"dim": shared.DIMS, "keep_dim": (False, True), "dtype": (FLOAT, FLOAT16)},
     kernel=lambda dtypes: dtypes["dtype"],
     torch=torch_says,
@@ -62,6 +71,8 @@ MEAN = Statement(
         Setup("long-rows", (3, 700), attributes={"dim": (1,)}),
         Setup("everything", (70, 90), attributes={"dim": (0, 1)}),
     ),
+    large_shape=(1031, 1033),
+    large=shared.large("dim"),
     mixed=(
         *(
             Setup(dtypes={"self": one, "out": out}, attributes={"dtype": other, "dim": (0,)})
@@ -76,6 +87,8 @@ MEAN = Statement(
         ),
         shared.of_dtype(INT32, -3.0, -4.0, self=INT32, note="towards-0", dim=()),
         shared.of_dtype(FLOAT16, 2049.0, -2048.0, self=INT64, note="rounded-first", dim=()),
+        Setup("complex", values={"self": (arithmetic.COMPLEX, arithmetic.OTHERS)},
+              dtypes={"self": COMPLEX64}, attributes={"dtype": COMPLEX64, "dim": (0,)}),
     ),
     empty=(
         Setup("integers", (0, 3), attributes={"dtype": INT64, "dim": (0,)}, filled=0.0,
@@ -85,6 +98,15 @@ MEAN = Statement(
         Setup("pairs", values={"self": shared.EDGES}, base=(len(shared.EDGES), 2)),
         Setup("beyond", values={"self": ((6e4, 6e4), (6e4, -6e4))}, base=(2, 2)),
     ),
+    halfway=tuple(
+        each
+        for dtype in (FLOAT16, BF16)
+        for each in halfway(
+            {"self": tuple(zip(EVEN, SIGNS, strict=True))}, (len(EVEN), 2),
+            more={"only": (dtype,)}, dim=(1,), keep_dim=False, dtype=dtype,
+        )
+    ),
+    empty_spares=("kept", "shape-out-"),
     invalid=(
         *defects.nulls("self", "dim", "out"),
         *arithmetic.listed("self"),

@@ -8,35 +8,34 @@ import numpy as np
 
 from npucall.dtypes import FLOAT16, INT8, UINT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import near, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
 from npucall_client.conformance.statements._torch import loss
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import near, normal
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import (
+    SQUARES,
+    crossed,
+    halfway,
+    immense,
+    mixed_floats,
+)
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(_: Given, s: float, t: float) -> float:
-    return (s - t) * (s - t)
+def scalar(k: Given, s: float, t: float) -> float:
+    return reals.capped((s - t) * (s - t), k.top)
 
 
-def vector(_: Given, s: Any, t: Any) -> Any:
-    return np.square(np.subtract(t, s))
+def vector(k: Given, s: Any, t: Any) -> Any:
+    return capped(np.square(np.subtract(t, s)), k.top)
 
 
 def torch_says(k: Given, torch: Any) -> Any:
@@ -45,6 +44,9 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 MSE_LOSS = elementwise(
     "aclnnMseLoss",
+    prototype="const aclTensor* self, const aclTensor* target, int64_t reduction, aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1},
     inputs=(In("self", normal()), In("target", near("self", 0.1))),
     output=Out("out", shape=lambda k: k.reduced(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
@@ -61,6 +63,7 @@ MSE_LOSS = elementwise(
         for code in (0, 1, 2)
     ),
     edges=(
+        immense({"self": 1e20, "target": 0.0}, alone=True),
         crossed({
             "self": (0.0, -0.0, 1.0, -2.5, 300.0, INF, -INF, NAN),
             "target": (0.0, -0.0, 1.0, 1e-4, INF, -INF, NAN),
@@ -69,6 +72,7 @@ MSE_LOSS = elementwise(
         Setup("mean-brings-back", values={"self": [300.0, 0, 0], "target": [0.0, 0, 0]}),
         Setup("infinite", values={"self": [1.0, 2.0], "target": [0.0, INF]}),
     ),
+    halfway=halfway({"self": SQUARES, "target": 0.0}, reduction=0),
     invalid=(
         *defects.nulls(*INPUTS, "out"),
         *defects.dtypes("target", found=UINT16, blames=INPUTS),
@@ -83,7 +87,7 @@ MSE_LOSS = elementwise(
         ),
         *defects.dtypes("out"),
         *defects.no_bfloat16("out"),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         *defects.ranks(*INPUTS),
         *defects.shapes("self", (5, 3), blames=INPUTS),
         *defects.shapes("target", (5, 3), blames=INPUTS),

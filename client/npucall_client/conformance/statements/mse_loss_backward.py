@@ -8,22 +8,23 @@ import numpy as np
 
 from npucall.dtypes import BF16, FLOAT16
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import near, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import near, normal, upstream
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import (
+    HALFWAY,
     PAIRS_OF_FLOATS,
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    Setup,
     crossed,
-    dtype_of,
+    halfway,
+    immense,
 )
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -45,7 +46,16 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 MSE_LOSS_BACKWARD = elementwise(
     "aclnnMseLossBackward",
-    inputs=(In("grad_output", normal()), In("self", normal()), In("target", near("self", 0.1))),
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "int64_t reduction, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    legacy=("Ascend910", "Ascend310B"),
+    defaults={"reduction": 1},
+    inputs=(
+        In("grad_output", upstream("self")), In("self", normal()), In("target", near("self", 0.1))
+    ),
     output=Out("out", shape=lambda k: k.shape(*INPUTS), dtype="self"),
     scalar=scalar,
     vector=vector,
@@ -58,12 +68,14 @@ MSE_LOSS_BACKWARD = elementwise(
     ),
     empty=(Setup("one-empty", shapes={"grad_output": (), "self": (1, 0), "target": (2, 1)}),),
     edges=(
+        immense({"grad_output": 1e20, "self": 1e20, "target": 0.0}),
         crossed({
             "grad_output": (1.0, 0.0, -2.0, 300.0, 1e-4, INF, NAN),
             "self": (0.0, -0.0, 1.0, 300.0, INF, -INF, NAN),
             "target": (0.0, -0.0, 1.0, 1e-4, INF, -INF, NAN),
         }),
     ),
+    halfway=halfway({"grad_output": HALFWAY, "self": 0.75, "target": 0.0}, reduction=0),
     invalid=(
         *defects.nulls(*INPUTS, "out"),
         *defects.dtypes("grad_output", "target", found=FLOAT16),
@@ -71,7 +83,7 @@ MSE_LOSS_BACKWARD = elementwise(
         *defects.all_dtypes("self", "grad_output", "target", found=BF16, products=WITHOUT_BFLOAT16),
         *defects.dtypes("out"),
         *defects.no_bfloat16("out"),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         *defects.ranks(*INPUTS),
         *defects.shapes("grad_output", (5, 3), blames=INPUTS[:2]),
         *defects.shapes("self", (5, 3), blames=INPUTS[:2]),

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BOOL
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import crossed, mixed_floats, promotion
+from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32
 from npucall_client.conformance.statements import _arithmetic as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Setup
+from npucall_client.conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 PAIR = shared.PAIR
 
@@ -28,18 +31,34 @@ def vector(_: Given, s: Any, o: Any) -> Any:
 
 MUL = elementwise(
     "aclnnMul",
+    prototype="const aclTensor* self, const aclTensor* other, aclTensor* out",
+    takes=ARITHMETIC_EVERYWHERE,
     inputs=shared.operands(),
     output=shared.result(promotion(*PAIR)),
     scalar=scalar,
     vector=vector,
     space=PAIR,
     kernel=promotion(*PAIR),
+    cost=0,
     torch=lambda k, torch: torch.mul(k["self"], k["other"]),
     mixed=(
         *mixed_floats(*PAIR, output="out"),
-        *shared.beside(*shared.MIXED_PAIRS),
+        *shared.beside(*shared.EVERY_PAIR),
+        *shared.complex_pairs(),
+        *shared.any_byte(FLOAT, INT32, BOOL),
+        # 2^-40 beside a tie, which FLOAT cannot tell from it.
+        *(
+            Setup(
+                "rounded-once",
+                dtypes={**dict.fromkeys(PAIR, DOUBLE), "out": out},
+                values={"self": [n + beside for n in HALFWAY], "other": [1.5] * len(HALFWAY)},
+            )
+            for out in (FLOAT16, BF16)
+            for beside in (2.0**-40, -(2.0**-40))
+        ),
     ),
     edges=(crossed(dict.fromkeys(PAIR, shared.EDGES)),),
+    halfway=halfway({"self": HALFWAY, "other": 1.5}),
     invalid=(
         *defects.nulls(*PAIR, "out"),
         *shared.listed(*PAIR, "out"),

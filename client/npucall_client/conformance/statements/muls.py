@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -20,23 +20,19 @@ from npucall.dtypes import (
     DType,
 )
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    promotion,
-)
 from npucall_client.conformance.statements import _arithmetic as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, crossed, halfway
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import DTypes
 
 
 def product(dtypes: DTypes) -> DType:
@@ -67,6 +63,11 @@ def times(self: DType, other: Any, **more: Any) -> Setup:
 
 MULS = elementwise(
     "aclnnMuls",
+    prototype="const aclTensor* self, const aclScalar* other, aclTensor* out",
+    takes=ARITHMETIC_EVERYWHERE,
+    in_kernel=("other",),
+    short_as_float=True,  # as on Ascend 950; Atlas A2 rounds the number to FLOAT16
+cost=0,
     inputs=(In("self", normal(2.0)),),
     output=Out("out", shape="self", dtype=product),
     scalar=lambda k, s: s * k["other"],
@@ -93,6 +94,7 @@ MULS = elementwise(
             for n in (0.0, np.inf, np.nan)
         ),
     ),
+    halfway=halfway({"self": HALFWAY}, other=1.5),
     invalid=(
         *defects.nulls("self", "other", "out"),
         *shared.listed("self", "out"),

@@ -6,34 +6,42 @@ import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8
 from npucall.errors import DTypeError, ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.statement import (
-    WITHOUT_BFLOAT16,
-    Contradiction,
-    Invalid,
-    Setup,
-    Statement,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _nll_loss_forward as nll
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, halfway
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16, Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 ONE_ROW = Setup(base=(4,))
 BOTH = ("self", "target")
 
 NLL_LOSS = Statement(
     "aclnnNLLLoss",
+    prototype=(
+        "const aclTensor* self, const aclTensor* target, const aclTensor* weight, "
+        "int64_t reduction, int64_t ignoreIndex, aclTensor* out, aclTensor* totalWeightOut"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1, "ignore_index": -100},
     inputs=nll.INPUTS,
     outputs=nll.OUTPUTS,
     loops=nll.loops,
     arrays=nll.arrays,
     shapes=nll.shapes,
     kernel=dtype_of("self"),
+    cost=nll.cost,
+    faint=nll.faint,
     torch=nll.torch_says("nll_loss_forward"),
     attributes=nll.ATTRIBUTES,
     base_shapes=((4, 6), (35, 3), (17,), (9, 33)),
     layout_shape=(5, 4),
     rank_shapes=((5,), (1,), (1, 1), (2, 3)),
     empty_shapes=((0, 3), (0, 0)),
+    large_shape=(3169, 32),
+    large=(Setup("many-rows", (50_021, 2)), Setup("long-rows", (2, 50_021)),
+           Setup("one-row", (100_003,))),
     sized=lambda count: (max(count // 16, 1), 16),
     broadcast=(
         Setup("one-row", (5,)), Setup("one-class", (1,)),
@@ -43,6 +51,11 @@ NLL_LOSS = Statement(
     ),
     mixed=(*nll.outputs_of_other_dtypes(), Setup(dtypes={"out": DOUBLE})),
     edges=nll.edges((16,)),
+    halfway=halfway(
+        {"self": HALFWAY, "target": np.zeros(len(HALFWAY)), "weight": np.array([1.5])},
+        (len(HALFWAY), 1), reduction=0,
+    ),
+    empty_spares=("no-classes",),
     invalid=(
         *defects.nulls(*nll.TENSORS),
         *defects.dtypes("weight", found=nll.OTHER),
@@ -53,7 +66,7 @@ NLL_LOSS = Statement(
         Invalid("dtype-bf16-all", defects.all_of(BF16, "self", "weight"), ("self",), DTypeError,
                 products=WITHOUT_BFLOAT16),
         *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
-        *defects.values("reduction", 3, 7, -1, 2**32, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32, 2**32 + 1, block="reduction"),
         *defects.shapes("self", (2, 3, 4), ()),
         *defects.shapes("target", (5, 1)),
         *defects.shapes("target", (4,), (1,), (), blames=BOTH),

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from npucall.dtypes import BOOL, FLOAT, INT8
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.statement import Invalid, Out, Setup, Statement
 from npucall_client.conformance.statements import _nll_loss as nll
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Invalid, Out, Setup
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.parts import Attributes
 
 
 def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
@@ -32,17 +35,29 @@ SUM = Setup(attributes={"reduction": 2})
 
 NLL_LOSS2D_BACKWARD = Statement(
     "aclnnNLLLoss2dBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "const aclTensor* weight, int64_t reduction, int64_t ignoreIndex, aclTensor* totalWeight, "
+        "aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    kernel_said=dtype_of("self"),
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=nll.INPUTS,
     outputs=(Out("out", shape="self", dtype="self"),),
     loops=nll.loops,
     arrays=nll.arrays,
     shapes=shapes,
+    cost=lambda k: 4 if k.scaled else 0,
     torch=nll.torch_says("nll_loss2d_backward"),
     attributes=nll.ATTRIBUTES,
     base_shapes=((2, 3, 4, 5), (1, 6, 3, 3), (3, 5, 1, 7), (5, 2, 4, 1)),
     layout_shape=(2, 4, 3, 5),
     rank_shapes=((1, 1, 1, 1), (1, 3, 1, 1), (2, 3, 1, 2)),
     empty_shapes=((0, 3, 2, 2), (2, 0, 2, 2), (2, 3, 0, 2), (2, 3, 2, 0), (0, 0, 0, 0)),
+    large_shape=(3, 8, 83, 53),
+    large=(Setup("many-rows", (10_007, 3, 2, 2)), Setup("many-classes", (2, 12_503, 2, 2)),
+           Setup("images", (2, 3, 131, 137))),
     sized=lambda count: (2, 8, max(count // 64, 1), 4),
     broadcast=(
         *(Setup(f"gradient-of-one-{r}", (2, 3, 2, 2), {"grad_output": (1,)},
@@ -70,6 +85,6 @@ NLL_LOSS2D_BACKWARD = Statement(
         *defects.shapes("weight", (5,), (1,), (), (2, 4)),
         *defects.shapes("out", (2, 3, 5, 4), (2, 4, 15), (1, 4, 3, 5)),
         *defects.shapes("total_weight", (2,), (0,)),
-        *defects.values("reduction", 3, 7, -1, 2**32, block="reduction", base=SUM),
+        *defects.values("reduction", 3, 7, -1, 2**32, 2**32 + 1, block="reduction", base=SUM),
     ),
 )  # fmt: skip

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, INT8
 from npucall.errors import DTypeError, ShapeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.statement import (
-    WITHOUT_BFLOAT16,
-    Invalid,
-    Out,
-    Setup,
-    Statement,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _nll_loss as nll
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, halfway
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16, Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.parts import Attributes
 
 
 def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
@@ -38,18 +37,29 @@ SUM = Setup(attributes={"reduction": 2})
 
 NLL_LOSS_BACKWARD = Statement(
     "aclnnNLLLossBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "const aclTensor* weight, int64_t reduction, int64_t ignoreIndex, "
+        "const aclTensor* totalWeight, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=nll.INPUTS,
     outputs=(Out("out", shape="self", dtype="self"),),
     loops=nll.loops,
     arrays=nll.arrays,
     shapes=shapes,
     kernel=dtype_of("self"),
+    cost=lambda k: 4 if k.scaled else 0,
     torch=nll.torch_says("nll_loss_backward"),
     attributes=nll.ATTRIBUTES,
     base_shapes=((4, 6), (35, 3), (17,), (9, 33)),
     layout_shape=(5, 4),
     rank_shapes=((5,), (1,), (1, 1), (2, 3)),
     empty_shapes=((0,), (0, 3), (2, 0), (0, 0)),
+    large_shape=(3169, 32),
+    large=(Setup("many-rows", (50_021, 2)), Setup("long-rows", (2, 50_021)),
+           Setup("one-row", (100_003,))),
     sized=lambda count: (max(count // 16, 1), 16),
     broadcast=(
         *(Setup(f"gradient-of-one-{r}", (3, 4), {"grad_output": (1,)}, attributes={"reduction": r})
@@ -60,6 +70,13 @@ NLL_LOSS_BACKWARD = Statement(
     ),
     mixed=(*nll.outputs_of_other_dtypes(), Setup(dtypes={"out": DOUBLE})),
     edges=nll.edges((16,), (1,)),
+    halfway=halfway(
+        {
+            "grad_output": np.array(HALFWAY), "self": 0.0, "target": np.zeros(len(HALFWAY)),
+            "weight": np.array([1.5]), "total_weight": np.ones(1),
+        },
+        (len(HALFWAY), 1), reduction=0,
+    ),
     invalid=(
         *defects.nulls(*nll.TENSORS),
         *defects.dtypes("weight", "grad_output", "total_weight", found=nll.OTHER),
@@ -68,7 +85,7 @@ NLL_LOSS_BACKWARD = Statement(
         Invalid("dtype-bf16-all", nll.all_of(BF16), ("self",), DTypeError,
                 products=WITHOUT_BFLOAT16),
         *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
-        *defects.values("reduction", 3, 7, -1, 2**32, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32, 2**32 + 1, block="reduction"),
         *defects.shapes("self", (2, 3, 4), ()),
         *defects.shapes("target", (5, 1), (4,), (1,), ()),
         Invalid("one-row-four-labels", {"target": {"shape": (4,)}}, ("target",), ShapeError,

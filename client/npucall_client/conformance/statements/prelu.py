@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import mixed, normal, uniform
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import (
-    In,
-    Out,
-    Setup,
-    Statement,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import mixed, normal, uniform
+from npucall_client.conformance.stating.given import Given, Terms
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, halfway, mixed_floats
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.parts import Attributes
 
 TENSORS = ("self", "weight", "out")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -64,13 +61,24 @@ EDGES = tuple(zip(*product(
 
 PRELU = Statement(
     "aclnnPrelu",
+    prototype="const aclTensor* self, const aclTensor* weight, aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
     inputs=(In("self", normal()), In("weight", mixed(uniform(0.1, 0.5), normal()))),
     outputs=(Out("out", shape="self", dtype=promotion("self", "weight")),),
     loops=loops,
     arrays=arrays,
     shapes=shapes,
     kernel=promotion("self", "weight"),
+    cost=0,
     torch=torch_says,
+    large_shape=(331, 7, 47),
+    large=(
+        Setup("many-rows", (50_021, 2)),
+        Setup("many-channels", (2, 50_021)),
+        Setup("one-channel", (50_021, 1, 2)),
+        Setup("no-channel", (100_003,)),
+        Setup("dimensions", (7, 11, 37, 41)),
+    ),
     sized=lambda count: (max(count // 12, 1), 4, 3),
     broadcast=(
         *(
@@ -88,6 +96,7 @@ PRELU = Statement(
             values={"self": np.array([EDGES[0]]), "weight": np.array(EDGES[1])},
         ),
     ),
+    halfway=halfway({"self": HALFWAY, "weight": np.array([1.5])}),
     invalid=(
         *defects.nulls(*TENSORS),
         *defects.dtypes(*TENSORS),

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import FLOAT16
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import mixed, normal, uniform
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Out, Setup, Statement
 from npucall_client.conformance.statements._torch import gradient
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import mixed, normal, uniform
+from npucall_client.conformance.stating.given import Given, Terms
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, halfway
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_client.conformance.statement import Attributes
+    from npucall_client.conformance.stating.parts import Attributes
 
 INPUTS = ("grad_output", "self", "weight")
 OUTPUTS = ("grad_input", "grad_weight")
@@ -94,6 +98,13 @@ SMALLER = {"scalar": (), "one": (1,), "row": (4,), "column": (3, 1), "flat": (1,
 
 PRELU_BACKWARD = Statement(
     "aclnnPreluBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* weight, "
+        "aclTensor* gradInput, aclTensor* gradWeight"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    kernel_said=dtype_of("self"),
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=(
         In("grad_output", normal()),
         In("self", normal()),
@@ -105,8 +116,16 @@ PRELU_BACKWARD = Statement(
     ),
     loops=loops,
     arrays=arrays,
+    cost=0,
     shapes=shapes,
     torch=torch_says,
+    large_shape=(331, 7, 47),
+    large=(Setup("many-rows", (50_021, 2)), Setup("many-channels", (2, 50_021)),
+           Setup("one-channel", (50_021, 1, 2)), Setup("no-channel", (100_003,)),
+           Setup("dimensions", (7, 11, 37, 41)),
+           Setup("grad_output-row", (331, 307), {"grad_output": (307,)}),
+           Setup("grad_output-column", (331, 307), {"grad_output": (331, 1)}),
+           Setup("grad_output-scalar", (331, 307), {"grad_output": ()})),
     sized=lambda count: (max(count // 12, 1), 4, 3),
     broadcast=(
         *(
@@ -137,6 +156,7 @@ PRELU_BACKWARD = Statement(
             values={"grad_output": [[1.0], [-1.0]], "self": [[-INF], [-INF]], "weight": [0.5]},
         ),
     ),
+    halfway=halfway({"grad_output": HALFWAY, "self": -1.0, "weight": np.array([1.5])}),
     invalid=(
         *defects.nulls(*INPUTS, *OUTPUTS),
         *defects.dtypes("self"),

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT16
+from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.given import Given, Terms
-from npucall_client.conformance.statement import In, Invalid, Out, Setup, Statement
 from npucall_client.conformance.statements import _arithmetic as arithmetic
 from npucall_client.conformance.statements import _reductions as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import uniform
+from npucall_client.conformance.stating.given import Given, Terms, wide
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import EVEN, SIGNS, halfway
+from npucall_client.conformance.stating.statement import Statement
+from npucall_client.conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
@@ -24,7 +27,7 @@ OVER = ("dims", "keep_dims")
 def loops(k: Given) -> Any:
     terms = shared.lists(k, "dims")
     totals = [float(any(t)) if k.kernel is BOOL else reals.total(t) for t in terms]
-    return np.reshape(np.array(totals, np.float64), shape(k))
+    return np.reshape(wide(totals), shape(k))
 
 
 def arrays(k: Given) -> Terms:
@@ -51,10 +54,16 @@ def whole(*dtypes: Any) -> tuple[Setup, ...]:
 
 REDUCE_SUM = Statement(
     "aclnnReduceSum",
-    (In("self", normal(2.0)),),
+    (In("self", uniform(-0.25, 1.25)),),
     (Out("out", shape, dtype=lambda dtypes: dtypes["dtype"]),),
     loops,
     arrays,
+    prototype=(
+        "const aclTensor* self, const aclIntArray* dims, bool keepDims, aclDataType dtype, "
+        "aclTensor* out"
+    ),
+    takes=ARITHMETIC_EVERYWHERE,
+    defaults={"dims": (), "keep_dims": False, "dtype": FLOAT},
     attributes={
         "dims": shared.DIMS, "keep_dims": (False, True), "dtype": (FLOAT, FLOAT16),
     },
@@ -67,6 +76,8 @@ REDUCE_SUM = Statement(
         Setup("long-rows", (3, 700), attributes={"dims": (1,)}),
         Setup("everything", (70, 90), attributes={"dims": (0, 1)}),
     ),
+    large_shape=(1031, 1033),
+    large=shared.large("dims"),
     mixed=(
         *(
             Setup(dtypes={"self": one}, attributes={"dtype": other, "dims": (0,)})
@@ -74,8 +85,15 @@ REDUCE_SUM = Statement(
             for other in (FLOAT, FLOAT16, BF16, DOUBLE)
         ),
         *whole(*arithmetic.INTEGERS, BOOL),
+        *(
+            Setup("any-byte", (10,), dtypes={"self": BOOL}, raw={"self": arithmetic.ANY_BYTE},
+                  attributes={"dtype": dtype, "dims": ()}, telling=True)
+            for dtype in (FLOAT, INT64)
+        ),
         shared.of_dtype(INT32, 0.75, 1.5, -2.75, note="converted-first", dims=()),
         shared.of_dtype(FLOAT16, 2049.0, -2048.0, self=INT64, note="rounded-first", dims=()),
+        Setup("complex", values={"self": (arithmetic.COMPLEX, arithmetic.OTHERS)},
+              dtypes={"self": COMPLEX64}, attributes={"dtype": COMPLEX64, "dims": (0,)}),
     ),
     empty=(
         Setup("integers", (0, 3), attributes={"dtype": INT64, "dims": (0,)}),
@@ -85,6 +103,15 @@ REDUCE_SUM = Statement(
         Setup("pairs", values={"self": shared.EDGES}, base=(len(shared.EDGES), 2)),
         Setup("beyond", values={"self": ((6e4, 6e4), (6e4, -6e4))}, base=(2, 2)),
     ),
+    halfway=tuple(
+        each
+        for dtype in (FLOAT16, BF16)
+        for each in halfway(
+            {"self": tuple(zip(EVEN, SIGNS, strict=True))}, (len(EVEN), 2),
+            more={"only": (dtype,)}, dims=(1,), keep_dims=False, dtype=dtype,
+        )
+    ),
+    empty_spares=("kept", "shape-out-"),
     invalid=(
         *defects.nulls("self", "dims", "out"),
         *arithmetic.listed("self", "out"),

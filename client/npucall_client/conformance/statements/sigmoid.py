@@ -21,22 +21,17 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    PAIRS_OF_FLOATS,
-    Contradiction,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-)
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_client.conformance.stating.tables import FRACTIONAL, INTEGERS, everywhere
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import DTypes
 
 
 def kernel(dtypes: DTypes) -> DType:
@@ -56,6 +51,8 @@ def vector(_: Given, x: Any) -> Any:
 
 SIGMOID = elementwise(
     "aclnnSigmoid",
+    prototype="const aclTensor* self, aclTensor* out",
+    takes=everywhere(*FRACTIONAL, *INTEGERS, BOOL),
     inputs=(shared.numbers(3.0),),
     output=Out("out", shape="self", dtype=shared.float_of),
     scalar=scalar,
@@ -71,9 +68,11 @@ SIGMOID = elementwise(
             for one in (INT8, INT64, UINT8, BOOL)
             for out in (FLOAT16, BF16, DOUBLE)
         ),
+        Setup("any-byte", (10,), dtypes={"self": BOOL}, raw={"self": b"\x00\x02\x01\xff"}),
         shared.whole(INT64, FLOAT16, more=(2049, -2049, 2**40)),
     ),
     edges=(shared.edges(-88.0, -95.0, 88.0, 95.0, -740.0),),
+    empty_before="real-out-of-complex",
     invalid=(
         *defects.nulls("self", "out"),
         *defects.dtypes("self", found=UINT16),

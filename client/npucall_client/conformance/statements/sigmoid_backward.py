@@ -8,22 +8,17 @@ import numpy as np
 
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT32
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, probabilities
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, probabilities
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import FRACTIONAL, PRODUCTS, on
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "output")
 OUTPUT = "grad_input"
@@ -40,6 +35,8 @@ def vector(k: Given, g: Any, y: Any) -> Any:
 
 SIGMOID_BACKWARD = elementwise(
     "aclnnSigmoidBackward",
+    prototype="const aclTensor* gradOutput, const aclTensor* output, aclTensor* gradInput",
+    takes=on(PRODUCTS, *FRACTIONAL),
     inputs=(In("grad_output", normal()), In("output", probabilities())),
     output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
@@ -66,6 +63,7 @@ SIGMOID_BACKWARD = elementwise(
             "output": (0.0, -0.0, 1.0, 0.5, 0.99951171875, 1e-4, 2.0, -1.0, 300.0, INF, -INF, NAN),
         }),
     ),
+    halfway=halfway({"grad_output": HALFWAY, "output": 0.25}),
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),
         *defects.dtypes(*INPUTS, OUTPUT, found=INT32),

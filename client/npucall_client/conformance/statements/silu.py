@@ -8,21 +8,17 @@ import numpy as np
 
 from npucall.dtypes import BF16, FLOAT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    RANK_SHAPES,
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    crossed,
-    dtype_of,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Invalid, Out
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 NAN, INF = reals.NAN, reals.INFINITY
 
@@ -37,6 +33,8 @@ def vector(_: Given, x: Any) -> Any:
 
 SILU = elementwise(
     "aclnnSilu",
+    prototype="const aclTensor* self, aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
     inputs=(In("self", normal(3)),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,

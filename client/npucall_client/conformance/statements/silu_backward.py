@@ -9,24 +9,17 @@ import numpy as np
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    BEFORE_950,
-    WITHOUT_BFLOAT16,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    Statement,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import crossed, mixed_floats
+from npucall_client.conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self")
 OUTPUT = "grad_input"
@@ -59,11 +52,16 @@ def on_950(setups: tuple[Setup, ...]) -> tuple[Setup, ...]:
 
 
 def with_broadcast_on_950(statement: Statement) -> Statement:
-    return replace(statement, broadcast=on_950(statement.broadcast))
+    alike = tuple(setup for setup in statement.large if not setup.shapes)
+    stretched = on_950(tuple(setup for setup in statement.large if setup.shapes))
+    return replace(statement, broadcast=on_950(statement.broadcast), large=(*alike, *stretched))
 
 
 SILU_BACKWARD = with_broadcast_on_950(elementwise(
     "aclnnSiluBackward",
+    prototype="const aclTensor* gradOutput, const aclTensor* self, aclTensor* gradInput",
+    takes=FLOATS_EVERYWHERE,
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=(In("grad_output", normal()), In("self", normal(3))),
     output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,

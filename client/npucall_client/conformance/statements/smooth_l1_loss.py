@@ -6,23 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import near, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
 from npucall_client.conformance.statements._torch import loss
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import near, normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import SQUARES, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("self", "target")
 OUTPUT = "result"
@@ -58,6 +52,12 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 SMOOTH_L1_LOSS = elementwise(
     "aclnnSmoothL1Loss",
+    prototype=(
+        "const aclTensor* self, const aclTensor* target, int64_t reduction, float beta, "
+        "aclTensor* result"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1, "beta": 1.0},
     inputs=(In("self", normal()), In("target", near("self", 0.1))),
     output=Out(OUTPUT, shape=lambda k: k.reduced(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
@@ -79,12 +79,15 @@ SMOOTH_L1_LOSS = elementwise(
         crossed(EDGES, attributes={"beta": INF}, note="no-end"),
         Setup("finite", values={"self": [1.0, 3.5, -0.25], "target": [0.0, 1, 0]}),
     ),
+    halfway=halfway(
+        {"self": tuple(n / 2 for n in SQUARES), "target": 0.0}, reduction=0, beta=1.0
+    ),
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),
         *defects.dtypes(*INPUTS),
         *defects.no_bfloat16(*INPUTS),
         *defects.uncastable(OUTPUT),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         *defects.ranks(*INPUTS),
         *defects.shapes("self", (5, 3), blames=INPUTS),
         *defects.shapes("target", (5, 3), blames=INPUTS),

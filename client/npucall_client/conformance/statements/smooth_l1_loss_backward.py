@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import near, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import near, normal, upstream
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_out", "self", "target")
 OUTPUT = "grad_input"
@@ -58,7 +53,15 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 SMOOTH_L1_LOSS_BACKWARD = elementwise(
     "aclnnSmoothL1LossBackward",
-    inputs=(In("grad_out", normal()), In("self", normal()), In("target", near("self", 0.1))),
+    prototype=(
+        "const aclTensor* gradOut, const aclTensor* self, const aclTensor* target, "
+        "int64_t reduction, float beta, aclTensor* gradInput"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1, "beta": 1.0},
+    inputs=(
+        In("grad_out", upstream("self")), In("self", normal()), In("target", near("self", 0.1))
+    ),
     output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
     vector=vector,
@@ -69,12 +72,15 @@ SMOOTH_L1_LOSS_BACKWARD = elementwise(
     mixed=mixed_floats(*INPUTS, output=OUTPUT),
     empty=(Setup("one-empty", shapes={"grad_out": (), "self": (1, 0), "target": (2, 1)}),),
     edges=(crossed(EDGES), crossed(EDGES, attributes={"beta": INF}, note="no-end")),
+    halfway=halfway(
+        {"grad_out": HALFWAY, "self": 0.75, "target": 0.0}, reduction=0, beta=1.0
+    ),
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),
         *defects.dtypes(*INPUTS, OUTPUT),
         *defects.no_bfloat16(*INPUTS, OUTPUT),
         *defects.ranks(*INPUTS),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
         *defects.values("beta", -1.0, -INF, NAN),
         *defects.shapes("grad_out", (5, 3), blames=INPUTS[:2]),
         *defects.shapes("self", (5, 3), blames=INPUTS[:2]),

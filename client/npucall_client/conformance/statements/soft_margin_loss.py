@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    Contradiction,
-    In,
-    Out,
-    Refusal,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
 from npucall_client.conformance.statements._torch import loss
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import crossed, mixed_floats, of_reductions
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -46,6 +40,10 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 SOFT_MARGIN_LOSS = elementwise(
     "aclnnSoftMarginLoss",
+    prototype="const aclTensor* self, const aclTensor* target, int64_t reduction, aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
+    defaults={"reduction": 1},
+    unwarned={"reduction": (0, 1, 2)},
     inputs=(In("self", normal()), In("target", mixed(choice(-1, 1), normal()))),
     output=Out("out", shape=lambda k: k.reduced(*INPUTS), dtype=promotion(*INPUTS)),
     scalar=scalar,
@@ -73,7 +71,7 @@ SOFT_MARGIN_LOSS = elementwise(
         Setup("finite", values={"self": [-300.0, 2.0, 80.0], "target": [1.0, 1, -1]}),
         Setup("infinite", values={"self": [-INF, 2.0], "target": [1.0, 1]}),
     ),
-    reductions=tuple(Setup(attributes={"reduction": each}) for each in (3, 7, -1, 2**40)),
+    reductions=of_reductions(3, 7, -1, 2**40, 2**32 + 1),
     invalid=(
         *defects.nulls(*INPUTS, "out"),
         *defects.dtypes(*INPUTS, "out"),

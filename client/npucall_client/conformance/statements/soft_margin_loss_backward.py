@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.errors import ShapeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import choice, mixed, normal
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import (
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    mixed_floats,
-    promotion,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import choice, mixed, normal, upstream
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.kernels import promotion
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import crossed, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -29,13 +24,13 @@ NAN, INF = reals.NAN, reals.INFINITY
 
 def scalar(k: Given, g: float, s: float, t: float) -> float:
     power = reals.exp(-s * t, k.top)
-    return -t * reals.divide(power, 1 + power) * g * k.mean(*INPUTS)
+    return reals.divide(reals.capped(-t * power, k.top), 1 + power) * g * k.mean(*INPUTS)
 
 
 def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
     power = capped(np.exp(-np.multiply(s, t)), k.top)
     upstream = g / np.broadcast(g, s, t).size if k["reduction"] == 1 else g
-    return -(upstream * t * power) / (power + 1.0)
+    return -upstream * (capped(t * power, k.top) / (power + 1.0))
 
 
 def torch_says(k: Given, torch: Any) -> Any:
@@ -47,8 +42,15 @@ def torch_says(k: Given, torch: Any) -> Any:
 
 SOFT_MARGIN_LOSS_BACKWARD = elementwise(
     "aclnnSoftMarginLossBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
+        "int64_t reduction, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    legacy=("Ascend310P", "Ascend310B"),
+    defaults={"reduction": 1},
     inputs=(
-        In("grad_output", normal()),
+        In("grad_output", upstream(*INPUTS)),
         In("self", normal()),
         In("target", mixed(choice(-1, 1), normal())),
     ),
@@ -71,6 +73,7 @@ SOFT_MARGIN_LOSS_BACKWARD = elementwise(
         }),
         crossed({"grad_output": (1.0, -2.0), "self": (-87.0, 88.0, 89.0, INF), "target": (-1.0,)}),
     ),
+    empty_before="reduction-3",
     invalid=(
         *defects.nulls(*INPUTS, "out"),
         *defects.dtypes(*INPUTS, "out"),
@@ -81,6 +84,6 @@ SOFT_MARGIN_LOSS_BACKWARD = elementwise(
         *defects.shapes("target", (5, 3), blames=INPUTS),
         Invalid("out-transposed", {"out": {"shape": (4, 3)}}, ("out",), ShapeError),
         Invalid("out-of-higher-rank", {"out": {"shape": (1, 3, 4)}}, ("out",), ShapeError),
-        *defects.values("reduction", 3, 7, -1, block="reduction"),  # the service's own, so last
+        *defects.values("reduction", 3, 7, -1, 2**32 + 1, block="reduction"),
     ),
 )  # fmt: skip

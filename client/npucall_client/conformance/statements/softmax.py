@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOATS, INT32
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.rowwise import rowwise
-from npucall_client.conformance.statement import In, Out, Setup, dtype_of, mixed_floats
 from npucall_client.conformance.statements import _softmax as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.rowwise import rowwise
+from npucall_client.conformance.stating.setups import mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 
 def row(_: Given, x: list[float]) -> list[float]:
@@ -25,12 +27,18 @@ def row(_: Given, x: list[float]) -> list[float]:
 
 
 def vector(_: Given, x: Any) -> Any:
-    return np.exp(shared.log_softmax_of(x))
+    below = x - x.max(-1, keepdims=True)
+    powers = np.exp(below)
+    value = powers / powers.sum(-1, keepdims=True)
+    return value, value * (1 + np.abs(below))  # a difference of logits is rounded before its power
 
 
 SOFTMAX = rowwise(
     "aclnnSoftmax",
-    inputs=(In("self", normal(2)),),
+    prototype="const aclTensor* self, int64_t dim, aclTensor* out",
+    takes=FLOATS_AND_DOUBLE,
+    legacy=(),
+    inputs=(In("self", shared.logits),),
     output=Out("out", shape="self", dtype="self"),
     row=row,
     vector=vector,
@@ -50,6 +58,7 @@ SOFTMAX = rowwise(
         Setup("nine-dimensions", base=(0, *(1,) * 8)),
     ),
     edges=shared.FORWARD_EDGES,
+    empty_before="dtype-int32-self",
     invalid=(
         *defects.nulls("self", "out"),
         *defects.dtypes("self", "out", found=INT32),

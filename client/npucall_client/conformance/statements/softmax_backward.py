@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import FLOAT16
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import capped
-from npucall_client.conformance.rowwise import rowwise
-from npucall_client.conformance.statement import In, Out, Setup, dtype_of
 from npucall_client.conformance.statements import _softmax as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.elementwise import capped
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.rowwise import rowwise
+from npucall_client.conformance.stating.setups import HALFWAY, halfway
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = shared.INPUTS
 NAN, INF = reals.NAN, reals.INFINITY
@@ -34,11 +36,14 @@ def vector(k: Given, g: Any, y: Any) -> Any:
 
 SOFTMAX_BACKWARD = rowwise(
     "aclnnSoftmaxBackward",
-    inputs=(In("grad_output", normal()), In("output", shared.probabilities)),
+    prototype="const aclTensor* gradOutput, const aclTensor* output, int64_t dim, aclTensor* out",
+    takes=FLOATS_EVERYWHERE,
+    inputs=(In("grad_output", shared.gradients), In("output", shared.probabilities)),
     output=Out("out", shape="grad_output", dtype="grad_output"),
     row=row,
     vector=vector,
     kernel=dtype_of("grad_output"),
+    faint=shared.faint("output"),
     torch=lambda k, torch: torch.ops.aten._softmax_backward_data(  # noqa: SLF001  # its name
         k["grad_output"], k["output"], k["dim"], torch.float64
     ),
@@ -60,6 +65,8 @@ SOFTMAX_BACKWARD = rowwise(
         Setup("sum-overflows", values={"grad_output": [[3e38, 3e38]], "output": [[1, 1]]}),
         Setup("sum-of-60000s", values={"grad_output": [[6e4, 6e4, 1]], "output": [[1, 1, 0.25]]}),
     ),
+    halfway=halfway({"grad_output": HALFWAY, "output": 0.25}, (len(HALFWAY), 1), dim=-1),
+    empty_before="dtype-bf16-grad_output",
     invalid=(
         *defects.nulls(*INPUTS, "out"),
         *defects.no_bfloat16(*INPUTS),

@@ -7,24 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT32, INT64
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    PAIRS_OF_FLOATS,
-    Contradiction,
-    Invalid,
-    Out,
-    Refusal,
-    Setup,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
+from npucall_client.conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 NUMBERS = ("beta", "threshold")
 INF = shared.INF
@@ -54,6 +49,11 @@ def numbers(note: str, beta: Any, threshold: Any, **more: Any) -> Setup:
 
 SOFTPLUS = elementwise(
     "aclnnSoftplus",
+    prototype=(
+        "const aclTensor* self, const aclScalar* beta, const aclScalar* threshold, aclTensor* out"
+    ),
+    takes=FLOATS_EVERYWHERE,
+    legacy=("Ascend950", "Ascend310B"),
     inputs=(shared.numbers(3.0),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -22,15 +22,17 @@ from npucall.dtypes import (
     UINT8,
     UINT16,
 )
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import capped, elementwise
-from npucall_client.conformance.statement import In, Out, Setup, crossed, mixed_floats
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal
+from npucall_client.conformance.stating.elementwise import capped, elementwise
+from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.setups import crossed, mixed_floats
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_client.conformance.given import Given
-    from npucall_client.conformance.statement import DTypes
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import DTypes
 
 BOTH = ("grad_output", "self")
 OUTPUT = "grad_input"
@@ -77,6 +79,12 @@ def integers(dtype: DType, found: tuple[float, ...], g: DType = FLOAT) -> Setup:
 
 SOFTPLUS_BACKWARD = elementwise(
     "aclnnSoftplusBackward",
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* beta, "
+        "const aclScalar* threshold, aclTensor* gradInput"
+    ),
+    takes=FLOATS_AND_DOUBLE,
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=(In("grad_output", normal()), In("self", normal(3.0))),
     output=Out(OUTPUT, shape="self", dtype="grad_output"),
     scalar=scalar,

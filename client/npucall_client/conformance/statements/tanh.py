@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BF16, BOOL, FLOAT16, INT8, INT32, INT64, UINT16
+from npucall.dtypes import BF16, BOOL, FLOAT16, FLOATS, INT8, INT32, INT64, UINT16
 from npucall.errors import FormatError
 from npucall.tensors import Format
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import PAIRS_OF_FLOATS, Invalid, Out
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.parts import Invalid, Out
+from npucall_client.conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_client.conformance.stating.tables import INTEGERS, everywhere
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 
 def scalar(_: Given, x: float) -> float:
@@ -30,6 +32,9 @@ def vector(_: Given, x: Any) -> Any:
 
 TANH = elementwise(
     "aclnnTanh",
+    prototype="const aclTensor* self, aclTensor* out",
+    takes=everywhere(*FLOATS, *INTEGERS, BOOL),
+    legacy=("Ascend310P", "Ascend310B"),
     inputs=(shared.numbers(),),
     output=Out("out", shape="self", dtype=shared.float_of),
     scalar=scalar,

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal, uniform
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import In, Out, crossed, dtype_of
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, uniform
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Out
+from npucall_client.conformance.stating.setups import HALFWAY, crossed, halfway
+from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "output")
 OUTPUT = "grad_input"
@@ -30,6 +33,8 @@ def vector(k: Given, g: Any, y: Any) -> Any:
 
 TANH_BACKWARD = elementwise(
     "aclnnTanhBackward",
+    prototype="const aclTensor* gradOutput, const aclTensor* output, aclTensor* gradInput",
+    takes=FLOATS_AND_DOUBLE,
     inputs=(In("grad_output", normal()), In("output", uniform(-0.999, 0.999))),
     output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype="grad_output"),
     scalar=scalar,
@@ -44,6 +49,7 @@ TANH_BACKWARD = elementwise(
             "output": (0.0, -0.0, 1.0, -1.0, 0.99951171875, 1e-4, 2.0, 300.0, INF, -INF, NAN),
         }),
     ),
+    halfway=halfway({"grad_output": HALFWAY, "output": 0.5}),
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),
         *defects.dtypes(*INPUTS, OUTPUT, found=INT32),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -23,20 +23,16 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    PAIRS_OF_FLOATS,
-    Contradiction,
-    Invalid,
-    Out,
-    Setup,
-    dtype_of,
-)
 from npucall_client.conformance.statements import _activations as shared
+from npucall_client.conformance.stating import defects
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import Contradiction, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
+from npucall_client.conformance.stating.tables import INTEGERS, everywhere
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 NUMBERS = ("threshold", "value")
 INF, NAN = shared.INF, shared.NAN
@@ -60,6 +56,13 @@ def limits(note: str, threshold: Any, value: Any, *found: float, **more: Any) ->
 
 THRESHOLD = elementwise(
     "aclnnThreshold",
+    prototype=(
+        "const aclTensor* self, const aclScalar* threshold, const aclScalar* value, aclTensor* out"
+    ),
+    takes=everywhere(*FLOATS, *INTEGERS),
+    legacy=("Ascend310P", "Ascend310B"),
+    in_kernel=NUMBERS,
+cost=0,
     inputs=(shared.numbers(4.0, 1.0),),
     output=Out("out", shape="self", dtype="self"),
     scalar=scalar,
@@ -97,6 +100,14 @@ THRESHOLD = elementwise(
         ),
         shared.edges(only=FLOATS),
         *(shared.whole(each, only=(each,)) for each in shared.SMALL_INTEGERS),
+    ),
+    halfway=tuple(
+        each
+        for dtype in (FLOAT16, BF16)
+        for each in halfway(
+            {"self": tuple(1.5 * n for n in HALFWAY)}, threshold=-9.0,
+            more={"only": (FLOAT,), "dtypes": {"out": dtype}},
+        )
     ),
     invalid=(
         *defects.nulls("self", "out", *NUMBERS),

@@ -6,27 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Scalar
+from npucall.declare.parameters import Scalar
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT8
 from npucall.errors import DTypeError
-from npucall_client.conformance import defects, reals
-from npucall_client.conformance.domains import normal
-from npucall_client.conformance.elementwise import elementwise
-from npucall_client.conformance.statement import (
-    BEFORE_950,
-    In,
-    Invalid,
-    Out,
-    Setup,
-    crossed,
-    dtype_of,
-)
+from npucall_client.conformance.stating import defects, reals
+from npucall_client.conformance.stating.domains import normal, uniform
+from npucall_client.conformance.stating.elementwise import elementwise
+from npucall_client.conformance.stating.kernels import dtype_of
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_client.conformance.stating.setups import crossed
+from npucall_client.conformance.stating.statement import BEFORE_950
+from npucall_client.conformance.stating.tables import everywhere, on
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.given import Given
+    from npucall_client.conformance.stating.given import Given
 
 INPUTS = ("grad_output", "self")
 TENSORS = (*INPUTS, "out")
+TAKEN = (*FLOATS, INT32, INT8, UINT8)
 NAN, INF = reals.NAN, reals.INFINITY
 LEAST = 2.0**-23  # up to here a threshold, of either sign, counts as 0
 JUST_MORE = LEAST * (1 + LEAST)  # the next float32
@@ -59,13 +56,19 @@ def near_threshold(threshold: float) -> Setup:
 
 THRESHOLD_BACKWARD = elementwise(
     "aclnnThresholdBackward",
-    inputs=(In("grad_output", normal(8)), In("self", normal(2, 0.5))),
+    prototype=(
+        "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* threshold, "
+        "aclTensor* out"
+    ),
+    takes={**everywhere(*TAKEN), **on(("Ascend950",), *TAKEN, INT64)},
+    inputs=(In("grad_output", uniform(-4, 12)), In("self", normal(2, 2.5))),
     output=Out("out", shape=lambda k: k.shape(*INPUTS), dtype="self"),
     scalar=scalar,
     vector=vector,
     space=INPUTS,
-    dtypes=(*FLOATS, INT32, INT8, UINT8),
+    dtypes=TAKEN,
     kernel=dtype_of("self"),
+    cost=0,
     torch=torch_says,
     attributes={"threshold": (0.0, 0.5, -1.0, Scalar(INT32, 1), Scalar(DOUBLE, 0.1))},
     mixed=(

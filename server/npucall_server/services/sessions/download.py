@@ -40,8 +40,10 @@ def downloaded(
                 handling.guard.check(caller.identity)
                 record.response_bytes += len(frame)
                 wait = handling.peers.begin(caller, "a frame to be read")
-                yield frame
-                handling.peers.end(wait)
+                try:
+                    yield frame
+                finally:  # it may never come back, and would keep gRPC's call
+                    handling.peers.end(wait)
         finally:
             reading.done()
 

@@ -123,8 +123,10 @@ class Stream:
             while packing.has_more() or packing.add(self._next()):
                 message = packing.message()
                 wait = peers.begin(self._peer, "a message to be read")
-                yield message
-                peers.end(wait)
+                try:
+                    yield message
+                finally:  # it may never come back, and would keep gRPC's call
+                    peers.end(wait)
                 for call in packing.sent():
                     if self._calls.sent(call):
                         self._settle(call)

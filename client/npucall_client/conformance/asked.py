@@ -1,0 +1,167 @@
+"""What a run was asked to do, and doing it: one server, two, or every product."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from npucall_client.conformance import bundle
+from npucall_client.conformance.cases.case import short
+from npucall_client.conformance.cases.select import Selection, wanted
+from npucall_client.conformance.reporting import baseline as deviations
+from npucall_client.conformance.reporting.coverage import Chosen, Required, required
+from npucall_client.conformance.reporting.matrix import SOCS, Matrix
+from npucall_client.conformance.reporting.report import Report
+from npucall_client.conformance.running.looks.paths import due
+from npucall_client.conformance.running.runner import (
+    QUICK_REPEAT,
+    QUICK_ROUNDS,
+    REPEAT,
+    Evidence,
+    Runner,
+    default_profile,
+)
+from npucall_client.conformance.running.subjects import Subjects
+from npucall_client.conformance.statements import statements
+from npucall_client.settings import LOCAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from npucall_client.client import Client
+    from npucall_client.conformance.cases.case import Case
+    from npucall_client.conformance.reporting.report import Outcome
+    from npucall_client.conformance.running.judged import Judged
+
+_PACKAGES = ("npucall", "npucall-client", "numpy", "ml-dtypes", "grpcio", "protobuf")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked to do, whoever is judged: the options of the command."""
+
+    chosen: Selection
+    cases: list[Case]
+    profile: str
+    """Empty: as it suits who is judged."""
+    seed: int
+    repeat: int | None
+    """How often a crowd asks for one call; None: as it suits the run."""
+    fuzz: float
+    """Seconds for which calls are drawn in place of the cases; 0: the cases."""
+    save: Path | None
+    baseline: Path | None
+    quick: bool
+    allow_skipped: bool
+    allow_missing: bool
+    write_baseline: bool
+
+
+def judge(  # noqa: PLR0913  # who is judged
+    asked: Asked,
+    connect: Callable[..., Client],
+    target: str | None,
+    against: str | None = None,
+    soc: str = "",
+    adapter: str = "",
+) -> Report:
+    """Judges a server, or two, or an adapter. Raises ValueError for what cannot be."""
+    with ExitStack() as stack:
+        subjects = Subjects(stack, connect, soc)
+        first = subjects.first(target, adapter)
+        second = subjects.second(against, first) if against else None
+        report = _report(first, second, asked)
+        runner = Runner(
+            first, second, report.profile, asked.seed, loops=not asked.quick, torch=not asked.quick,
+            on_failure=_saver(asked.save, report) if asked.save else None,
+            rounds=QUICK_ROUNDS if asked.quick else asked.repeat or REPEAT,
+            repeat=asked.repeat or (QUICK_REPEAT if asked.quick else REPEAT),
+            allow_missing=asked.allow_missing,
+        )  # fmt: skip
+        start = time.monotonic()
+        known = deviations.opened(asked.baseline, report, write=asked.write_baseline)
+        outcomes = _drawn(runner, asked) if asked.fuzz else runner.run(asked.cases)
+        if known is not None and not asked.write_baseline:
+            outcomes = known.hold(outcomes)
+        bar = import_module("npucall_client.conformance.reporting.formats.table").progress
+        report.outcomes.extend(bar(outcomes, None if asked.fuzz else len(asked.cases)))
+        report.seconds = time.monotonic() - start
+    deviations.settle(report, known, asked.baseline if asked.write_baseline else None)
+    return report
+
+
+def on_every_product(asked: Asked, connect: Callable[..., Client]) -> Matrix:
+    """Judges ``local:`` with the rules of each product; bundles are in a folder of its SoC."""
+    return Matrix(
+        tuple(
+            judge(replace(asked, save=asked.save and asked.save / soc), connect, LOCAL, soc=soc)
+            for soc in SOCS
+        )
+    )
+
+
+def _drawn(runner: Runner, asked: Asked) -> Iterator[Outcome]:
+    """The outcomes of random calls. Raises ValueError without Hypothesis."""
+    try:
+        search = import_module("npucall_client.conformance.fuzz.search")
+    except ImportError as error:
+        raise ValueError(
+            f"fuzz: expected Hypothesis, found {error}: pip install 'npucall-client[conformance]'"
+        ) from error
+    some = [each for each in statements() if wanted(each, asked.chosen)]
+    fuzz = search.Fuzz(runner, asked.fuzz, asked.chosen.dtypes)
+    outcomes: Iterator[Outcome] = fuzz.outcomes(some)
+    return outcomes
+
+
+def _report(first: Judged, second: Judged | None, asked: Asked) -> Report:
+    servers = [each.server for each in (first, second) if each is not None]
+    stated = {each.title for each in statements()}
+    return Report(
+        asked.profile or default_profile(*servers),
+        asked.seed,
+        first.server,
+        second.server if second is not None else None,
+        quick=asked.quick,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+        unstated=tuple(sorted(first.dtypes.keys() - stated)),
+        chosen=replace(_chosen(asked.chosen), fuzz=asked.fuzz),
+        required=_required(first, asked.cases),
+        allow_skipped=asked.allow_skipped,
+        saved=str(asked.save or ""),
+    )
+
+
+def _chosen(selection: Selection) -> Chosen:
+    return Chosen(
+        selection.cases, selection.operators, tuple(map(short, selection.dtypes)),
+        selection.blocks, selection.quick,
+    )  # fmt: skip
+
+
+def _required(judged: Judged, cases: Sequence[Case]) -> Required:
+    cells = ((case.statement.title, short(case.dtype), case.block) for case in cases)
+    return required(cells, due(judged, cases))
+
+
+def _saver(folder: Path, report: Report) -> Any:
+    def keep(evidence: Evidence) -> None:
+        bundle.save(
+            folder, evidence, profile=report.profile, seed=report.seed, server=report.server,
+            versions=report.versions,
+        )  # fmt: skip
+
+    return keep
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages on this side."""
+    return {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}}

@@ -1,0 +1,1 @@
+"""What is asked: cases, and the calls that they become."""

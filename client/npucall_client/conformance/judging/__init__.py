@@ -1,0 +1,1 @@
+"""What is right, and how near an answer has to come."""

@@ -1,0 +1,52 @@
+"""Two servers beside each other: what each answered, against the truth, and how they differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.errors import NpucallError
+from npucall_client.conformance.judging.benchmark import Figures, figures
+from npucall_client.conformance.judging.check import arrays_of
+from npucall_client.conformance.judging.tolerance import judge
+from npucall_client.conformance.reporting.pairs import Column
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.judging.check import Checked, Expectation
+    from npucall_client.conformance.wire import Answer
+
+
+def column(expectation: Expectation, answer: Answer | NpucallError, checked: Checked) -> Column:
+    """What one server's answer to a case was."""
+    verdicts = checked.verdicts.values()
+    bins = zip(*(verdict.histogram for verdict in verdicts), strict=True)
+    own = Column(
+        passed=not checked.problems,
+        ulp=max((verdict.ulp for verdict in verdicts), default=0.0),
+        ratio=max((verdict.ratio for verdict in verdicts), default=0.0),
+        histogram=tuple(map(sum, bins)),
+    )
+    if isinstance(answer, NpucallError):
+        return own
+    total = Figures()
+    for name in checked.verdicts:
+        truth = expectation.outputs[name]
+        if truth.dtype.kind == "float":
+            total += figures(arrays_of(answer)[name], truth.value, truth.dtype)
+    return replace(own, run_ns=answer.timings.run_ns, figures=total)
+
+
+def differences(
+    expectation: Expectation, one: Answer, other: Answer, target: str, profile: str
+) -> list[str]:
+    """Where a server's answer differs from another's, which is at ``target``."""
+    problems = []
+    found = arrays_of(one)
+    for name, array in arrays_of(other).items():
+        beside = replace(expectation.outputs[name], value=array.astype(np.float64))
+        verdict = judge(profile, found[name], beside)
+        if not verdict.passed:
+            problems.append(f"{name} differs from {target}: {verdict.problem}")
+    return problems

@@ -1,0 +1,26 @@
+"""What the wrong elements of an output have in common, in words.
+
+Each pattern is a pure function of an output that is wrong, what was expected in its place, and the
+inputs. It says what holds for every wrong element, and whether there are enough of them that it is
+no chance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npucall_client.conformance.reporting.patterns.difference import Difference, Kind, Pattern, near
+from npucall_client.conformance.reporting.patterns.places import PLACES
+from npucall_client.conformance.reporting.patterns.ranges import elements, ranges
+from npucall_client.conformance.reporting.patterns.values import VALUES, rounded
+
+__all__ = ["Difference", "Kind", "Pattern", "elements", "patterns", "ranges"]
+
+
+def patterns(seen: Difference) -> tuple[Pattern, ...]:
+    """All that hold; those that say most come first."""
+    if not seen.wrong.any():
+        return ()
+    with np.errstate(all="ignore"):
+        values = (rounded,) if near(seen.was, seen.should).all() else VALUES
+        return tuple(found for look in (*values, *PLACES) for found in look(seen))

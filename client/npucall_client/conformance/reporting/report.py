@@ -1,0 +1,273 @@
+"""What a run found: plain data, which the modules of ``reports`` show.
+
+Stable: fields are added, never changed. Nothing here knows how cases are made or run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal, TypeVar
+
+from npucall_client.conformance.judging.check import Sided
+from npucall_client.conformance.judging.tolerance import ULP_BINS
+from npucall_client.conformance.reporting.coverage import (
+    Chosen,
+    Coverage,
+    Required,
+    Verdict,
+    coverage,
+)
+from npucall_client.conformance.reporting.pairs import Columns, Pair, paired
+from npucall_client.conformance.reporting.patterns import Pattern
+
+Key = TypeVar("Key", bound=Hashable)
+Status = Literal["passed", "failed", "skipped", "accepted"]
+"""Accepted: it failed as the baseline says."""
+
+__all__ = ["ULP_BINS", "Known", "Outcome", "Report", "Server", "Sided", "Tally", "Wrong"]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """The worst of a case's outputs whose numbers are wrong."""
+
+    output: str
+    elements: str
+    """Those that are wrong, as ranges."""
+    index: tuple[int, ...]
+    """The worst element."""
+    expected: float
+    found: float
+    inputs: Mapping[str, float]
+    """What it was computed from, by input: those that broadcast to the output."""
+    others: Mapping[str, str]
+    """Attributes, and shapes of the other inputs."""
+    patterns: tuple[Pattern, ...]
+    """What holds for all elements that are wrong; what says most comes first."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case, run or skipped."""
+
+    case: str
+    """Its id; ``npucall conform --case ID`` runs it again."""
+    operator: str
+    variant: str
+    block: str
+    dtype: str
+    """f32, f16, bf16 ..."""
+    status: Status
+    problems: tuple[str, ...] = ()
+    """What was wrong; why, if it was skipped."""
+    ulp: float = 0.0
+    """The worst error in ulp of the output; inf where one of NaN, an infinity and a number stands
+    in place of another."""
+    ratio: float = 0.0
+    """The worst error as a share of the tolerance; above 1 is outside."""
+    worst: str = ""
+    """Where: output and index, such as ``out[2, 3]``."""
+    histogram: tuple[int, ...] = ()
+    """Elements by their error, in the bins whose upper ends are ``ULP_BINS``, and beyond; empty
+    where no numbers were compared."""
+    run_ns: int = 0
+    """On the device, as the server says."""
+    total_ns: int = 0
+    """From request to answer."""
+    truth_ns: int = 0
+    """Making the data and the truth."""
+    contradiction: Sided | None = None
+    lowers: bool = False
+    """Skipped, though it should have been judged here: the verdict is lower for it."""
+    paths: tuple[str, ...] = ()
+    """Paths by which the call was sent once more, and its answer compared."""
+    paths_skipped: Mapping[str, str] = field(default_factory=dict)
+    """Paths that it could not take, each with the reason."""
+    findings: tuple[str, ...] = ()
+    """The problems in a form that is the same for every case with the same cause."""
+    wrong: Wrong | None = None
+    """Of a case that failed by its numbers."""
+    columns: Columns | None = None
+    """Of two servers, if one is held against the other."""
+
+    @property
+    def title(self) -> str:
+        """Operator and variant."""
+        return f"{self.operator}.{self.variant}" if self.variant else self.operator
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who was judged."""
+
+    target: str
+    device: str
+    soc: str
+    product: str
+    """Short SoC name of its family."""
+    version: str
+    instance: str
+    default_variant: str
+    variants: tuple[str, ...]
+    """Operators and variants that it can run, such as ``aclnnKlDivTargetBackward.builtin``."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Several outcomes together."""
+
+    cases: int
+    """Those that ran."""
+    passed: int
+    skipped: int
+    ulp: float
+    """The worst error in ulp."""
+    ulp_case: str
+    ratio: float
+    """The worst error as a share of its tolerance."""
+    ratio_case: str
+    histogram: tuple[int, ...]
+    accepted: int = 0
+    """Those that failed as the baseline says."""
+    run_ns: int = 0
+    """Median time of a case on the device, as the server says."""
+
+    @property
+    def failed(self) -> int:
+        """Those that ran, did not pass and are not accepted."""
+        return self.cases - self.passed - self.accepted
+
+
+@dataclass(frozen=True)
+class Known:
+    """What came of a baseline, besides the outcomes that were accepted."""
+
+    vanished: tuple[str, ...] = ()
+    """Cases that it names and that deviate no more: they are to be removed from it."""
+    remarks: tuple[str, ...] = ()
+    """How the server differs from the one that the baseline is of."""
+
+
+@dataclass
+class Report:
+    """A run: what it was, and its outcomes in the order in which they came."""
+
+    profile: str
+    """cpu-strict, cann-standard or cann-legacy."""
+    seed: int
+    server: Server
+    against: Server | None = None
+    """The second server, whose outputs were compared with the first's."""
+    quick: bool = False
+    started: str = ""
+    """ISO 8601, UTC."""
+    seconds: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of npucall, NumPy and the like on this side."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    unstated: tuple[str, ...] = ()
+    """Operators that the server lists, but that no statement judges."""
+    chosen: Chosen = field(default_factory=Chosen)
+    """The filters: a verdict is of what they left."""
+    required: Required = field(default_factory=Required)
+    """What the run had to judge."""
+    allow_skipped: bool = False
+    """What was skipped does not lower the verdict."""
+    saved: str = ""
+    """The folder that bundles of failing cases were written below."""
+    known: Known = field(default_factory=Known)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of what was chosen: fails; conforms in part, if something was not judged; conforms."""
+        if self.failures or all(o.status == "skipped" for o in self.outcomes):
+            return "fails"
+        if self.allow_skipped or self.coverage().complete:
+            return "conforms"
+        return "conforms in part"
+
+    @property
+    def passed(self) -> bool:
+        """The verdict is ``conforms``."""
+        return self.verdict == "conforms"
+
+    def coverage(self) -> Coverage:
+        """What was judged of what should have been."""
+        return coverage(self.required, self.outcomes, self.server.product)
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """The outcomes that failed."""
+        return [outcome for outcome in self.outcomes if outcome.status == "failed"]
+
+    def total(self) -> Tally:
+        """All outcomes together."""
+        return _tally(self.outcomes)
+
+    def by_operator_and_dtype(self) -> dict[tuple[str, str], Tally]:
+        """Tallies by (title, dtype)."""
+        return _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.dtype))
+
+    def by_operator_and_block(self) -> dict[tuple[str, str], Tally]:
+        """Tallies by (title, block)."""
+        return _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.block))
+
+    def pairs(self) -> dict[tuple[str, str], Pair]:
+        """Two servers beside each other by (title, dtype); empty if there is but one."""
+        groups: dict[tuple[str, str], list[Columns]] = {}
+        for outcome in self.outcomes:
+            if outcome.columns is not None:
+                groups.setdefault((outcome.title, outcome.dtype), []).append(outcome.columns)
+        return {key: paired(columns) for key, columns in groups.items()}
+
+    def contradictions(self) -> list[Outcome]:
+        """The outcomes that say which of sources that differ the server agrees with."""
+        rows = [
+            (str(outcome.contradiction.number), outcome)
+            for outcome in self.outcomes
+            if outcome.contradiction is not None
+        ]
+        rows.sort(key=lambda row: (row[0][0] == "F", int(row[0].lstrip("F")), row[1].case))
+        return [outcome for _, outcome in rows]
+
+    def reasons_skipped(self) -> dict[str, int]:
+        """How many cases were skipped for which reason."""
+        counts: dict[str, int] = {}
+        for outcome in self.outcomes:
+            if outcome.status == "skipped":
+                reason = outcome.problems[0] if outcome.problems else ""
+                counts[reason] = counts.get(reason, 0) + 1
+        return counts
+
+
+def _grouped(outcomes: Iterable[Outcome], key: Callable[[Outcome], Key]) -> dict[Key, Tally]:
+    groups: dict[Key, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(key(outcome), []).append(outcome)
+    return {name: _tally(group) for name, group in groups.items()}
+
+
+def _tally(outcomes: list[Outcome]) -> Tally:
+    ran = [outcome for outcome in outcomes if outcome.status != "skipped"]
+    by_ulp = max(ran, key=lambda outcome: _rank(outcome.ulp), default=None)
+    by_ratio = max(ran, key=lambda outcome: _rank(outcome.ratio), default=None)
+    columns = zip(*(o.histogram for o in ran if o.histogram), strict=True)
+    return Tally(
+        cases=len(ran),
+        passed=sum(outcome.status == "passed" for outcome in ran),
+        skipped=len(outcomes) - len(ran),
+        ulp=by_ulp.ulp if by_ulp else 0.0,
+        ulp_case=by_ulp.case if by_ulp else "",
+        ratio=by_ratio.ratio if by_ratio else 0.0,
+        ratio_case=by_ratio.case if by_ratio else "",
+        histogram=tuple(map(sum, columns)),
+        accepted=sum(outcome.status == "accepted" for outcome in outcomes),
+        run_ns=round(median([outcome.run_ns for outcome in ran if outcome.run_ns] or [0])),
+    )
+
+
+def _rank(value: float) -> float:
+    return math.inf if math.isnan(value) else value

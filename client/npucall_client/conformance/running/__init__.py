@@ -1,0 +1,1 @@
+"""Who is judged, and running cases against it."""

@@ -1,0 +1,36 @@
+"""A server, by a client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError
+from npucall_client.conformance import wire
+from npucall_client.senders import finished
+
+if TYPE_CHECKING:
+    from npucall_client.client import Client
+    from npucall_client.conformance.cases.calls import MadeCall
+
+_SIGN_OF_LIFE = 2.0
+"""Seconds that a server has to say who it is."""
+
+
+class ServerAdapter:
+    """Sends calls to the server of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def answer(self, call: MadeCall, timeout: float) -> wire.Answer:
+        """The server's answer. Raises NpucallError."""
+        return wire.send(self.client, call.request(), timeout)
+
+    def lives(self) -> bool:
+        """Whether the server still says who it is."""
+        transport = self.client._transport  # noqa: SLF001  # what Client hides
+        try:
+            finished(transport.server_info(_SIGN_OF_LIFE))
+        except NpucallError:
+            return False
+        return True

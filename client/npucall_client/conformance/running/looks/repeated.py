@@ -1,0 +1,27 @@
+"""Whether the same call has the same bits again, alone and among others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError
+from npucall_client.conformance.judging.check import described
+from npucall_client.conformance.running.callers import CALLERS, callers
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.running.looks.seen import Seen
+
+
+def repeated(seen: Seen) -> list[str]:
+    """What differs where it is called once more, and then several times at once."""
+    if isinstance(seen.answer, NpucallError):
+        return []
+    judged, call = seen.judged, seen.call
+    at_once = callers().map(lambda _: judged.ask(call), range(CALLERS))
+    again = [judged.ask(call), *at_once]
+    for other in again:
+        if isinstance(other, NpucallError):
+            return [f"repeated: expected an answer, found {described(other)}"]
+        if other.storages != seen.answer.storages:
+            return ["repeated: expected the same bits, found others"]
+    return []

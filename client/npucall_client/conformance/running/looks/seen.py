@@ -1,0 +1,43 @@
+"""What a look has before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from npucall.errors import NpucallError
+    from npucall_client.conformance.cases.calls import MadeCall
+    from npucall_client.conformance.cases.case import Case
+    from npucall_client.conformance.judging.check import Expectation
+    from npucall_client.conformance.running.judged import Judged
+    from npucall_client.conformance.wire import Answer
+
+
+@dataclass
+class Taken:
+    """The paths by which a call was sent."""
+
+    paths: list[str] = field(default_factory=list)
+    """Those whose answers were compared."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Those that it could not take, each with the reason."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A call that a server has answered."""
+
+    judged: Judged
+    case: Case
+    call: MadeCall
+    expectation: Expectation
+    answer: Answer | NpucallError
+    profile: str
+    seed: int = 0
+    rounds: int = 1
+    repeat: int = 1
+    allow_missing: bool = False
+    """See Runner."""
+    taken: Taken = field(default_factory=Taken)
+    """Looks that send it by several paths say so here."""

@@ -1,0 +1,231 @@
+"""Runs cases against a server, or two. Whatever a server does is an outcome, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError
+from npucall_client.conformance import wire
+from npucall_client.conformance.cases.calls import MadeCall, call_of
+from npucall_client.conformance.cases.case import short
+from npucall_client.conformance.cases.declared import LISTING
+from npucall_client.conformance.judging.check import (
+    Checked,
+    Expectation,
+    check,
+    expectation_of,
+)
+from npucall_client.conformance.judging.tolerance import CPU_STRICT
+from npucall_client.conformance.judging.written_answers import call_of as written_call
+from npucall_client.conformance.judging.written_answers import problems_of
+from npucall_client.conformance.reporting.columns import column, differences
+from npucall_client.conformance.reporting.diagnosis import findings, wrong
+from npucall_client.conformance.reporting.pairs import Column, Columns
+from npucall_client.conformance.reporting.report import Outcome, Server, Status
+from npucall_client.conformance.running.applying import check_applies
+from npucall_client.conformance.running.callers import in_order
+from npucall_client.conformance.running.judged import Judged
+from npucall_client.conformance.running.listing import listing_problems
+from npucall_client.conformance.running.looks import LOOKS, Seen
+from npucall_client.conformance.running.unjudged import NotJudgedError
+from npucall_client.conformance.wire import ON_CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from npucall_client.conformance.cases.case import Case
+    from npucall_client.conformance.cases.written import Written
+
+ALONE = frozenset({"determinism", "crowd"})
+"""Blocks whose cases are about what happens at once: nothing else is asked beside them."""
+_THREADS = 4
+"""That make data and truth while others wait for a server."""
+
+REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
+"""How often a crowd asks for one call in all; quick ones stop asking for the others before."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All about a case that failed."""
+
+    outcome: Outcome
+    call: MadeCall
+    expectation: Expectation
+    answer: wire.Answer | NpucallError
+
+
+def default_profile(*servers: Server) -> str:
+    """cpu-strict for the CPU reference, cann-standard as soon as one is a device."""
+    on_cpu = all(server.device in ON_CPU for server in servers)
+    return CPU_STRICT if on_cpu else "cann-standard"
+
+
+@dataclass
+class Runner:
+    """How cases are run."""
+
+    first: Judged
+    second: Judged | None = None
+    """Its outputs are judged as well, and compared with the first's."""
+    profile: str = CPU_STRICT
+    seed: int = 0
+    loops: bool = True
+    """Hold the arrays of a statement against its loops. Quick runs do without: both are the suite's
+    own, and full runs compare them."""
+    torch: bool = False
+    """Ask torch for a third opinion in the block ``grid``."""
+    on_failure: Callable[[Evidence], None] | None = None
+    rounds: int = REPEAT
+    """How often each call of a crowd is asked while others are."""
+    repeat: int = REPEAT
+    """How often one of them is asked in all."""
+    allow_missing: bool = False
+    """What a server should have and does not list is skipped, instead of failing."""
+
+    def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
+        """The outcomes, in the order of the cases, one by one as they come."""
+        threads = _THREADS if all(each.is_elsewhere for each in filter(None, self._both)) else 1
+        judged = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
+        for outcome, evidence in judged:
+            if evidence is not None and self.on_failure is not None:
+                self.on_failure(evidence)
+            yield outcome
+
+    @property
+    def _both(self) -> tuple[Judged | None, ...]:
+        return self.first, self.second
+
+    def _judged(self, case: Case) -> tuple[Outcome, Evidence | None]:
+        """The outcome of a case, and the evidence if it failed."""
+        outcome = _blank(case)
+        try:
+            for each in filter(None, self._both):
+                check_applies(case, each, allow_missing=self.allow_missing)
+            return self._outcome(case, outcome)
+        except NotJudgedError as why:
+            skipped = replace(outcome, status="skipped", problems=(str(why),), lowers=why.lowers)
+            return skipped, None
+        except Exception as error:  # noqa: BLE001  # a wrong statement ends no run
+            text = f"the suite itself failed: {type(error).__name__}: {error}"
+            return replace(outcome, status="failed", problems=(text,)), None
+
+    def _outcome(self, case: Case, outcome: Outcome) -> tuple[Outcome, Evidence | None]:
+        for each in filter(None, self._both):
+            each.check_there()
+        if case.block == LISTING:
+            return self._listing(case, outcome), None
+        if case.written is not None:
+            return self._written(case, case.written, outcome), None
+        start = perf_counter_ns()
+        call = call_of(case, self.seed, self.first.server.product)
+        torch = self.torch and case.block == "grid"
+        expectation = expectation_of(case, call, loops=self.loops, torch=torch)
+        truth_ns = perf_counter_ns() - start
+        answer = self.first.ask(call)
+        checked = check(expectation, answer, self.profile)
+        seen = Seen(
+            self.first, case, call, expectation, answer, self.profile, self.seed,
+            rounds=self.rounds, repeat=self.repeat, allow_missing=self.allow_missing,
+        )  # fmt: skip
+        problems = list(checked.problems)
+        columns: Columns | None = None
+        try:
+            problems += self._looks(seen)
+            if self.second is not None:
+                other = self._compared(self.second, call, expectation, answer, problems)
+                columns = (column(expectation, answer, checked), other)
+        except NotJudgedError:
+            if not problems:  # what was found wrong stays wrong
+                raise
+        outcome = finished(replace(outcome, truth_ns=truth_ns), checked, problems, answer)
+        taken = seen.taken
+        outcome = replace(
+            outcome, paths=tuple(taken.paths), paths_skipped=taken.skipped, columns=columns
+        )
+        if problems:
+            outcome = replace(
+                outcome,
+                findings=findings(problems, checked, answer),
+                wrong=wrong(call, expectation, answer, checked),
+            )
+        return outcome, Evidence(outcome, call, expectation, answer) if problems else None
+
+    def _listing(self, case: Case, outcome: Outcome) -> Outcome:
+        """What each server lists of the operator."""
+        problems = [
+            problem
+            for each in filter(None, self._both)
+            for problem in listing_problems(case.statement, each, partly=self.allow_missing)
+        ]
+        status: Status = "failed" if problems else "passed"
+        return replace(outcome, status=status, problems=tuple(problems))
+
+    def _written(self, case: Case, written: Written, outcome: Outcome) -> Outcome:
+        """What each server answers a call whose result is written out."""
+        if written.open_on_devices and self.profile != CPU_STRICT:
+            raise NotJudgedError("devices answer what they like", lowers=False)
+        problems: list[str] = []
+        for each in filter(None, self._both):
+            answer = each.ask(written_call(case.statement, written))
+            problems += problems_of(case, answer, self.profile)
+            if isinstance(answer, wire.Answer):
+                outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
+        status: Status = "failed" if problems else "passed"
+        return replace(outcome, status=status, problems=tuple(problems))
+
+    def _looks(self, seen: Seen) -> list[str]:
+        """What the looks of the case's block find."""
+        return [problem for look in LOOKS.get(seen.case.block, ()) for problem in look(seen)]
+
+    def _compared(
+        self,
+        second: Judged,
+        call: MadeCall,
+        expectation: Expectation,
+        answer: wire.Answer | NpucallError,
+        problems: list[str],
+    ) -> Column:
+        """What the second server answered; adds what is wrong with it, and how both differ."""
+        target = second.server.target
+        other = second.ask(call)
+        checked = check(expectation, other, self.profile)
+        problems += [f"{target}: {problem}" for problem in checked.problems]
+        plain = not checked.problems and expectation.contradiction is None
+        if plain and isinstance(answer, wire.Answer) and isinstance(other, wire.Answer):
+            problems += differences(expectation, answer, other, target, self.profile)
+        return column(expectation, other, checked)
+
+
+def finished(
+    outcome: Outcome, checked: Checked, problems: list[str], answer: wire.Answer | NpucallError
+) -> Outcome:
+    """The outcome of a case with what was found."""
+    if checked.verdicts:
+        name, worst = max(checked.verdicts.items(), key=lambda item: item[1].ratio)
+        columns = zip(*(v.histogram for v in checked.verdicts.values()), strict=True)
+        outcome = replace(
+            outcome,
+            ulp=max(verdict.ulp for verdict in checked.verdicts.values()),
+            ratio=worst.ratio,
+            worst=f"{name}{list(worst.worst)}",
+            histogram=tuple(map(sum, columns)),
+        )
+    if isinstance(answer, wire.Answer):
+        outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
+    return replace(
+        outcome,
+        status="failed" if problems else "passed",
+        problems=tuple(problems),
+        contradiction=checked.sided,
+    )
+
+
+def _blank(case: Case) -> Outcome:
+    statement = case.statement
+    return Outcome(
+        case.id, statement.operator, statement.variant, case.block, short(case.dtype), "passed"
+    )

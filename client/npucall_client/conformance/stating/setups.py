@@ -1,0 +1,116 @@
+"""Setups that many statements share: edge values, mixed dtypes, results that are ties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from npucall.dtypes import BF16, FLOAT, FLOATS
+from npucall.tensors import Shape
+from npucall_client.conformance.stating.parts import Setup
+
+LARGE = (
+    Setup("many-rows", (50_021, 2)),
+    Setup("long-rows", (2, 50_021)),
+    Setup("dimensions", (7, 11, 37, 41)),
+)
+"""Shapes of tensors that are all alike."""
+
+
+PAIRS_OF_FLOATS = tuple((a, b) for a in FLOATS for b in FLOATS if a is not b)
+
+
+def mixed_floats(*inputs: str, output: str = "") -> tuple[Setup, ...]:
+    """Every input alone of another float dtype than the rest, and outputs narrower and wider."""
+    setups = [
+        Setup(dtypes={**dict.fromkeys(inputs, rest), alone: one})
+        for alone in inputs
+        for one, rest in PAIRS_OF_FLOATS
+        if len(inputs) > 1
+    ]
+    if output:
+        setups += [
+            Setup(dtypes={**dict.fromkeys(inputs, one), output: other})
+            for one, other in PAIRS_OF_FLOATS
+        ]
+    return tuple(setups)
+
+
+def crossed(values: Mapping[str, tuple[float, ...]], **more: Any) -> Setup:
+    """Edge values of several parameters, every combination of them, in one call of rank 1."""
+    names = list(values)
+    rows: list[tuple[float, ...]] = [()]
+    for name in names:
+        rows = [(*row, value) for row in rows for value in values[name]]
+    columns = {name: tuple(row[i] for row in rows) for i, name in enumerate(names)}
+    return Setup(base=(len(rows),), values=columns, **more)
+
+
+def of_reductions(*codes: int) -> tuple[Setup, ...]:
+    """Codes of reductions that are accepted, whatever they mean."""
+    return tuple(Setup(attributes={"reduction": code}) for code in codes)
+
+
+def immense(numbers: Mapping[str, float], *, alone: bool = False, **attributes: Any) -> Setup:
+    """A thousand elements whose products are beyond FLOAT, and a thousandth of which is not.
+
+    ``alone``: all but the first are 0.
+    """
+    values = {n: (x,) + ((0.0 if alone else x),) * 999 for n, x in numbers.items()}
+    return Setup(
+        "immense", (1000,), values=values, attributes={"reduction": 1, **attributes},
+        only=(FLOAT, BF16),
+    )  # fmt: skip
+
+
+HALFWAY = (
+    *(129 / 128, 131 / 128, 1025 / 1024, 1027 / 1024),
+    *(-129 / 128, -131 / 128, -1025 / 1024, -1027 / 1024),
+)
+"""Numbers of BF16 and of FLOAT16 that 1.5 brings halfway between two, of which the one above or the
+one below is even."""
+
+
+EVEN = (256.0, 258.0, 2048.0, 2050.0, -256.0, -258.0, -2048.0, -2050.0)
+
+
+SIGNS = (1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0)
+"""What brings the same numbers there by a sum."""
+
+
+SQUARES = (
+    *(136 / 128, 152 / 128, 168 / 128, -152 / 128),
+    *(1504 / 1024, 1568 / 1024, 1632 / 1024, -1632 / 1024),
+)
+"""What squaring brings there."""
+
+
+def halfway(
+    values: Mapping[str, Any],
+    shape: Shape = (8,),
+    *,
+    more: Mapping[str, Any] | None = None,
+    **attributes: Any,
+) -> tuple[Setup, ...]:
+    """A call of which every step is exact, and results lie halfway between two numbers.
+
+    ``values``: by input a number, those of the shape, or an array of another shape. ``more`` are
+    fields of the setup.
+    """
+    filled = {
+        name: value if isinstance(value, np.ndarray) else np.resize(value, shape)
+        for name, value in values.items()
+    }
+    return (
+        Setup(
+            "halfway",
+            shape,
+            values=filled,
+            attributes=attributes,
+            exact=True,
+            telling=True,
+            **(more or {}),
+        ),
+    )

@@ -1,0 +1,141 @@
+"""Failures are grouped by what they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from npucall_client.conformance.reporting.causes import causes
+from npucall_client.conformance.reporting.diagnosis import stable
+from npucall_client.conformance.reporting.patterns import Pattern
+from npucall_client.conformance.reporting.report import Outcome, Wrong
+
+from .faults_of_formulas import FORMULAS
+from .judging import report_on
+
+BLANK = Wrong("out", "[1], 1 of 9 elements", (1,), 1.0, 2.0, {}, {}, ())
+
+
+def failed(
+    case: int, *patterns: Pattern, operator: str = "a", dtype: str = "f32", elements: int = 9
+) -> Outcome:
+    wrong = replace(BLANK, patterns=patterns)
+    return Outcome(
+        f"{operator}/grid/{case}", operator, "", "grid", dtype, "failed", ("out: element ...",),
+        histogram=(elements,), findings=("out: wrong numbers",), wrong=wrong,
+    )  # fmt: skip
+
+
+def refused(case: int, finding: str, operator: str = "a") -> Outcome:
+    return Outcome(
+        f"{operator}/invalid/{case}", operator, "", "invalid", "f32", "failed",
+        (f"{finding} {case}",), findings=(finding,),
+    )  # fmt: skip
+
+
+THRICE = Pattern("what", "all elements 3 times too large", "3 times too large")
+NAN = Pattern("where", "only where self is NaN", "only where self is NaN")
+SIGN = Pattern("where", "only where self is negative", "only where self is negative")
+
+
+def test_cases_that_show_a_pattern_are_one_cause() -> None:
+    found = causes([failed(i, THRICE, dtype=d) for i, d in enumerate(["f32", "f16", "bf16"] * 50)])
+    (cause,) = found
+    assert (cause.words, len(cause.cases)) == ("all elements 3 times too large", 150)
+    assert (cause.operators, cause.dtypes) == (("a",), ("f32", "f16", "bf16"))
+
+
+def test_a_case_that_is_too_small_to_show_a_pattern_joins_those_that_do() -> None:
+    small = replace(THRICE, sure=False)
+    (cause,) = causes([failed(1, small, elements=1), failed(2, THRICE)])
+    assert cause.cases == ("a/grid/1", "a/grid/2")
+    assert cause.example.case == "a/grid/2"
+
+
+def test_what_is_wrong_and_where_are_told_together() -> None:
+    (cause,) = causes([failed(i, THRICE, NAN) for i in range(3)])
+    assert cause.words == "all elements 3 times too large, only where self is NaN"
+
+
+def test_a_place_that_a_few_cases_contradict_is_told_as_such() -> None:
+    (cause,) = causes([*(failed(i, THRICE, NAN) for i in range(4)), failed(5, THRICE)])
+    assert cause.words == "all elements 3 times too large, mostly where self is NaN"
+
+
+def test_a_place_that_many_cases_contradict_is_not_told() -> None:
+    (cause,) = causes([failed(i, THRICE, *([NAN] if i % 2 else [])) for i in range(8)])
+    assert cause.words == "all elements 3 times too large"
+
+
+def test_two_faults_of_an_operator_are_two_causes_the_commoner_first() -> None:
+    several = [*(failed(i, NAN) for i in range(3)), *(failed(i, THRICE) for i in range(5))]
+    found = causes(several)
+    assert [(each.words, len(each.cases)) for each in found] == [
+        ("all elements 3 times too large", 5),
+        ("only where self is NaN", 3),
+    ]
+
+
+def test_a_pattern_that_few_cases_show_by_chance_is_not_told() -> None:
+    (cause,) = causes([failed(1, SIGN), *(failed(i) for i in range(2, 20))])
+    assert (cause.words, len(cause.cases)) == ("out: wrong numbers", 19)
+
+
+def test_words_that_differ_from_case_to_case_are_told_by_what_they_share() -> None:
+    bounds = [
+        Pattern("where", f"only where self is at least {n}", "only where self is large")
+        for n in (19.5, 20.5)
+    ]
+    (cause,) = causes([failed(i, bound) for i, bound in enumerate(bounds)])
+    assert cause.words == "only where self is large"
+
+
+def test_errors_are_grouped_by_what_was_expected_and_found() -> None:
+    one, other = "expected status 161002, found 161001", "expected ('self',) blamed, found ('out',)"
+    found = causes([*(refused(i, one) for i in range(4)), refused(9, other)])
+    assert [(each.words, len(each.cases)) for each in found] == [(one, 4), (other, 1)]
+
+
+def test_a_cause_of_many_operators_is_told_once() -> None:
+    few = causes([refused(1, "x", f"o{i}") for i in range(3)])
+    many = causes([refused(1, "x", f"o{i}") for i in range(70)])
+    assert (len(few), len(many)) == (3, 1)
+    assert len(many[0].operators) == 70
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (
+            "out: expected FLOAT (4, 6), found FLOAT (4,)",
+            "out: expected FLOAT ..., found FLOAT ...",
+        ),
+        ("expected status 161002, found None", "expected status 161002, found None"),
+        ("expected ('self',) blamed, found ()", "expected ('self',) blamed, found ()"),
+        ("caller 3 of 8: expected 1.5e-3", "caller ... of ...: expected ..."),
+        ("request 5f3a9c0e12ab failed", "request ... failed"),
+        ("expected 738104 ns, found 361001", "expected ... ns, found 361001"),
+    ],
+)
+def test_a_finding_has_no_numbers_but_statuses(problem: str, text: str) -> None:
+    assert stable(problem) == text
+
+
+SIGN_FAULT = next(f for f in FORMULAS if f.title == "the gradient has the wrong sign")
+
+
+def test_a_wrong_sign_in_every_case_of_an_operator_reads_as_one_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    SIGN_FAULT.seed(monkeypatch)
+    failures = report_on(SIGN_FAULT.operator, ("grid", "broadcast")).failures
+    first, *rest = causes(failures)
+    assert len(failures) > 250
+    assert first.words == "all elements: sign flipped"
+    assert (first.dtypes, len(first.cases)) == (("f32", "f16", "bf16"), len(failures))
+    assert rest == []
+    wrong = first.example.wrong
+    assert wrong is not None
+    assert wrong.found == pytest.approx(-wrong.expected, rel=1e-5)
+    assert {*wrong.inputs, *wrong.others} >= {"grad_output", "self", "target", "reduction"}

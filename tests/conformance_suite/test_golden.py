@@ -1,0 +1,171 @@
+"""Golden data: an independent reader finds in them what a server has to answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from servers import client_of
+from tests.more import every_sixth
+
+from npucall.declare.parameters import Scalar
+from npucall.dtypes import DTYPES
+from npucall.errors import NpucallError
+from npucall.tensors import Format, TensorSpec
+from npucall_client.conformance import wire
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.golden import Golden
+from npucall_client.conformance.statements import statements
+from npucall_client.local import LocalTransport
+
+if TYPE_CHECKING:
+    from npucall_client.client import Client
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BY_NAME = {each.name: each for each in DTYPES}
+NUMBERS = {"int64_t": int, "int8_t": int, "bool": bool, "float": float, "double": float}
+KL = "aclnnKlDivBackward"
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The reader of the examples."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    sys.modules.pop("golden_data", None)
+    import golden_data  # where it is
+
+    return golden_data.judge
+
+
+def written(folder: Path, profile: str = "cpu-strict", **filters: Any) -> dict[str, Any]:
+    golden = Golden(folder, "Ascend910B", profile, 0, {"npucall": "0"})
+    golden.write(select(statements(), Selection(**filters)))
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return manifest
+
+
+class Answering:
+    """Runs the C function of a case on a client, from nothing but what is in the manifest."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.asked = 0
+
+    def __call__(
+        self, operator: str, variant: str, parameters: list[dict[str, Any]], inputs: Any
+    ) -> Any:
+        self.asked += 1
+        arguments, storages = {}, {}
+        for each in parameters:
+            if each["kind"] == "output" and not each["given"]:
+                continue
+            name = each["name"]
+            arguments[name] = argument(each)
+            if name in inputs:
+                storages[name] = placed(inputs[name], each)
+        try:
+            request = wire.request(operator, variant, arguments, storages)
+            answer = wire.send(self.client, request)
+        except NpucallError as error:
+            return error.aclnn_status
+        return {name: read(spec, answer.storages[name]) for name, spec in answer.outputs.items()}
+
+
+def argument(each: dict[str, Any]) -> Any:
+    if each.get("null"):
+        return None
+    if "shape" in each:
+        return TensorSpec(
+            BY_NAME[each["dtype"]], tuple(each["shape"]), tuple(each["strides"]), each["offset"],
+            tuple(each["storage_shape"]), Format[each["format"]],
+        )  # fmt: skip
+    value = each["value"]
+    if each["c_type"] == "const aclScalar*":
+        return Scalar(BY_NAME[each["dtype"]], float(value) if isinstance(value, str) else value)
+    if each["c_type"].endswith("aclDataType"):
+        return BY_NAME[value]
+    if isinstance(value, list):
+        return tuple(value)
+    return NUMBERS.get(each["c_type"], lambda same: same)(value)
+
+
+def placed(array: Any, each: dict[str, Any]) -> bytes:
+    """The elements where the strides say that they are."""
+    storage = np.zeros(int(np.prod(each["storage_shape"])), array.dtype)
+    steps = [stride * array.itemsize for stride in each["strides"]]
+    if array.size:
+        np.lib.stride_tricks.as_strided(storage[each["offset"] :], array.shape, steps)[...] = array
+    return storage.tobytes()
+
+
+def read(spec: TensorSpec, storage: bytes) -> Any:
+    flat = np.frombuffer(storage, spec.dtype.numpy)[spec.offset :]
+    steps = [stride * spec.dtype.itemsize for stride in spec.strides]
+    array = np.lib.stride_tricks.as_strided(flat, spec.shape, steps) if spec.elements else flat
+    return array.reshape(spec.shape).astype(np.float64)
+
+
+@pytest.mark.parametrize("operator", every_sixth([each.title for each in statements()], first=2))
+def test_what_is_answered_is_within_the_golden_data(
+    tmp_path: Path, judge: Any, operator: str
+) -> None:
+    manifest = written(tmp_path, operators=(operator,), quick=True)
+    answering = Answering(client_of(LocalTransport("Ascend910B1")))
+    assert list(judge(tmp_path, answering)) == []
+    assert answering.asked == len(manifest["cases"]) > 20
+    assert {each["block"] for each in manifest["cases"]} >= {"grid", "layout", "invalid", "edge"}
+
+
+def test_a_wrong_answer_is_outside(tmp_path: Path, judge: Any) -> None:
+    manifest = written(tmp_path, "cann-standard", operators=(KL,), blocks=("grid",), quick=True)
+    right = Answering(client_of(LocalTransport("Ascend910B1")))
+
+    def wrong(*case: Any) -> Any:
+        return {name: array * 1.1 for name, array in right(*case).items()}
+
+    assert len(list(judge(tmp_path, wrong))) == len(manifest["cases"])
+
+
+def test_a_refusal_is_expected_with_its_status(tmp_path: Path, judge: Any) -> None:
+    manifest = written(tmp_path, operators=(KL,), blocks=("invalid",))
+    refused = [each["refused"] for each in manifest["cases"] if each["refused"]]
+    assert {each["status"] for each in refused} == {161001, 161002}
+    assert all(each["blames"] for each in refused)
+    found = list(judge(tmp_path, lambda *_: 161001))
+    nulls = [each for each in refused if each["status"] == 161001]
+    assert len(found) == len(manifest["cases"]) - len(nulls)
+
+
+def test_a_file_that_was_changed_is_found(tmp_path: Path, judge: Any) -> None:
+    manifest = written(tmp_path, cases=(f"{KL}/grid/f32-none-4x6-0001",))
+    place = tmp_path / manifest["cases"][0]["file"]
+    place.write_bytes(place.read_bytes() + b"\0")
+    with pytest.raises(AssertionError, match="was changed"):
+        list(judge(tmp_path, lambda *_: None))
+
+
+def test_bfloat16_is_the_upper_half_of_a_float32(tmp_path: Path) -> None:
+    manifest = written(tmp_path, cases=(f"{KL}/grid/bf16-mean-4x6-0067",))
+    with np.load(tmp_path / manifest["cases"][0]["file"]) as stored:
+        halves = stored["input.target"]
+    numbers = (halves.astype(np.uint32) << 16).view(np.float32)
+    assert halves.dtype == np.uint16
+    assert ((numbers > 0) & (numbers < 1)).all()  # probabilities
+
+
+def test_the_manifest_says_what_was_left_out_and_why(tmp_path: Path) -> None:
+    manifest = written(tmp_path, operators=("KlDivTargetBackward.builtin",), quick=True)
+    assert manifest["left_out"]["of documents that differ"] > 0
+    assert (manifest["format"], manifest["product"]) == ("npucall golden data", "Ascend910B")
+
+
+def test_attributes_that_a_case_leaves_out_have_their_defaults(tmp_path: Path) -> None:
+    manifest = written(tmp_path, operators=("L1LossBackward",), quick=True)
+    for case in manifest["cases"]:
+        attributes = [each for each in case["parameters"] if each["kind"] == "attribute"]
+        assert attributes
+        assert all("value" in each for each in attributes), case["case"]

@@ -1,0 +1,158 @@
+"""What is judged follows from the statements; what a server lists is itself judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from servers import failed, run
+from servers import local as server
+
+from npucall.operators.glu import glu
+from npucall.operators.kl_div import kl_div
+from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.reporting.report import Outcome
+from npucall_client.conformance.running.judged import Judged
+from npucall_client.conformance.running.runner import Runner
+from npucall_client.conformance.statements import statements
+from npucall_client.conformance.stating.tables import product_of
+
+from .faults_of_listings import FEWER, forgotten, listed, unlisted
+from .seeded import changed
+
+GLU = "aclnnGlu"
+
+
+def partly(first: Judged, **filters: tuple[str, ...]) -> list[Outcome]:
+    """A quick run that lets a server have less than it should."""
+    cases = select(statements(), Selection(quick=True, **filters))
+    return list(Runner(first, allow_missing=True).run(cases))
+
+
+def test_without_an_operator_every_block_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten(glu)(monkeypatch)
+    outcomes = run(server(), operators=(GLU,), quick=True)
+    whole = {outcome.block for outcome in outcomes if outcome.status != "skipped"}
+    assert {outcome.block for outcome in failed(outcomes)} == whole
+
+
+def test_a_missing_operator_may_be_allowed_and_lowers_the_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgotten(glu)(monkeypatch)
+    outcomes = partly(server(), operators=(GLU,))
+    missing = [o for o in outcomes if o.problems == ("local: does not have aclnnGlu",)]
+    assert failed(outcomes) == []
+    assert {outcome.status for outcome in missing} == {"skipped"}
+    assert all(outcome.lowers for outcome in missing)
+    assert [o for o in outcomes if o.status == "passed"] == []
+
+
+def test_missing_types_may_be_allowed_and_lower_the_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed(kl_div, products={**kl_div.products, **FEWER})(monkeypatch)
+    outcomes = partly(server(), operators=("aclnnKlDiv",))
+    assert failed(outcomes) == []
+    assert {o.dtype for o in outcomes if o.status == "skipped" and o.block == "grid"} == {"bf16"}
+    assert any(o.lowers for o in outcomes)
+    assert any(o.status == "passed" and o.block == "listing" for o in outcomes)
+
+
+def test_what_is_not_listed_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlisted(glu)(monkeypatch)
+    outcomes = run(server(), operators=(GLU,), blocks=("grid",), quick=True)
+    assert {outcome.status for outcome in outcomes} == {"passed"}
+
+
+def test_an_operator_that_is_listed_twice_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = server()
+    first.listing = (*(first.listing or ()), *first.entries(GLU))
+    (outcome,) = run(first, operators=(GLU,), blocks=("listing",))
+    assert outcome.problems == ("listing: expected aclnnGlu once, found it 2 times",)
+
+
+def test_an_entry_that_is_another_where_it_is_asked_for_alone_fails() -> None:
+    first = server()
+    changed_first = [pb.OperatorInfo.FromString(e.SerializeToString()) for e in first.listing or ()]
+    for each in changed_first:
+        each.source = "elsewhere"
+    first.listing = tuple(changed_first)
+    (outcome,) = run(first, operators=(GLU,), blocks=("listing",))
+    assert outcome.problems == (
+        "listing: GetOperator: expected the entry of the listing, found another",
+    )
+
+
+def test_a_product_that_no_statement_knows_lowers_the_verdict() -> None:
+    first = server("Ascend310")
+    first.server = replace(first.server, product="Ascend311")
+    outcomes = run(first, operators=(GLU,), quick=True)
+    assert {(o.status, o.lowers, *o.problems) for o in outcomes} == {
+        ("skipped", True, "no statement knows the product 'Ascend311'")
+    }
+
+
+def test_a_product_without_any_operator_is_asked_what_it_refuses() -> None:
+    outcomes = run(server("Ascend310"), blocks=("listing", "products", "defaults", "paths"))
+    ran = [outcome for outcome in outcomes if outcome.status != "skipped"]
+    assert {outcome.block for outcome in ran} == {"listing", "products"}
+    assert failed(ran) == []
+    assert not any(outcome.lowers for outcome in outcomes)
+
+
+def test_a_type_that_is_listed_and_unknown_here_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def more(info: pb.OperatorInfo) -> None:
+        info.products[0].dtypes.append(99)  # type: ignore[arg-type]
+
+    listed(glu, more)(monkeypatch)
+    (outcome,) = run(server(), operators=(GLU,), blocks=("listing",))
+    wanted = "BF16, DOUBLE, FLOAT, FLOAT16"
+    assert outcome.problems == (f"listing: Ascend910B: expected {wanted}, found 99, {wanted}",)
+
+
+def test_a_product_that_its_soc_does_not_belong_to_fails() -> None:
+    first = server()
+    first.server = replace(first.server, product="Ascend910_93")
+    (outcome,) = run(first, operators=(GLU,), blocks=("listing",))
+    assert outcome.problems == (
+        "listing: product of Ascend910B1: expected Ascend910B, found Ascend910_93",
+    )
+
+
+def test_a_default_variant_that_is_not_the_one_that_runs_fails() -> None:
+    first = server()
+    first.server = replace(first.server, default_variant="builtin")
+    outcomes = run(first, operators=("aclnnKlDivTargetBackward",), blocks=("listing", "defaults"))
+    assert {o.variant for o in failed(outcomes) if o.block == "listing"} == {
+        "builtin", "community", "documented",
+    }  # fmt: skip
+    assert {o.variant for o in failed(outcomes) if o.block == "defaults"} == {"builtin"}
+
+
+def test_a_reply_of_another_soc_than_the_servers_fails() -> None:
+    first = server()
+    first.server = replace(first.server, soc="Ascend910B2")
+    outcomes = run(first, operators=(GLU,), blocks=("grid",), quick=True)
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert "found a reply of local on Ascend910B1" in outcomes[0].problems[0]
+
+
+@pytest.mark.parametrize(
+    ("soc", "product"),
+    [
+        ("Ascend910B", "Ascend910"),
+        ("Ascend910B4-1", "Ascend910B"),
+        ("Ascend910_9391", "Ascend910_93"),
+        ("Ascend910_9579", "Ascend950"),
+        ("Ascend950PR_957b", "Ascend950"),
+        ("Ascend310P3", "Ascend310P"),
+        ("Ascend310", "Ascend310"),
+        ("Ascend610", ""),
+    ],
+)
+def test_the_family_of_a_soc_is_that_of_the_documents(soc: str, product: str) -> None:
+    assert product_of(soc) == product

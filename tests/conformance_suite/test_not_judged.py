@@ -1,0 +1,175 @@
+"""What says nothing of an operator is no failure: a server that has no time, or goes away."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from servers import Failing, altered, client_of, failed, run
+from tests.more import every_third
+
+import npucall_client
+from npucall.errors import (
+    DeadlineError,
+    NpucallError,
+    QueueFullError,
+    QuotaError,
+    ReservedError,
+    ServerUnreachableError,
+)
+from npucall_client.conformance.cases.case import BLOCKS
+from npucall_client.conformance.running.callers import CALLERS
+from npucall_client.conformance.running.judged import Judged, judged
+from npucall_client.conformance.running.unjudged import Patience
+from npucall_client.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_client.conformance.reporting.report import Outcome
+
+KL = ("aclnnKlDivBackward",)
+GRID = {"operators": KL, "blocks": ("grid",)}
+BUSY = {
+    "QUOTA": QuotaError("quota: none left"),
+    "QUEUE_FULL": QueueFullError("queue: full"),
+    "RESERVED": ReservedError("device: reserved"),
+}
+
+
+def busy_in_the_middle(error: NpucallError) -> Failing:
+    """The tenth to the nineteenth call."""
+    return Failing(lambda asked: error if 10 <= asked < 20 else None)
+
+
+def skipped(outcomes: list[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.status == "skipped"]
+
+
+@pytest.mark.parametrize("reason", BUSY)
+def test_a_server_that_has_no_time_in_the_middle_lowers_and_does_not_fail(reason: str) -> None:
+    server = judged(client_of(busy_in_the_middle(BUSY[reason])), "busy")
+    outcomes = run(server, **GRID)
+    assert failed(outcomes) == []
+    assert len(skipped(outcomes)) == 10
+    assert all(o.lowers and f"busy answered {reason}" in o.problems[0] for o in skipped(outcomes))
+
+
+def test_a_server_that_says_when_is_asked_again() -> None:
+    transport = busy_in_the_middle(QueueFullError("queue: full", retry_after=0.001))
+    outcomes = run(judged(client_of(transport), "busy"), **GRID)
+    assert {outcome.status for outcome in outcomes} == {"passed"}
+    assert transport.asked == len(outcomes) + 10
+
+
+def test_nobody_waits_for_a_quota_of_tomorrow() -> None:
+    start = time.monotonic()
+    transport = busy_in_the_middle(QuotaError("quota: none left", retry_after=40_000.0))
+    assert len(skipped(run(judged(client_of(transport), "busy"), **GRID))) == 10
+    assert time.monotonic() - start < 30
+
+
+def test_a_run_does_not_wait_for_ever_in_small_steps() -> None:
+    transport = Failing(lambda _: QueueFullError("queue: full", retry_after=1 / 64))
+    server = judged(client_of(transport), "busy")
+    server.patience = Patience(a_call=60, a_run=5 / 64)
+    outcomes = run(server, **GRID)
+    assert {outcome.status for outcome in outcomes} == {"skipped"}
+    assert transport.asked == len(outcomes) + 5
+
+
+def test_a_server_without_time_for_the_second_look_lowers() -> None:
+    transport = Failing(lambda asked: BUSY["QUEUE_FULL"] if asked >= 1 else None)
+    (first, *_) = run(
+        judged(client_of(transport), "busy"), operators=KL, blocks=("determinism",), quick=True
+    )
+    assert (first.status, first.lowers) == ("skipped", True)
+
+
+def test_what_was_wrong_before_a_second_server_had_no_time_stays_wrong() -> None:
+    def flip(storage: bytearray) -> None:
+        storage[-1] ^= 0x80
+
+    busy = judged(client_of(Failing(lambda _: BUSY["QUOTA"])), "busy")
+    (outcome,) = run(altered(flip), busy, cases=("aclnnKlDivBackward/grid/f32-none-4x6-0001",))
+    assert outcome.status == "failed"
+
+
+@pytest.fixture
+def dying() -> Iterator[tuple[Judged, list[int]]]:
+    """A server that is killed when it is asked the hundredth time."""
+    with running_server() as server, npucall_client.connect(server.target) as client:
+        subject, asked = judged(client, server.target), [0]
+        answer = subject.adapter.answer
+
+        def counted(*arguments: object) -> object:
+            asked[0] += 1
+            if asked[0] == 100:
+                server.process.kill()
+                server.process.wait()
+            return answer(*arguments)  # type: ignore[arg-type]
+
+        subject.adapter.answer = counted  # type: ignore[method-assign,assignment]
+        yield subject, asked
+
+
+@pytest.mark.more
+def test_a_server_that_is_killed_in_the_middle_ends_the_run_within_seconds(
+    dying: tuple[Judged, list[int]],
+) -> None:
+    subject, asked = dying
+    start = time.monotonic()
+    outcomes = run(subject, operators=KL)
+    assert time.monotonic() - start < 60
+    gone = failed(outcomes)  # those that were under way
+    assert 1 <= len(gone) <= CALLERS
+    assert all("SERVER_UNREACHABLE" in outcome.problems[0] for outcome in gone)
+    rest = [o for o in outcomes[outcomes.index(gone[-1]) + 1 :] if o.status != "skipped"]
+    assert rest == []
+    lost = [outcome for outcome in skipped(outcomes) if outcome.lowers]
+    assert len(lost) > 300
+    assert {o.problems[0] for o in lost} == {
+        f"{subject.server.target} went away: SERVER_UNREACHABLE"
+    }
+    assert 100 <= asked[0] < 100 + CALLERS
+
+
+def test_a_server_that_is_gone_is_asked_once_more_whether_it_lives() -> None:
+    transport = Failing(
+        lambda asked: ServerUnreachableError("target: none") if asked >= 5 else None, lives=False
+    )
+    outcomes = run(judged(client_of(transport), "gone"), **GRID)
+    assert [o.status for o in outcomes[:6]] == ["passed"] * 5 + ["failed"]
+    assert {o.status for o in outcomes[6:]} == {"skipped"}
+    assert transport.asked == 6
+
+
+def test_a_server_that_lives_and_answers_nothing_is_not_asked_for_ever() -> None:
+    transport = Failing(lambda _: DeadlineError("timeout: no answer"))
+    outcomes = run(judged(client_of(transport), "hanging"), **GRID)
+    assert [o.status for o in outcomes[:4]] == ["failed"] * 3 + ["skipped"]
+    assert "lives, but answered 3 calls with nothing" in outcomes[3].problems[0]
+    assert transport.asked == 4  # the first one twice
+
+
+def test_a_server_that_was_started_again_fails_once() -> None:
+    class Restarted(Failing):
+        async def execute(self, *arguments: object) -> object:  # type: ignore[override]
+            if self.asked == 7:
+                other = Failing(lambda _: None)
+                self._reply, self._identity = other._reply, other._identity
+            return await super().execute(*arguments)  # type: ignore[arg-type]
+
+    outcomes = run(judged(client_of(Restarted(lambda _: None)), "restarted"), **GRID)
+    (wrong,) = failed(outcomes)
+    assert wrong is outcomes[7]
+    assert "started again" in wrong.problems[0]
+
+
+@pytest.mark.parametrize("block", every_third(BLOCKS))
+def test_no_block_calls_a_server_wrong_that_is_busy_now_and_then(block: str) -> None:
+    transport = Failing(lambda asked: BUSY["QUEUE_FULL"] if asked % 5 == 2 else None)
+    outcomes = run(judged(client_of(transport), "busy"), operators=KL, blocks=(block,), quick=True)
+    assert [(o.case, *o.problems) for o in failed(outcomes)] == []
+    assert all(outcome.lowers for outcome in skipped(outcomes) if "busy" in outcome.problems[0])

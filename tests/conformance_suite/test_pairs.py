@@ -1,0 +1,159 @@
+"""Two servers beside each other, and CANN's figures of one beside the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from servers import altered, local
+
+from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.judging.benchmark import Figures, Ratios, figures, ratios
+from npucall_client.conformance.reporting.formats import html
+from npucall_client.conformance.reporting.pairs import Column
+from npucall_client.conformance.reporting.report import Report
+from npucall_client.conformance.running.runner import Runner
+from npucall_client.conformance.statements import statements
+
+from .shown import HOSTILE, PASSED, SERVER
+from .test_html import ELEMENTS, Page
+from .test_table import printed
+
+CASES = Selection(operators=("KlDivBackward",), blocks=("grid",))
+
+
+def up(storage: bytearray) -> None:
+    """Moves the first number of an output by many ulp."""
+    storage[1] ^= 0x0F
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_standard() -> None:
+    value = np.array([1.0, -2.0, 4.0])
+    found = figures(np.array([1.1, -2.0, 3.0]), value, FLOAT)
+    assert found.count == found.usual == 3
+    assert found.mare == pytest.approx(0.25, rel=1e-6)  # of 4
+    assert found.mere == pytest.approx((0.1 + 0 + 0.25) / 3, rel=1e-6)
+    assert found.rmse == pytest.approx(math.sqrt((0.01 + 0 + 1) / 3))
+    assert found.small_errors == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "threshold", "limit"),
+    [(FLOAT, 2**-14, 2**-30), (FLOAT16, 2**-11, 2**-16), (BF16, 2**-8, 2**-16)],
+)
+def test_small_values_are_counted_and_have_no_relative_error(
+    dtype: DType, threshold: float, limit: float
+) -> None:
+    value = np.array([threshold * 0.9, threshold * 0.9, threshold])
+    off = np.array([limit * 1.1, limit * 0.9, limit * 1.1])
+    found = figures(value + off, value, dtype)
+    assert (found.count, found.usual, found.small_errors) == (3, 1, 1)
+
+
+def test_what_is_no_number_on_one_side_is_left_out() -> None:
+    value = np.array([1.0, np.nan, np.inf, 2.0])
+    found = figures(np.array([np.inf, np.nan, np.inf, 2.0]), value, FLOAT)
+    assert (found.count, found.rmse) == (1, 0.0)
+
+
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2), st.integers(1))
+def test_figures_of_parts_add_up_to_those_of_the_whole(
+    pairs: list[tuple[float, float]], cut: int
+) -> None:
+    found, value = map(np.array, zip(*pairs, strict=True))
+    at = cut % len(pairs)
+    whole = figures(found, value, FLOAT)
+    parts = figures(found[:at], value[:at], FLOAT) + figures(found[at:], value[at:], FLOAT)
+    assert (parts.count, parts.usual, parts.small_errors) == (
+        whole.count, whole.usual, whole.small_errors,
+    )  # fmt: skip
+    assert parts.mare == whole.mare
+    assert parts.mere == pytest.approx(whole.mere)
+    assert parts.rmse == pytest.approx(whole.rmse)
+
+
+@pytest.mark.parametrize(
+    ("times", "level"),
+    [
+        (Ratios(2.0, 1.2, 1.2, 2.0), "L2"),
+        (Ratios(2.1, 1.2, 1.2, 2.0), "L1"),
+        (Ratios(5.0, 1.6, 1.5, 0.0), "L0"),
+        (Ratios(10.1, 1.0, 1.0, 0.0), ""),
+        (Ratios(1.0, 1.0, 1.0, 2.5), ""),
+    ],
+)
+def test_the_level_is_the_strictest_that_is_kept(times: Ratios, level: str) -> None:
+    assert times.level == level
+
+
+def test_errors_beside_none_are_infinitely_many_times_as_large_and_none_beside_none_the_same() -> (
+    None
+):
+    wrong = Figures(count=1, usual=1, largest=0.5, relative=0.5, squares=0.25)
+    assert ratios(wrong, Figures()).mare == math.inf
+    assert ratios(Figures(), Figures()) == Ratios(1.0, 1.0, 1.0, 0.0)
+    assert ratios(Figures(), wrong).mare == 0.0
+
+
+# --- in a report ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """The reference against a server that is a little off."""
+    first, second = local(), altered(up)
+    outcomes = list(Runner(first, second).run(select(statements(), CASES)))
+    return Report("cpu-strict", 0, first.server, second.server, outcomes=outcomes)
+
+
+def test_each_server_is_judged_by_itself(report: Report) -> None:
+    pair = report.pairs()["aclnnKlDivBackward", "f32"]
+    right, wrong = pair.sides
+    assert right.passed == pair.cases
+    assert wrong.passed == 0
+    assert right.ulp < wrong.ulp
+    assert right.run_ns > 0
+
+
+def test_the_figures_of_both_are_against_the_truth_and_not_each_other(report: Report) -> None:
+    right, wrong = report.pairs()["aclnnKlDivBackward", "f32"].sides
+    assert 0 < right.figures.mare < 2**-22
+    assert wrong.figures.mare > right.figures.mare
+    assert report.pairs()["aclnnKlDivBackward", "f32"].ratios.mare < 1
+
+
+def test_a_run_of_one_server_has_no_pairs() -> None:
+    outcomes = list(Runner(local()).run(select(statements(), CASES)))
+    assert Report("cpu-strict", 0, local().server, outcomes=outcomes).pairs() == {}
+
+
+def test_the_page_has_a_line_for_each_operator_and_dtype_of_two_servers(report: Report) -> None:
+    page = Page(html.render(report))
+    assert "Two servers" in page.text
+    assert {"MARE", "MERE", "RMSE", "small errors", "L2"} <= set(page.text)
+    assert (page.unclosed, page.stray) == ([], [])
+
+
+def test_the_table_has_a_column_for_each_server(report: Report) -> None:
+    lines = printed(report).splitlines()
+    (head,) = (line.split() for line in lines if line.endswith("level"))
+    assert head[:6] == ["operator", "dtype", "local:", "ulp", "altered", "ulp"]
+    (line,) = (line.split() for line in lines if line.startswith("KlDivBackward  f32"))
+    assert (line[2], line[4]) == ("32/32", "0/32")
+
+
+def test_a_hostile_name_of_the_second_server_is_no_markup() -> None:
+    columns = (Column(passed=True), Column(passed=False))
+    bad = replace(SERVER, target=HOSTILE)
+    outcomes = [replace(PASSED, columns=columns)]
+    page = Page(html.render(Report("cpu-strict", 0, bad, bad, outcomes=outcomes)))
+    assert {name for name, _ in page.elements} <= ELEMENTS
+    assert "Two servers" in page.text

@@ -1,0 +1,120 @@
+"""The block ``paths``: every way to a server, and the faults that only some of them show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from servers import failed, run
+
+import npucall_client
+from npucall_client.conformance.running.judged import judged
+from npucall_client.conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
+
+from .faults_of_paths import ANY, FAULTS, PathFault
+from .serving import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from npucall_client.conformance.reporting.report import Outcome
+
+ALL = {path.name for path in PATHS} | {PLAN, PROGRAM_PLAN}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(shared_memory=tmp_path_factory.mktemp("p") / "side") as target:
+        yield target
+
+
+def outcomes_of(target: str, operator: str = ANY, **filters: Any) -> list[Outcome]:
+    filters = {"blocks": ("paths",), "quick": True, **filters}
+    with npucall_client.connect(target) as client:
+        return run(judged(client, target), operators=(operator,), **filters)
+
+
+def reporting(outcomes: list[Outcome]) -> set[str]:
+    """The paths that problems begin with."""
+    problems = (problem for outcome in outcomes for problem in outcome.problems)
+    return {problem.partition(":")[0].partition(",")[0] for problem in problems}
+
+
+def test_a_right_server_passes_by_every_path(target: str) -> None:
+    outcomes = outcomes_of(target, quick=False)
+    assert [(o.case, *o.problems) for o in failed(outcomes)] == []
+    assert {path for outcome in outcomes for path in outcome.paths} == ALL
+
+
+def test_inputs_that_nobody_reads_go_both_ways(target: str) -> None:
+    outcomes = outcomes_of(target, "aclnnKlDivBackward")
+    assert failed(outcomes) == []
+    assert all(UNREAD in outcome.paths for outcome in outcomes)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_fault_is_reported_by_its_paths(
+    target: str, fault: PathFault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault.seed(monkeypatch)
+    found = reporting(failed(outcomes_of(target, fault.operator)))
+    assert fault.paths <= found
+    assert "" not in found
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.alone], ids=str)
+def test_no_other_block_sees_it(
+    target: str, fault: PathFault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault.seed(monkeypatch)
+    assert failed(outcomes_of(target, fault.operator, blocks=("grid", "invalid"))) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({"max_streams": 0}, {"stream", "chunks", "pipeline"}),
+        ({"handle_memory": 0}, {"handle", "kept-output", "program"}),
+    ],
+    ids=["streams", "sessions"],
+)
+def test_a_server_without_a_path_that_all_have_fails(
+    settings: dict[str, Any], missing: set[str], tmp_path: Path
+) -> None:
+    with serving(**settings) as target:
+        assert missing <= reporting(failed(outcomes_of(target)))
+        allowed = outcomes_of(target, allow_missing=True)
+    assert failed(allowed) == []
+    assert missing <= allowed[0].paths_skipped.keys()
+
+
+def test_a_path_that_cannot_be_taken_is_named_with_the_reason(tmp_path: Path) -> None:
+    with serving() as target:
+        outcomes = outcomes_of(target)
+    assert failed(outcomes) == []
+    assert outcomes[0].paths_skipped["shared-memory"] == "the server shares no memory"
+
+
+def test_in_this_process_nothing_travels() -> None:
+    (first, *_) = outcomes_of("local:")
+    assert set(first.paths) == {
+        "pipeline", "handle", "kept-output", "program", "asyncio", "asyncio-pipeline", PLAN,
+        PROGRAM_PLAN,
+    }  # fmt: skip
+    assert first.paths_skipped["execute"] == "nothing travels here"
+
+
+def test_of_a_pool_one_member_is_judged_and_named(target: str) -> None:
+    """Were there two, answers would come from another instance."""
+    with serving() as other:
+        pool = f"pool:{target},{other}"
+        with npucall_client.connect(pool) as client:
+            server = judged(client, pool)
+            outcomes = run(server, operators=(ANY,), quick=True, blocks=("grid", "paths"))
+        named = {f"{pool}, member {each}": each for each in (target, other)}
+        with npucall_client.connect(named[server.server.target]) as member:
+            assert member.server_info().server.instance == server.server.instance
+    assert failed(outcomes) == []
+    assert {path for outcome in outcomes for path in outcome.paths} >= {"pool", "asyncio", PLAN}

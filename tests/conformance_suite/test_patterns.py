@@ -1,0 +1,341 @@
+"""Patterns: each is found where a fault of its kind was put in, and nowhere by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from npucall_client.conformance.reporting.patterns import Difference, elements, patterns, ranges
+from npucall_client.conformance.reporting.patterns.places import PLACES
+from npucall_client.conformance.reporting.patterns.values import VALUES
+
+SHAPES = st.sampled_from([(24,), (40,), (4, 6), (7, 9), (3, 5, 7), (2, 3, 4, 5)])
+SEEDS = st.integers(0, 2**32 - 1)
+QUICK = settings(max_examples=10, deadline=None)
+
+
+def drawn(shape: tuple[int, ...], seed: int) -> Any:
+    """Numbers of both signs, none near zero, all different."""
+    random = np.random.default_rng(seed)
+    return random.uniform(0.1, 2.0, shape) * random.choice([-1.0, 1.0], shape)
+
+
+def words(
+    expected: Any, found: Any, inputs: dict[str, Any] | None = None, *, fraction: int = 23
+) -> list[str]:
+    """What is surely said of an output."""
+    found = np.asarray(found, np.float64)
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    seen = Difference(expected, found, ~same, inputs or {}, fraction)
+    return [each.words for each in patterns(seen) if each.sure]
+
+
+# --- what -----------------------------------------------------------------------------------------
+
+
+@QUICK
+@given(SHAPES, SEEDS, st.sampled_from([2.0, 3.0, 10.0, 24.0, 1.25]))
+def test_a_factor_is_told(shape: tuple[int, ...], seed: int, factor: float) -> None:
+    expected = drawn(shape, seed)
+    assert f"all elements {factor:g} times too large" in words(expected, expected * factor)
+    assert f"all elements {factor:g} times too small" in words(expected, expected / factor)
+    text = f"all elements {factor:g} times too large, sign flipped"
+    assert text in words(expected, expected * -factor)
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_a_sum_in_place_of_a_mean_is_told_by_the_input(shape: tuple[int, ...], seed: int) -> None:
+    expected = drawn(shape, seed)
+    text = "as many times too large as self has elements"
+    assert text in words(expected, expected * expected.size, {"self": expected})
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_a_flipped_sign_is_told(shape: tuple[int, ...], seed: int) -> None:
+    expected = drawn(shape, seed)
+    assert "all elements: sign flipped" in words(expected, -expected)
+    some = expected.copy()
+    some[0] *= -1
+    assert "wrong elements: sign flipped" in words(expected, some)
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_a_lost_sign_is_told(shape: tuple[int, ...], seed: int) -> None:
+    expected = drawn(shape, seed)
+    assume((expected < 0).sum() > 3)
+    assert "without their sign" in words(expected, np.abs(expected))
+
+
+@QUICK
+@given(SHAPES, SEEDS, st.sampled_from([0.5, -4.0]))
+def test_a_distance_is_told(shape: tuple[int, ...], seed: int, step: float) -> None:
+    expected = drawn(shape, seed)
+    size = f"{abs(step):g} too {'large' if step > 0 else 'small'}"
+    assert f"all elements {size}" in words(expected, expected + step)
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_an_unchanged_input_is_told(shape: tuple[int, ...], seed: int) -> None:
+    expected, other = drawn(shape, seed), drawn(shape, seed + 1)
+    inputs = {"grad_output": drawn(shape, seed + 2), "self": other}
+    assert "the input self unchanged" in words(expected, other, inputs)
+    assert "the input grad_output unchanged" not in words(expected, other, inputs)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "said"),
+    [
+        (0.0, 1.0, "zeros instead of values"),
+        (0.0, np.nan, "zeros instead of NaN"),
+        (np.nan, 1.0, "NaN instead of numbers"),
+        (1.0, np.nan, "numbers instead of NaN"),
+        (np.inf, 1.0, "infinities instead of numbers"),
+        (5.0, np.inf, "numbers instead of infinities"),
+        (1.0, 0.0, "numbers instead of zeros"),
+    ],
+)
+def test_what_stands_in_place_of_what_is_told(found: float, expected: float, said: str) -> None:
+    truth = drawn((4, 6), 1)
+    truth[1] = truth[1] if expected == 1.0 else expected
+    answer = truth.copy()
+    answer[1] = found
+    assert said in words(truth, answer)
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_elements_at_their_neighbours_places_are_told(shape: tuple[int, ...], seed: int) -> None:
+    expected = drawn(shape, seed)
+    flat = expected.reshape(-1)
+    assert "off by one element" in words(expected, np.roll(flat, 1).reshape(shape))
+    back = np.roll(flat, -1).reshape(shape)
+    assert "off by one element, from behind" in words(expected, back)
+    assert "off by 3 elements" in words(expected, np.roll(flat, 3).reshape(shape))
+    backwards = flat[::-1].reshape(shape)
+    assert "in reverse order" in words(expected, backwards)
+    mixed = np.random.default_rng(seed).permutation(flat).reshape(shape)
+    assert "the right numbers at wrong places" in words(expected, mixed)
+
+
+@QUICK
+@given(st.sampled_from([(4, 6), (7, 9), (3, 5)]), SEEDS)
+def test_elements_of_other_rows_are_told(shape: tuple[int, ...], seed: int) -> None:
+    expected = drawn(shape, seed)
+    assert "off by one row" in words(expected, np.roll(expected, 1, axis=0))
+    turned = np.ascontiguousarray(expected.T).reshape(shape)
+    assert "rows and columns exchanged" in words(expected, turned)
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_what_is_cut_off_or_the_same_everywhere_is_told(shape: tuple[int, ...], seed: int) -> None:
+    expected = drawn(shape, seed)
+    assume((np.abs(expected) > 0.5).sum() > 6)
+    assert "cut off at 0.5" in words(expected, np.clip(expected, -0.5, 0.5))
+    assert "7 in all of them" in words(expected, np.full(shape, 7.0))
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_the_direction_of_a_rounding_is_told(shape: tuple[int, ...], seed: int) -> None:
+    expected = drawn(shape, seed)
+    assert "rounded towards zero" in words(expected, expected * (1 - 2.0**-9))
+    assert "rounded away from zero" in words(expected, expected * (1 + 2.0**-9))
+    coarse = expected.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+    assert "no more digits than BF16 has" in words(expected, coarse.view(np.float32))
+    as_bf16 = words(expected, coarse.view(np.float32), fraction=7)
+    assert "no more digits than BF16 has" not in as_bf16
+
+
+# --- where ----------------------------------------------------------------------------------------
+
+
+def spoilt(expected: Any, there: Any, seed: int) -> Any:
+    """Other numbers at these places."""
+    return np.where(there, drawn(expected.shape, seed + 7) * 31, expected)
+
+
+@QUICK
+@given(
+    SHAPES, SEEDS,
+    st.sampled_from([(np.nan, "is NaN"), (np.inf, "is infinite"), (0.0, "is zero"), (4.0, "is 4")]),
+)  # fmt: skip
+def test_an_input_that_the_wrong_elements_share_is_told(
+    shape: tuple[int, ...], seed: int, special: tuple[float, str]
+) -> None:
+    number, said = special
+    expected, given_, other = drawn(shape, seed), drawn(shape, seed + 1), drawn(shape, seed + 2)
+    there = np.zeros(given_.size, bool)
+    there[np.random.default_rng(seed).choice(given_.size, 3, replace=False)] = True
+    there = there.reshape(shape)
+    given_[there] = number
+    found = spoilt(expected, there, seed)
+    told = words(expected, found, {"grad_output": given_, "self": other})
+    assert f"only where grad_output {said}" in told
+    assert f"only where self {said}" not in told
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_a_broadcast_input_is_seen_in_the_outputs_shape(shape: tuple[int, ...], seed: int) -> None:
+    expected, row = drawn(shape, seed), drawn(shape[-1:], seed + 1)
+    row[-1] = np.nan
+    there = np.broadcast_to(np.isnan(row), shape)
+    assume(there.sum() > 1)
+    told = words(expected, spoilt(expected, there, seed), {"weight": row})
+    assert "only where weight is NaN" in told
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_large_inputs_are_told(shape: tuple[int, ...], seed: int) -> None:
+    expected, given_ = drawn(shape, seed), drawn(shape, seed + 1)
+    bound = np.sort(given_.reshape(-1))[-4]
+    said = f"only where self is at least {bound:.6g}"
+    assert said in words(expected, spoilt(expected, given_ >= bound, seed), {"self": given_})
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_a_sign_is_told(shape: tuple[int, ...], seed: int) -> None:
+    expected, given_ = drawn(shape, seed), drawn(shape, seed + 1)
+    assume((given_ < 0).mean() < 0.6 and (given_ < 0).sum() > 8)
+    told = words(expected, spoilt(expected, given_ < 0, seed), {"self": given_})
+    assert "only where self is negative" in told
+
+
+@QUICK
+@given(SEEDS, st.sampled_from([2, 3, 4, 8]))
+def test_every_so_many_elements_are_told(seed: int, period: int) -> None:
+    expected = drawn((8, 12), seed)
+    there = (np.arange(96) % period == 1).reshape(8, 12)
+    ordinal = {2: "second", 3: "third", 4: "fourth", 8: "8th"}[period]
+    assert f"only every {ordinal} element" in words(expected, spoilt(expected, there, seed))
+
+
+@QUICK
+@given(SEEDS, st.integers(0, 900))
+def test_elements_beyond_a_block_are_told_by_its_end(seed: int, first: int) -> None:
+    expected = drawn((131_072,), seed)
+    there = np.zeros(131_072, bool)
+    there[98_304 + first :: 7] = True
+    assert "only beyond element 98,304" in words(expected, spoilt(expected, there, seed))
+
+
+@QUICK
+@given(SEEDS, st.integers(1, 4))
+def test_rows_and_columns_are_told(seed: int, many: int) -> None:
+    expected = drawn((20, 12), seed)
+    rows, columns = np.indices((20, 12))
+    last = words(expected, spoilt(expected, rows >= 20 - many, seed))
+    one = f"{20 - many}-19" if many > 1 else "19"
+    assert f"only in the last rows, {one} of 20" in last
+    first = words(expected, spoilt(expected, columns < many, seed))
+    assert any(text.startswith("only in the first columns") for text in first)
+    alone = words(expected, spoilt(expected, rows == 3 + many, seed))
+    assert f"only in row {3 + many} of 20" in alone
+
+
+def test_the_last_element_alone_is_told() -> None:
+    expected = drawn((40,), 1)
+    there = np.arange(40) == 39
+    assert "only the last element" in words(expected, spoilt(expected, there, 1))
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+@QUICK
+@given(SHAPES, SEEDS)
+def test_of_numbers_that_are_wrong_by_chance_nothing_is_sure(
+    shape: tuple[int, ...], seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    expected, given_ = drawn(shape, seed), drawn(shape, seed + 1)
+    there = random.random(shape) < 0.5
+    there.reshape(-1)[[0, 1, 2, -1]] = True
+    found = np.where(there, random.normal(0, 50, shape), expected)
+    assert words(expected, found, {"self": given_}) == []
+
+
+@QUICK
+@given(SHAPES, SEEDS, st.sampled_from([*VALUES, *PLACES]))
+def test_no_pattern_changes_what_it_looks_at(
+    shape: tuple[int, ...], seed: int, look: Callable[[Difference], Any]
+) -> None:
+    arrays = [drawn(shape, seed + i) for i in range(3)]
+    kept = [array.copy() for array in arrays]
+    expected, found, given_ = arrays
+    list(look(Difference(expected, found, found != expected, {"self": given_})))
+    assert all((a == b).all() for a, b in zip(arrays, kept, strict=True))
+
+
+def test_a_single_element_shows_nothing_for_sure_but_does_not_contradict() -> None:
+    seen = Difference(np.array(2.0), np.array(6.0), np.array(True))
+    found = {each.key: each.sure for each in patterns(seen)}
+    assert found["3 times too large"] is False
+
+
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([5], "5"),
+        ([0, 1, 2, 3], "0-3"),
+        ([0, 1, 2, 7], "0-2, 7"),
+        ([1, 3, 5, 7, 9], "1-9 by 2"),
+        ([2, 9], "2, 9"),
+        ([98_304, 98_305], "98,304-98,305"),
+        ([0, 5, 6, 7, 100], "0, 5-7, 100"),
+    ],
+)
+def test_numbers_become_ranges(numbers: list[int], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+@QUICK
+@given(st.sets(st.integers(0, 60), min_size=1))
+def test_ranges_name_every_number_and_no_other(numbers: set[int]) -> None:
+    text = ranges(sorted(numbers))
+    assume("more" not in text)
+    named: set[int] = set()
+    for part in text.split(", "):
+        span, _, step = part.partition(" by ")
+        first, _, last = span.partition("-")
+        named |= set(range(int(first), int(last or first) + 1, int(step or 1)))
+    assert named == numbers
+
+
+def test_of_very_many_ranges_the_first_are_named() -> None:
+    assert ranges([i * i for i in range(100)]).endswith("and more up to 9,801")
+
+
+@pytest.mark.parametrize(
+    ("places", "text"),
+    [
+        (np.s_[:, :], "all 24 elements"),
+        (np.s_[1:3, 2], "[1-2, 2], 2 of 24 elements"),
+        (np.s_[:, ::2], "[:, 0, 2, 4], 12 of 24 elements"),
+    ],
+)
+def test_the_elements_of_a_mask_are_told_by_dimension(places: Any, text: str) -> None:
+    wrong = np.zeros((4, 6), bool)
+    wrong[places] = True
+    assert elements(wrong) == text
+
+
+def test_elements_that_are_no_block_are_told_in_flat_order() -> None:
+    wrong = np.zeros((4, 6), bool)
+    wrong.reshape(-1)[[0, 8, 9]] = True
+    assert elements(wrong) == "in flat order 0, 8-9, 3 of 24 elements"

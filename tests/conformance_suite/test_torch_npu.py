@@ -1,0 +1,217 @@
+"""``--adapter torch_npu``: the cases by torch's functions, here on a stand-in for the NPU."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from servers import failed, local, run
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore:reduction. 'mean' divides the total loss"),
+    pytest.mark.filterwarnings("ignore:Using a target size"),
+    pytest.mark.filterwarnings("ignore:An output with one or more elements was resized"),
+]
+
+from stand_in import install, stand_in  # noqa: E402
+from tests.more import every_sixth  # noqa: E402
+
+from npucall.dtypes import FLOAT  # noqa: E402
+from npucall_client.conformance import bundle
+from npucall_client.conformance.running.adapters.torch_npu import TorchNpu  # noqa: E402
+from npucall_client.conformance.running.adapters.torch_npu.table import WAYS, WITHOUT  # noqa: E402
+from npucall_client.conformance.running.judged import Judged, in_place_of_a_server  # noqa: E402
+from npucall_client.conformance.statements import statements  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from npucall_client.conformance.reporting.report import Outcome
+    from npucall_client.conformance.running.runner import Evidence
+
+OTHERWISE_ON_THE_CPU: dict[str, dict[str, Any]] = {
+    "aclnnLogit": {"dtypes": (FLOAT,)},  # eps is rounded to FLOAT16 and BF16
+    "aclnnNLLLoss": {"blocks": ("grid", "layout")},  # total_weight of a row without a reduction
+}
+NOT_ON_THE_CPU = {"aclnnCtcLoss"}  # log_alpha is not padded
+SILU = {"operators": ("aclnnSilu",)}
+REFUSED = "call aclnnSilu failed, error code is {}"
+
+
+@cache
+def titles() -> list[str]:
+    return [statement.title for statement in statements()]
+
+
+@pytest.fixture
+def npu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The stand-in."""
+    module = stand_in(torch)
+    install(monkeypatch, torch, module)
+    return module
+
+
+def host() -> Judged:
+    adapter = TorchNpu()
+    return in_place_of_a_server(adapter, adapter.server)
+
+
+def reasons(outcomes: list[Outcome]) -> set[tuple[str, bool]]:
+    return {(o.problems[0], o.lowers) for o in outcomes if o.status == "skipped"}
+
+
+def test_every_statement_has_a_way_or_a_reason() -> None:
+    assert WAYS.keys() | WITHOUT.keys() == set(titles())
+    assert not WAYS.keys() & WITHOUT.keys()
+
+
+@pytest.mark.parametrize("title", every_sixth(sorted(WAYS.keys() - NOT_ON_THE_CPU)))
+def test_an_operator_passes_through_torch(npu: Any, title: str) -> None:
+    filters = {"blocks": ("grid", "layout", "rank"), **OTHERWISE_ON_THE_CPU.get(title, {})}
+    outcomes = run(host(), operators=(title,), quick=True, profile="cann-standard", **filters)
+    assert [(o.case, *o.problems) for o in failed(outcomes)] == []
+    assert any(outcome.status == "passed" for outcome in outcomes)
+
+
+def test_a_host_says_who_it_is(npu: Any) -> None:
+    server = TorchNpu().server
+    assert (server.target, server.device) == ("torch_npu", "torch_npu:0")
+    assert (server.soc, server.product) == ("Ascend910B1", "Ascend910B")
+    assert server.version == "2.13.0.stand-in"
+
+
+def test_gelu_in_another_form_is_caught(npu: Any) -> None:
+    npu.npu_gelu = lambda x, approximate="none": torch.nn.functional.gelu(x, approximate="tanh")
+    outcomes = run(
+        host(), operators=("aclnnGeluV2",), blocks=("edge",), quick=True, profile="cann-standard"
+    )
+    wrong = failed(outcomes)
+    assert wrong
+    assert all("approximate0" in outcome.case for outcome in wrong)
+
+
+def test_layouts_reach_the_npu_as_they_are(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[tuple[tuple[int, ...], int]] = set()
+    silu = torch.ops.aten.silu_backward.default
+
+    def watched(grad: Any, x: Any) -> Any:
+        seen.add((x.stride(), x.storage_offset()))
+        return silu(grad, x)
+
+    monkeypatch.setitem(WAYS, "aclnnSiluBackward", lambda g: watched(g["grad_output"], g["self"]))  # type: ignore[arg-type]
+    outcomes = run(host(), operators=("aclnnSiluBackward",), blocks=("layout",))
+    assert failed(outcomes) == []
+    strides, offsets = zip(*seen, strict=True)
+    assert {(4, 1), (1, 3), (8, 2), (0, 1)} <= set(strides)  # dense, transposed, a step, expanded
+    assert max(offsets) > 0
+
+
+def test_what_the_npu_refuses_is_judged_by_its_status(
+    npu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> Any:
+        raise RuntimeError(REFUSED.format(161002))
+
+    monkeypatch.setitem(WAYS, "aclnnSilu", refuse)  # type: ignore[arg-type]
+    invalid = run(host(), **SILU, blocks=("invalid",), profile="cann-standard")
+    assert any(outcome.status == "passed" for outcome in invalid)
+    assert [o for o in failed(invalid) if "nothing-wrong" not in o.case] == []
+    valid = run(host(), **SILU, blocks=("grid",), profile="cann-standard")
+    assert {outcome.status for outcome in valid} == {"failed"}
+    assert "161002" in valid[0].problems[0]
+
+
+def test_what_torch_refuses_itself_is_not_judged_and_lowers_if_it_is_valid(
+    npu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> Any:
+        raise RuntimeError("expected a float\nsomewhere")
+
+    monkeypatch.setitem(WAYS, "aclnnSilu", refuse)  # type: ignore[arg-type]
+    why = "torch refuses it before the NPU is asked: expected a float"
+    assert reasons(run(host(), **SILU, blocks=("grid",))) == {(why, True)}
+    invalid = run(host(), **SILU, blocks=("invalid",))
+    assert ("torch refuses it before the NPU is asked", False) in reasons(invalid)
+    assert (why, True) not in reasons([o for o in invalid if "nothing-wrong" not in o.case])
+
+
+def test_what_torch_cannot_say_does_not_lower(npu: Any) -> None:
+    found = reasons(run(host(), **SILU, blocks=("invalid", "layout"), profile="cann-standard"))
+    assert {lowers for _, lowers in found} == {False}
+    assert {"torch passes no null pointers"} < {why for why, _ in found}
+    (left_out,) = reasons(run(host(), operators=("aclnnHardswishBackward",), blocks=("grid",)))
+    assert left_out == ("torch_npu calls aclnnHardswishBackwardV2 in its place", False)
+
+
+def test_a_device_that_is_lost_ends_the_run(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: Any) -> Any:
+        raise RuntimeError(REFUSED.format(507015))
+
+    npu.npu.synchronize = lost
+    outcomes = run(host(), **SILU, blocks=("grid",), profile="cann-standard")
+    assert [o.status for o in outcomes[:2]] == ["failed", "skipped"]
+    assert "torch_npu went away: DEVICE_LOST" in outcomes[1].problems[0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_it_is_compared_with_a_server(npu: Any, turned: bool) -> None:
+    npu.npu_gelu = lambda x, approximate="none": torch.nn.functional.gelu(x) * 1.5
+    case = ("aclnnGeluV2/grid/f32-approximate0-4x6-0001",)
+    first, second = (local(), host()) if turned else (host(), local())
+    (outcome,) = run(first, second, cases=case, profile="cann-standard")
+    assert outcome.status == "failed"
+    (same,) = run(host(), local(), cases=("aclnnSilu/grid/f32-4x6-0001",), profile="cann-standard")
+    assert same.status == "passed"
+
+
+def test_a_bundle_is_replayed_without_a_server(npu: Any, tmp_path: Path) -> None:
+    right = npu.npu_gelu
+    npu.npu_gelu = lambda x, approximate="none": right(x, approximate) * 1.5
+    kept: list[Evidence] = []
+    case = ("aclnnGeluV2/grid/f32-approximate0-4x6-0001",)
+    run(host(), cases=case, profile="cann-standard", on_failure=kept.append)
+    saved = bundle.save(
+        tmp_path, kept[0], profile="cann-standard", seed=0, server=host().server, versions={}
+    )
+    assert bundle.replay(bundle.load(saved), host()).status == "failed"
+    npu.npu_gelu = right
+    assert bundle.replay(bundle.load(saved), host()).status == "passed"
+
+
+def test_a_library_has_no_paths_and_no_listing(npu: Any) -> None:
+    outcomes = run(host(), **SILU, blocks=("paths",), quick=True, profile="cann-standard")
+    assert outcomes
+    assert all(o.status == "skipped" and not o.lowers for o in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("soc", "number", "product"),
+    [
+        ("Ascend310P3", 202, "Ascend310P"),
+        ("Ascend910_9362", 255, "Ascend910_93"),
+        ("A3", 251, "Ascend910_93"),
+    ],
+)
+def test_the_product_follows_from_the_name_or_the_number(
+    monkeypatch: pytest.MonkeyPatch, soc: str, number: int, product: str
+) -> None:
+    module = stand_in(torch, soc)
+    module.npu.get_soc_version = lambda: number
+    install(monkeypatch, torch, module)
+    assert TorchNpu().server.product == product
+
+
+def test_an_npu_of_no_known_family_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = stand_in(torch, "Ascend1")
+    module.npu.get_soc_version = lambda: 999
+    install(monkeypatch, torch, module)
+    with pytest.raises(ValueError, match="soc: expected"):
+        TorchNpu()
+
+
+def test_a_host_without_torch_npu_is_told_so() -> None:
+    with pytest.raises(ValueError, match="adapter: expected torch and torch_npu"):
+        TorchNpu()
