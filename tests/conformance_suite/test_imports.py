@@ -14,13 +14,7 @@ from npucall.dtypes import DType
 from npucall.errors import NpucallError
 
 ROOT = Path(npucall_client.conformance.__file__).parent
-MAKES_AND_JUDGES = (
-    *("arrangements", "bias", "blocks", "broadcasting", "calls", "cases"),
-    *("check", "declared", "defects", "domains", "elementwise", "given"),
-    *("large", "listing", "maker", "promotion", "prototypes", "reals"),
-    *("rounding", "rowwise", "statement", "tables", "tolerance", "truth"),
-    *("written", "written_answers", "written_answers", "written_arithmetic", "written_cases"),
-)
+MAKES_AND_JUDGES = ("stating", "statements", "cases", "judging")
 CONSTANTS = {name for name, value in vars(dtypes).items() if isinstance(value, DType)}
 REASONS = {
     name
@@ -40,8 +34,8 @@ ALLOWED = {
 
 
 def files() -> list[Path]:
-    named = [ROOT / f"{name}.py" for name in MAKES_AND_JUDGES]
-    return [*named, *sorted((ROOT / "statements").glob("*.py"))]
+    rooms = (each for room in MAKES_AND_JUDGES for each in sorted((ROOT / room).glob("*.py")))
+    return [*rooms, ROOT / "running" / "listing.py"]
 
 
 def names_taken(path: Path) -> Iterator[tuple[str, str]]:

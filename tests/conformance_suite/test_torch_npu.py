@@ -20,7 +20,7 @@ from stand_in import install, stand_in  # noqa: E402
 from tests.more import every_sixth  # noqa: E402
 
 from npucall.dtypes import FLOAT  # noqa: E402
-from npucall_client.conformance import bundle
+from npucall_client.conformance import bundle  # noqa: E402
 from npucall_client.conformance.running.adapters.torch_npu import TorchNpu  # noqa: E402
 from npucall_client.conformance.running.adapters.torch_npu.table import WAYS, WITHOUT  # noqa: E402
 from npucall_client.conformance.running.judged import Judged, in_place_of_a_server  # noqa: E402

@@ -1,4 +1,4 @@
-"""What a run was asked to do, and doing it: one server, two, or every product."""
+"""The options of a run, and the run itself: one server, two servers, or every product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement consists of: inputs and outputs, what is special about cases, what is refused."""
+"""What a statement consists of: inputs, outputs, special cases, and what is refused."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Statement:
     """Values of attributes outside the usual that are accepted."""
     invalid: tuple[Invalid, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
-    defaulted: Setup = Setup()
+    defaulted: Setup = Setup()  # noqa: RUF009  # frozen
     """What cases of the block ``defaults`` have besides attributes that are left out."""
 
     @cached_property
