@@ -9,8 +9,8 @@ import pytest
 
 from npucall.dtypes import DTYPES, FLOAT, FLOAT16, promote
 from npucall.tensors import TensorSpec, broadcast, row_major, view
+from npucall_client.conformance.cases import arrangements
 from npucall_client.conformance.cases.arrangements import Arrangement
-from npucall_client.conformance.cases.case import arrangements
 from npucall_client.conformance.stating.broadcasting import common_shape
 from npucall_client.conformance.stating.promotion import common_type
 

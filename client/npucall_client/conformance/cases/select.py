@@ -25,7 +25,7 @@ _QUICK = 2
 _BESIDES = 2
 """More cases, of setups that are telling."""
 _QUICK_ELEMENTS = 1_000
-ONCE = {"large": 2, "crowd": 1, "paths": 3, "determinism": 1}
+ONCE = {"large": 2, "crowd": 1, "paths": 2, "determinism": 1}
 """Cases of an operator and block of all dtypes together, where one takes long; and one that is
 refused."""
 _ELEMENTS = {"large": 250_000, "crowd": 250_000, "paths": 300_000}
