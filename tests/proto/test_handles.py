@@ -64,10 +64,10 @@ def test_the_same_joins_what_fills_a_handle_and_is_done_where_it_has() -> None:
 def test_nothing_else_fills_a_handle() -> None:
     handles: Handles[str] = Handles()
     begun(handles)
-    with pytest.raises(HandleExistsError, match="filled once"):
+    with pytest.raises(HandleExistsError, match="filled only once"):
         begun(handles, identity=b"two")
     filled(handles)
-    with pytest.raises(HandleExistsError, match="filled once"):
+    with pytest.raises(HandleExistsError, match="filled only once"):
         begun(handles, identity=b"two")
 
 

@@ -29,7 +29,7 @@ class NoDeviceError(Exception):
 
 
 class BrokenDeviceError(DeviceError):
-    """The device will not work again in this process; a new process may find it well."""
+    """The device will not work again in this process. The server exits; a new one may work."""
 
 
 def device_lost() -> DeviceLostError:
