@@ -158,7 +158,7 @@ def test_a_session_has_so_many_handles_at_a_time(monkeypatch: pytest.MonkeyPatch
     handles: Handles[str] = Handles()
     filled(handles, A)
     filled(handles, B)
-    with pytest.raises(HandleMemoryError, match="less than 2 handles"):
+    with pytest.raises(HandleMemoryError, match="the session has 2 handles"):
         filled(handles, b"c" * 16)
     handles.release(A)
     filled(handles, b"c" * 16)
