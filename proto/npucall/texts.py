@@ -1,4 +1,10 @@
-"""What somebody else wrote, as it may be kept and shown: short, and obeyed by no terminal."""
+"""Texts for messages: what others wrote, short and harmless in a terminal; and delays."""
+
+
+def retry_in(seconds: float) -> str:
+    """What a refusal says of its ``retry_after``, which travels as RetryInfo."""
+    exact = seconds < 100  # noqa: PLR2004  # longer ones in whole seconds
+    return f"retry in {seconds:.3g} s" if exact else f"retry in {seconds:.0f} s"
 
 
 def cut(text: str, limit: int) -> str:
