@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
+from npucall.declare import shown
 from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Sample:
     """Those that tensors of integers have."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Operator(Generic[P, R]):
     """A declared operator. ``P`` and ``R`` are its typed signature, for ``Client.run``.
 
@@ -102,12 +103,24 @@ class Operator(Generic[P, R]):
     def __post_init__(self) -> None:
         if self.formula is None:
             return
+        for name in ("__module__", "__name__", "__qualname__"):  # it has the formula's place
+            object.__setattr__(self, name, getattr(self.formula, name))
         declared = [p.name for p in self.parameters if not isinstance(p, Output)]
         if declared != list(self.signature.parameters):
             raise TypeError(
                 f"{self.name}: parameters {declared} are declared, "
                 f"but the formula takes {list(self.signature.parameters)} behind facts"
             )
+
+    def __repr__(self) -> str:
+        return shown.in_short(self)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name, as a function is pickled; known by its C prototype alone, by its parts."""
+        if self.formula is not None:
+            return self.formula.__qualname__
+        parts = self.name, self.variant, self.parameters
+        return Operator, (*parts, {}, {}, (), None, None, self.source, None, self.reference)
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -230,6 +243,16 @@ class Operator(Generic[P, R]):
         own = [f"{p.c_type} {c_name(p)}" for p in self.parameters]
         listed = ", ".join([*own, "uint64_t* workspaceSize", "aclOpExecutor** executor"])
         return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
+
+
+def _formula_of(operator: Operator[P, R]) -> Callable[Concatenate[Facts, P], R]:
+    """The source that ``??`` and ``inspect.getsource`` show."""
+    if operator.formula is None:
+        raise AttributeError(f"{operator.title} has no formula")
+    return operator.formula
+
+
+shown.like_a_function(Operator)
 
 
 def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
