@@ -3,3 +3,16 @@
 Ray starts keepers, and starts them again. Whether a member lives is not Ray's to say: servers
 announce themselves to the pool's directory. No call passes through Ray.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__: str
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        """The version, read from the distribution's metadata where somebody asks for it."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("npucall-pool")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
