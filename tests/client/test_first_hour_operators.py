@@ -7,18 +7,10 @@ import inspect
 import multiprocessing
 import pickle
 import pydoc
-import subprocess
-import sys
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-import npucall
-import npucall_client
-import npucall_pool
-import npucall_server
 from npucall.declare.catalogue import Catalogue
 from npucall.errors import OperatorUnknownError
 from npucall.operators import CATALOGUE
@@ -27,9 +19,6 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 
 from .scripted import listed
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 EXP2 = listed("aclnnExp2", self="in const aclTensor*", n="int64_t", out="out aclTensor*")
 
@@ -162,32 +151,3 @@ def test_operators_stay_frozen_and_compare_as_objects() -> None:
         changed.name = "aclnnOther"
     assert kl_div_backward == copy.deepcopy(kl_div_backward) != cross_entropy_loss
     assert len({kl_div_backward, copy.copy(kl_div_backward), cross_entropy_loss}) == 2
-
-
-# Versions.
-
-
-@pytest.mark.parametrize(
-    ("module", "distribution"),
-    [
-        (npucall, "npucall"),
-        (npucall_client, "npucall-client"),
-        (npucall_pool, "npucall-pool"),
-        (npucall_server, "npucall-server"),
-    ],
-)
-def test_every_package_has_the_version_of_its_distribution(
-    module: ModuleType, distribution: str
-) -> None:
-    assert module.__version__ == version(distribution)
-    with pytest.raises(AttributeError, match="has no attribute 'nope'"):
-        module.nope  # noqa: B018
-
-
-@pytest.mark.parametrize(
-    "command", ["npucall", "npucall-server", "npucall-directory", "npucall-pool"]
-)
-def test_every_command_says_its_version(command: str) -> None:
-    path = Path(sys.executable).with_name(command)
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{command} {version('npucall')}\n"
