@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import dataclasses
 import inspect
 import multiprocessing
 import pickle
 import pydoc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+import npucall.operators
+import npucall_client
+import npucall_client.aio
 from npucall.declare.catalogue import Catalogue
+from npucall.declare.parameters import Attribute, Kind
 from npucall.errors import OperatorUnknownError
 from npucall.operators import CATALOGUE
 from npucall.operators.cross_entropy_loss import cross_entropy_loss
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
+from npucall_client.argument_texts import arguments_of
 
 from .scripted import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 EXP2 = listed("aclnnExp2", self="in const aclTensor*", n="int64_t", out="out aclTensor*")
 
@@ -151,3 +162,142 @@ def test_operators_stay_frozen_and_compare_as_objects() -> None:
         changed.name = "aclnnOther"
     assert kl_div_backward == copy.deepcopy(kl_div_backward) != cross_entropy_loss
     assert len({kl_div_backward, copy.copy(kl_div_backward), cross_entropy_loss}) == 2
+
+
+# Names.
+
+ONES = np.ones((2, 3), np.float32)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[npucall_client.Client]:
+    with npucall_client.connect("local:") as client:
+        yield client
+
+
+def ways(client: npucall_client.Client) -> Iterator[Callable[..., Any]]:
+    """Every way of a client that takes arguments by name."""
+    yield client.run
+    yield client.execute
+    yield client.plan
+    with client.pipeline() as pipeline:
+        yield lambda *args, **kwargs: pipeline.submit(*args, **kwargs).result()
+    with client.session() as session:
+        yield session.run
+        with session.program() as program:
+            yield program.run
+
+
+@pytest.mark.parametrize("operator", [kl_div_backward, "aclnnKlDivBackward"])
+def test_names_of_c_are_taken_on_every_way(client: npucall_client.Client, operator: Any) -> None:
+    for way in ways(client):
+        way(operator, gradOutput=ONES, self=ONES, target=ONES, logTarget=True)
+    value = client.run(operator, gradOutput=ONES, self=ONES, target=ONES, logTarget=True)
+    np.testing.assert_array_equal(
+        value, client.run(kl_div_backward, ONES, ONES, ONES, log_target=True)
+    )
+
+
+def test_names_of_c_are_taken_where_calls_are_awaited() -> None:
+    async def run() -> Any:
+        async with npucall_client.aio.connect("local:") as client:
+            given: Any = {"gradOutput": ONES, "self": ONES, "target": ONES}
+            return await client.run("aclnnKlDivBackward", **given)
+
+    assert asyncio.run(run()).shape == (2, 3)
+
+
+def test_an_output_may_have_its_name_in_c(client: npucall_client.Client) -> None:
+    mine = np.zeros_like(ONES)
+    options = client.options(outputs={"gradTarget": mine})
+    assert options.run(kl_div_target_backward_builtin, ONES, ONES, ONES) is mine
+
+
+def test_an_argument_by_both_its_names_is_refused(client: npucall_client.Client) -> None:
+    called: Any = kl_div_backward
+    both = (
+        "aclnnKlDivBackward: got grad_output and gradOutput, which are the names of one argument "
+        "in Python and in C; give one of them"
+    )
+    for way in ways(client):
+        with pytest.raises(TypeError, match=both):
+            way(called, grad_output=ONES, gradOutput=ONES, self=ONES, target=ONES)
+        with pytest.raises(TypeError, match=both):
+            way(called, gradOutput=ONES, grad_output=ONES, self=ONES, target=ONES)
+    with pytest.raises(TypeError, match="multiple values for argument 'grad_output'"):
+        client.run(called, ONES, ONES, ONES, gradOutput=ONES)
+
+
+def test_a_declared_name_wins_over_another_parameter_s_name_in_c() -> None:
+    odd = dataclasses.replace(
+        EXP2, parameters=(*EXP2.parameters[1:2], Attribute("m", Kind.INT64, "", c_name="n"))
+    )
+    assert odd.bind((), {"n": 1, "m": 2}) == {"n": 1, "m": 2}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("aclnnKLDivBackward", "aclnnKlDivBackward"),
+        ("kl_div_backward", "aclnnKlDivBackward"),
+        ("KlDivBackward", "aclnnKlDivBackward"),
+        ("KLDIV", "aclnnKlDiv"),
+        ("aclnnKlDivv", "aclnnKlDiv"),
+        ("aclnnNllLoss", "aclnnNLLLoss"),
+        ("cross_entropy", "aclnnCrossEntropyLoss"),
+    ],
+)
+def test_a_name_that_is_nearly_an_operator_s_is_told_which(
+    client: npucall_client.Client, typed: str, meant: str
+) -> None:
+    with pytest.raises(OperatorUnknownError, match=rf"found '{typed}'; did you mean .*{meant}\b"):
+        client.run(typed, x=ONES)
+    with pytest.raises(OperatorUnknownError, match="did you mean"):
+        CATALOGUE[typed]
+
+
+@pytest.mark.parametrize("typed", ["", "aclnn", "add_everything_up", "aclnnAdd" * 1000])
+def test_a_name_that_is_like_no_operator_s_gets_no_guess(
+    client: npucall_client.Client, typed: str
+) -> None:
+    with pytest.raises(OperatorUnknownError) as caught:
+        client.run(typed, x=ONES)
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("grad_ouput", "grad_output"), ("log_targets", "log_target"), ("Self", "self")],
+)
+def test_a_name_that_is_nearly_an_argument_s_is_told_which(
+    client: npucall_client.Client, typed: str, meant: str
+) -> None:
+    called: Any = kl_div_backward
+    for way in ways(client):
+        with pytest.raises(TypeError, match=f"'{typed}'; it has .*; did you mean {meant}"):
+            way(called, **{typed: ONES}, target=ONES)
+    with pytest.raises(ValueError, match=f"did you mean {meant}"):
+        arguments_of([f"{typed}=1"], kl_div_backward, "float32")
+
+
+def test_an_argument_that_is_typed_may_have_its_name_in_c() -> None:
+    given, _ = arguments_of(["gradOutput=[1]", "logTarget=true"], kl_div_backward, "float32")
+    assert list(given) == ["grad_output", "log_target"]
+    with pytest.raises(ValueError, match="gradOutput=2: expected grad_output once, found it twice"):
+        arguments_of(["grad_output=1", "gradOutput=2"], kl_div_backward, "float32")
+
+
+def test_a_module_in_place_of_its_operator_is_told_what_to_write(
+    client: npucall_client.Client,
+) -> None:
+    for way in ways(client):
+        with pytest.raises(
+            TypeError,
+            match=r"found the module npucall\.operators\.kl_div_backward; "
+            r"write: from npucall\.operators\.kl_div_backward import kl_div_backward",
+        ):
+            way(npucall.operators.kl_div_backward, ONES, ONES, ONES)
+    with pytest.raises(TypeError, match=r"found the module numpy$"):
+        client.run(np, ONES)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"expected an operator, or its name .*, found int"):
+        client.run(3, ONES)  # type: ignore[call-overload]

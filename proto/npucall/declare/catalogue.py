@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.declare.declaration import Operator
 from npucall.errors import OperatorUnknownError
+from npucall.texts import did_you_mean
 
 if TYPE_CHECKING:
     from npucall.products import Product
@@ -63,7 +64,8 @@ class Catalogue:
         variants = self._operators.get(name)
         if variants is None:
             raise OperatorUnknownError(
-                f"operator: expected one that this server lists, found {name!r}",
+                f"operator: expected one that this server lists, found {name!r}"
+                f"{did_you_mean(name, self._operators)}",
                 operator=name,
             )
         wanted = variant or (default if "" not in variants else "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
-from npucall.declare import shown
+from npucall.declare import names, shown
 from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 
 if TYPE_CHECKING:
@@ -133,27 +133,22 @@ class Operator(Generic[P, R]):
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, as Python binds them; defaults are left out.
 
-        Raises TypeError for what the formula's signature does not take; without a formula, for what
-        is no input or attribute, or is not given though it has to be.
+        Names in C count as those of Python. Raises TypeError for what the formula's signature does
+        not take; without a formula, for what is no input or attribute, or is not given though it
+        has to be.
         """
+        bound = self._fitting(args, kwargs)
+        if bound is None:
+            kwargs = names.in_python(self, kwargs)
+            bound = self._fitting(args, kwargs)
+        if bound is None:
+            raise names.misfit(self, args, kwargs)
+        return bound
+
+    def _fitting(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
         fits = len(bound) == len(args) + len(kwargs) and (self.formula is not None or not args)
-        if fits and self.required <= bound.keys() <= self._known:
-            return bound
-        if self.formula is None:
-            raise TypeError(self._misfit(args, kwargs))
-        return dict(self.signature.bind(*args, **kwargs).arguments)  # says what does not fit
-
-    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """What is wrong. C has names that an ``inspect.Signature`` refuses, such as ``from``."""
-        if args:
-            return f"{self.name}: expected arguments by name, found {len(args)} by position"
-        for name in kwargs:
-            if name not in self._known:
-                known = ", ".join(self._names)
-                return f"{self.name}: got an unexpected keyword argument {name!r}; it has {known}"
-        missing = ", ".join(name for name in self._names if name in self.required - kwargs.keys())
-        return f"{self.name}: missing a required argument: {missing}"
+        return bound if fits and self.required <= bound.keys() <= self._known else None
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
