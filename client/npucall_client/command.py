@@ -201,13 +201,14 @@ def _describe(operator: pb.OperatorInfo) -> None:
     print(operator.description)  # it has square brackets that rich would read
     if operator.unavailable_because:
         print(f"\nNot available here: {operator.unavailable_because}")
-    headings = ("parameter", "C type", "role", "default", "meaning")
+    headings = ("parameter", "in C", "role", "default", "meaning")
     table = Table(*headings, title="Parameters", box=None)
     for p in operator.parameters:
         default = p.WhichOneof("default_value")
         value = str(getattr(p, default)) if default else ""
         value = _names([p.dtype]) if default == "dtype" else value
-        table.add_row(p.name, p.c_type, _ROLES.get(p.role, ""), value, p.description)
+        in_c = f"{p.c_type} {p.c_name}".strip()
+        table.add_row(p.name, in_c, _ROLES.get(p.role, ""), value, p.description)
     console.print("\n", table, "\n")
     if not operator.reference:
         console.print("The roles of tensors are guessed from the header; every output is given.")
