@@ -31,6 +31,9 @@ Its modules, from the top::
     settings, tracing         every setting of the client; spans of OpenTelemetry
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from npucall_client.calling import Plan, Result
 from npucall_client.client import Client, connect
 from npucall_client.held import Empty
@@ -51,3 +54,13 @@ __all__ = [
     "SharedMemory",
     "connect",
 ]
+
+__version__: str
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        """The version, read from the distribution's metadata where somebody asks for it."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("npucall-client")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

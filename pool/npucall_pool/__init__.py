@@ -13,3 +13,16 @@ Its modules, from the top::
     child, bound        the server's process, and what ends it with its keeper
     environment, ports  what the server gets of the environment; a free port
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__: str
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        """The version, read from the distribution's metadata where somebody asks for it."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("npucall-pool")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,3 +20,16 @@ Its modules, from the top::
     texts, watched_file  texts of others, cut; a file that is read again when it changes
     v1                   the .proto files, and what is generated from them
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__: str
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        """The version, read from the distribution's metadata where somebody asks for it."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("npucall")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

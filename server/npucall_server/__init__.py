@@ -37,3 +37,16 @@ Its modules, from the top::
     device_kinds, device_lock  what ``--device`` may say; one process a device
     exits, faults, process_limits  exit codes; settings' faults; what the system allows
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__: str
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        """The version, read from the distribution's metadata where somebody asks for it."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("npucall-server")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
