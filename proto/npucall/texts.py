@@ -14,6 +14,12 @@ _ALIKE = 0.75
 """How much of two names is alike where one may be meant by the other."""
 
 
+def retry_in(seconds: float) -> str:
+    """What a refusal says of its ``retry_after``, which travels as RetryInfo."""
+    exact = seconds < 100  # noqa: PLR2004  # longer ones in whole seconds
+    return f"retry in {seconds:.3g} s" if exact else f"retry in {seconds:.0f} s"
+
+
 def cut(text: str, limit: int) -> str:
     """The beginning of a text that fits into ``limit`` bytes of UTF-8, cut between characters."""
     if len(text) * 4 <= limit:
