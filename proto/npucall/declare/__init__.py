@@ -12,6 +12,7 @@ Its modules, from the top::
     draft        a call while its rules run
     rules        the vocabulary of checks
     call, facts  what a caller asks for; what a formula is told of it
+    names, shown  names that callers may use; how an operator looks in a notebook
     over, cuts   how an operator goes through its arrays; how a shape is cut into blocks
     parameters   inputs, outputs, attributes and their C types
 """
