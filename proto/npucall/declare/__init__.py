@@ -9,6 +9,7 @@ Its modules, from the top::
     prepare      a call and a product become a prepared call, or an error
     attributes   what Python gives for an attribute, as its C type holds it
     declaration  ``Operator`` and ``@operator``
+    names, shown  names of arguments, in Python and in C; an operator in a notebook
     draft        a call while its rules run
     rules        the vocabulary of checks
     call, facts  what a caller asks for; what a formula is told of it
