@@ -1,1 +1,1 @@
-"""Memory that the server shares with clients of the same host."""
+"""Memory that the server shares with clients of the same host [src:shared-memory]."""
