@@ -62,7 +62,7 @@ def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
     """A server with its options and its threads, and no service.
 
     There are threads for calls that wait or run, for streams, and for messages on their way in, so
-    that none waits for a thread: gRPC's own queue has no bound and no refusal.
+    that none waits for a thread: gRPC's own queue has no bound and no refusal [src:grpc-queue].
     """
     calls = settings.queue_length + lanes + budget.max_streams
     told = options(settings, budget.max_message_bytes, budget.max_connections)
