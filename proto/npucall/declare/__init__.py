@@ -23,7 +23,7 @@ from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator, Sample, Values, operator
 from npucall.declare.facts import Facts
 from npucall.declare.over import at_once, elementwise, rows
-from npucall.declare.parameters import Attribute, Input, Kind, Output, Parameter, Scalar
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Parameter, Scalar, choice
 
 __all__ = [
     "Attribute",
@@ -38,6 +38,7 @@ __all__ = [
     "Scalar",
     "Values",
     "at_once",
+    "choice",
     "elementwise",
     "operator",
     "rows",
