@@ -31,6 +31,7 @@ from npucall.errors import (
     ArgumentMissingError,
     NpucallError,
     Repeat,
+    SettingError,
 )
 from npucall_client.settings import ClientSettings
 from npucall_server.access.tenants import Tenant
@@ -139,6 +140,8 @@ def _error_rows(error: type[NpucallError], depth: int) -> Iterator[tuple[str, ..
 
 
 def _status_of(error: type[NpucallError]) -> str:
+    if issubclass(error, SettingError):
+        return ""
     if issubclass(error, ArgumentMissingError):
         return str(PARAM_NULLPTR.value)
     return f"{PARAM_INVALID.value} from a rule" if issubclass(error, ArgumentError) else ""

@@ -55,9 +55,3 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").removeprefix("aclnn")
-
-
-def retry_in(seconds: float) -> str:
-    """What a refusal says of its ``retry_after``, which travels as RetryInfo."""
-    exact = seconds < 100  # noqa: PLR2004  # longer ones in whole seconds
-    return f"retry in {seconds:.3g} s" if exact else f"retry in {seconds:.0f} s"
