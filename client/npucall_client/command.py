@@ -10,12 +10,12 @@ import inspect
 import re
 import sys
 from importlib.metadata import entry_points
-from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 
+import npucall_client
 from npucall.declare.call import element
 from npucall.errors import NpucallError
 from npucall.wire.listing import declare
@@ -73,7 +73,7 @@ def main() -> None:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain text, which no width cuts
     )
-    app.callback()(_all_commands)
+    app.callback()(_options)
     for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
         command = point.load()
         app.command(point.name, help=_help(inspect.getdoc(command) or ""))(command)
@@ -87,6 +87,22 @@ def main() -> None:
         _fail(error, ExitCode.USAGE)
     except (EOFError, OSError) as error:
         _fail(error, ExitCode.FAILED)
+
+
+def _say_version(asked: bool) -> None:  # noqa: FBT001  # the value of an option
+    if asked:
+        print(f"npucall {npucall_client.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options of the command without a subcommand."""
 
 
 def info(target: Target = None, target_option: TargetOption = None, soc: Soc = "") -> None:
@@ -216,21 +232,6 @@ def run(  # noqa: PLR0913  # options of a command
         f"{f'{operator} {result.variant}'.strip()} on {server.device} as {server.soc}: "
         f"{result.timings.run_ns / 1e6:.3f} ms on the device, {result.total_ns / 1e6:.3f} ms in all"
     )
-
-
-def _version(wanted: bool) -> None:  # noqa: FBT001  # a flag
-    if wanted:
-        print(f"npucall {distribution_version('npucall-client')}")
-        raise typer.Exit
-
-
-def _all_commands(
-    version: Annotated[  # noqa: FBT002  # a flag, which _version reads
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version, end."),
-    ] = False,
-) -> None:
-    """The options that stand before a subcommand."""
 
 
 def _help(text: str) -> str:

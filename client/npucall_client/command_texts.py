@@ -65,8 +65,9 @@ def describe(operator: pb.OperatorInfo) -> None:
         value = str(getattr(p, default)) if default else ""
         value = _names([p.dtype]) if default == "dtype" else value
         role = _ROLES.get(p.role, "")
-        rows.append([p.name, p.c_type, role, value, p.description])
-    names = ("parameter", "C type", "role", "default")
+        in_c = f"{p.c_type} {p.c_name}".strip()
+        rows.append([p.name, in_c, role, value, p.description])
+    names = ("parameter", "in C", "role", "default")
     columns = [*map(Column, names), Column("meaning", prose=True)]
     _titled(console, "Parameters", columns, rows)
     if not operator.reference:
