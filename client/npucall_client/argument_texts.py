@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare.names import python_name
 from npucall.declare.parameters import Attribute, Kind, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.operators import CATALOGUE
+from npucall.texts import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +47,17 @@ def arguments_of(
     }
     for name in written:
         if name not in by_name:
-            raise ValueError(f"{name}: expected a name among {names}")
+            raise ValueError(f"{name}: expected a name among {names}{did_you_mean(name, by_name)}")
     arguments: dict[str, Any] = {}
     outputs: dict[str, Any] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        typed, equals, value = text.partition("=")
+        name = python_name(called, typed)
         if not equals or name not in by_name:
-            raise ValueError(f"{text}: expected NAME=VALUE with a name among {names}")
+            hint = did_you_mean(typed, by_name)
+            raise ValueError(f"{text}: expected NAME=VALUE with a name among {names}{hint}")
+        if name in arguments or name in outputs:
+            raise ValueError(f"{text}: expected {name} once, found it twice")
         kind = outputs if isinstance(by_name[name], Output) else arguments
         kind[name] = _value(by_name[name], value, own.get(name, dtype))
     return arguments, outputs

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npucall.declare import Operator
@@ -104,9 +105,14 @@ class Binding:
         return Binding(self._settings, replace(self.options, **named), self._declared)
 
     def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
-        """Takes the options that a call by name has among its arguments out of them."""
+        """Takes the options that a call by name has among its arguments out of them.
+
+        Raises TypeError for what is no operator and no name.
+        """
         if isinstance(operator, Operator):
             return self.options
+        if not isinstance(operator, str):
+            raise _no_operator(operator)
         names = ("variant", "outputs", "timeout")
         given = {name: kwargs.pop(name) for name in names if name in kwargs}
         return self.having(**given).options if given else self.options
@@ -160,6 +166,18 @@ class Binding:
         )
         call.progress = options.progress
         return call
+
+
+def _no_operator(given: object) -> TypeError:
+    """What to write in place of what somebody took for an operator: most often its module."""
+    if not isinstance(given, ModuleType):
+        return TypeError(
+            'operator: expected an operator, or its name such as "aclnnKlDiv", '
+            f"found {type(given).__name__}"
+        )
+    inside = [name for name, value in vars(given).items() if isinstance(value, Operator)]
+    instead = f"; write: from {given.__name__} import {inside[0]}" if inside else ""
+    return TypeError(f"operator: expected an operator, found the module {given.__name__}{instead}")
 
 
 def closed() -> CancelledError:

@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from npucall import keepalive
 from npucall.errors import QueueFullError
+from npucall.texts import retry_in
 from npucall_server.access.guard import check_method
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
@@ -186,8 +187,8 @@ def health_handlers(
 
 def _too_many_standing() -> QueueFullError:
     return QueueFullError(
-        f"server: expected less than {_STANDING} watchers of health and streams of reflection, "
-        "found as many; repeat the call later",
+        f"{_STANDING} callers watch health or use reflection, as many as may; "
+        f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(_STANDING),
     )

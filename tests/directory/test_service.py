@@ -185,7 +185,10 @@ WRONG: dict[str, tuple[pb.Member, str]] = {
     ),
     "a label's name": (member(labels={"A": "1"}), "labels: expected a name"),
     "a label's long name": (member(labels={"a" * 64: "1"}), "labels: expected a name"),
-    "a label's long value": (member(labels={"a": "x" * 257}), "labels: expected for a at most"),
+    "a label's long value": (
+        member(labels={"a": "x" * 257}),
+        "labels: expected a value of a of at most",
+    ),
     "a large member": (
         member(labels={f"l{number}": "x" * 1000 for number in range(20)}),
         "member: expected at most 16384 bytes",

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,6 @@ PAGES = [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rgl
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w.@-][\w./@-]*\.(py|md|toml|yml|txt|proto|svg|binpb|service)|[\w.-][\w./-]*/")
-# What is planned stands under this heading, and may name what is not there.
-LATER = re.compile(r"^(#+) [^\n]*What comes later.*?(?=^\1 |\Z)", re.MULTILINE | re.DOTALL)
 
 NUMBERS = {
     "README.md": r"(\d+): (\d+) forward operators and (\d+) gradients",
@@ -42,8 +39,8 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def prose(page: Path) -> str:
-    """What a page says outside code blocks and plans."""
-    return LATER.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
+    """What a page says outside code blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
 def is_there(name: str, page: Path) -> bool:
@@ -80,38 +77,6 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     own = {each.name for each in files(page.read_text(encoding="utf-8"))}
     named = {name for name in CODE.findall(prose(page)) if FILE.fullmatch(name)} - own
     assert [name for name in sorted(named) if not is_there(name, page)] == []
-
-
-def test_the_folder_tree_of_the_architecture_is_there() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    (tree,) = re.findall(r"## \d+\. The folder tree\n.*?```\n(.*?)```", text, re.DOTALL)
-    missing, folders = [], {0: ROOT}
-    for line in tree.splitlines():
-        names = re.split(r"\s{2,}", line.strip())[0].split()
-        depth = len(line) - len(line.lstrip())
-        for name in names:
-            path = folders[depth] / name
-            missing += [] if path.exists() else [str(path.relative_to(ROOT))]
-            if name.endswith("/"):
-                folders[depth + 2] = path
-    assert missing == []
-
-
-def test_the_picture_of_the_layers_is_that_of_the_import_contracts() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    (picture,) = re.findall(r"## \d+\. Layers\n.*?```\n(.*?)```", text, re.DOTALL)
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    layers = {
-        contract["containers"][0]: [re.sub(r"\s+", " ", layer) for layer in contract["layers"]]
-        for contract in settings["tool"]["importlinter"]["contracts"]
-        if contract["type"] == "layers"
-    }
-    drawn = [re.split(r"\s{2,}", line.strip()) for line in picture.splitlines()]
-    for name in "npucall_client", "npucall_server", "npucall", "npucall_pool":
-        (start,) = [line for line, cells in enumerate(drawn) if name in cells]
-        left = [cell for cells in drawn[start + 1 :] for cell in cells]
-        found = [cell for cell in left if cell in layers[name]]
-        assert found[: len(layers[name])] == layers[name], name
 
 
 def test_every_page_of_docs_is_found_from_its_list() -> None:

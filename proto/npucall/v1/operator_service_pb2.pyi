@@ -1305,6 +1305,7 @@ class ParameterInfo(google.protobuf.message.Message):
     TEXT_FIELD_NUMBER: builtins.int
     DTYPE_FIELD_NUMBER: builtins.int
     OPTIONAL_FIELD_NUMBER: builtins.int
+    C_NAME_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name in a call."""
     role: global___Role.ValueType
@@ -1331,6 +1332,10 @@ class ParameterInfo(google.protobuf.message.Message):
     """Of an input or attribute: it may be absent. Where `OperatorInfo.reference` is false it is true
     for every pointer, and the device's first phase may refuse null all the same.
     """
+    c_name: builtins.str
+    """Name in the C function, for example "gradOutput". Calls use `name`. Empty: the server is older
+    than this field.
+    """
     def __init__(
         self,
         *,
@@ -1345,9 +1350,10 @@ class ParameterInfo(google.protobuf.message.Message):
         text: builtins.str = ...,
         dtype: npucall.v1.tensor_pb2.DataType.ValueType = ...,
         optional: builtins.bool = ...,
+        c_name: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["boolean", b"boolean", "default_value", b"default_value", "dtype", b"dtype", "integer", b"integer", "number", b"number", "text", b"text"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "c_type", b"c_type", "default_value", b"default_value", "description", b"description", "dtype", b"dtype", "integer", b"integer", "name", b"name", "number", b"number", "optional", b"optional", "read", b"read", "role", b"role", "text", b"text"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "c_name", b"c_name", "c_type", b"c_type", "default_value", b"default_value", "description", b"description", "dtype", b"dtype", "integer", b"integer", "name", b"name", "number", b"number", "optional", b"optional", "read", b"read", "role", b"role", "text", b"text"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["default_value", b"default_value"]) -> typing.Literal["integer", "boolean", "number", "text", "dtype"] | None: ...
 
 global___ParameterInfo = ParameterInfo

@@ -153,7 +153,7 @@ def check_overhead(name: str, size: int, most: int = MAX_OVERHEAD_BYTES) -> None
     """Raises MessageError where a message has too many bytes besides data."""
     if size > most:
         raise MessageError(
-            f"{name}: expected at most {most} bytes besides the data of storages, found {size}"
+            f"{name}: expected at most {most} bytes without the data of storages, found {size}"
         )
 
 

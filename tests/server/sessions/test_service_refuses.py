@@ -171,7 +171,7 @@ def test_more_sessions_than_the_server_has_are_refused() -> None:
         ([begin(entry(A)[0]), chunk(DATA[1:]), end()], "expected 256000 bytes"),
         ([begin(entry(A)[0]), end()], "expected 256000 bytes"),
         ([begin(entry(A)[0]), chunk(DATA)], "found the end of the stream"),
-        ([pb.UploadRequest()], "expected one that this server knows"),
+        ([pb.UploadRequest()], "expected a frame that this server knows"),
     ],
 )
 def test_an_upload_that_breaks_the_contract_fills_nothing(
