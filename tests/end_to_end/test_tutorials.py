@@ -66,9 +66,18 @@ def first_shell_block(page: str) -> str:
     return re.findall(r"^```sh\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)[0]
 
 
+ADDRESS = "https://lab.example/npucall"
+
+
 def typed(commands: str, folder: Path, repository: Path) -> None:
-    """Commands that install, in an empty folder."""
-    environment = {**os.environ, "REPOSITORY": str(repository)}
+    """Commands that install, in an empty folder; git finds the repository by an address."""
+    environment = {
+        **os.environ,
+        "REPOSITORY": ADDRESS,
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{repository}.insteadOf",
+        "GIT_CONFIG_VALUE_0": ADDRESS,
+    }
     subprocess.run(["bash", "-ec", commands], cwd=folder, env=environment, check=True)
 
 
@@ -84,8 +93,7 @@ def test_a_tutorial_takes_a_new_user_from_an_empty_folder_to_its_end(
 @pytest.mark.long
 def test_one_line_installs_from_git(repository: Path, tmp_path: Path) -> None:
     (line,) = re.findall(r"^pip install .*git\+.*$", text("README.md"), re.MULTILINE)
-    address = line.replace("$REPOSITORY", "file://$REPOSITORY")
-    typed(f"python3 -m venv .venv\n.venv/bin/{address}", tmp_path, repository)
+    typed(f"python3 -m venv .venv\n.venv/bin/{line}", tmp_path, repository)
     typed(".venv/bin/npucall info local:", tmp_path, repository)
 
 
