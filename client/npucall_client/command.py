@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 
+import npucall_client
 from npucall.declare.call import element
 from npucall.dtypes import BY_WIRE
 from npucall.errors import NpucallError
@@ -61,12 +62,29 @@ def main() -> None:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
+    app.callback()(_options)
     for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
         app.command(point.name)(point.load())
     try:
         app()
     except (NpucallError, TypeError, ValueError, OSError) as error:
         _fail(error)
+
+
+def _say_version(asked: bool) -> None:  # noqa: FBT001  # the value of an option
+    if asked:
+        print(f"npucall {npucall_client.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options of the command without a subcommand."""
 
 
 def info(target: Target = None) -> None:

@@ -9,6 +9,7 @@ import grpc
 
 from npucall import keepalive
 from npucall.errors import QueueFullError
+from npucall.texts import retry_in
 from npucall_server.access.guard import check_method
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
@@ -61,7 +62,7 @@ def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
     """A server with its options and its threads, and no service.
 
     There are threads for calls that wait or run, for streams, and for messages on their way in, so
-    that none waits for a thread: gRPC's own queue has no bound and no refusal.
+    that none waits for a thread: gRPC's own queue has no bound and no refusal [src:grpc-queue].
     """
     calls = settings.queue_length + lanes + budget.max_streams
     told = options(settings, budget.max_message_bytes, budget.max_connections)
@@ -187,8 +188,8 @@ def health_handlers(
 
 def _too_many_standing() -> QueueFullError:
     return QueueFullError(
-        f"server: expected less than {_STANDING} watchers of health and streams of reflection, "
-        "found as many; repeat the call later",
+        f"{_STANDING} callers watch health or use reflection, as many as may; "
+        f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(_STANDING),
     )

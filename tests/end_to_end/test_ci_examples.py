@@ -6,7 +6,6 @@ What needs an engine of containers, tests/containers does.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+
+from .pages import files
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "ci"
@@ -63,13 +64,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_users_project(folder: Path) -> None:
-    """The two files of README.md that a user writes."""
-    text = (ROOT / "README.md").read_text()
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        name = block.splitlines()[0].removeprefix("# ")
-        if name in ("conftest.py", "test_loss.py"):
-            (folder / "tests").mkdir(parents=True, exist_ok=True)
-            (folder / "tests" / name).write_text(block)
+    """The two files of docs/ci.md that a user writes."""
+    (folder / "tests").mkdir()
+    for block in files((ROOT / "docs/ci.md").read_text(encoding="utf-8")):
+        (folder / "tests" / block.name).write_text(block.text, encoding="utf-8")
     assert len(list((folder / "tests").iterdir())) == 2
 
 

@@ -20,7 +20,7 @@ from npucall_client.conformance.reporting.matrix import Matrix
 from npucall_client.conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_client.conformance.running.subjects import ADAPTERS, Subjects
 from npucall_client.conformance.statements import statements
-from npucall_client.settings import LOCAL
+from npucall_client.targets import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

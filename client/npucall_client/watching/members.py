@@ -18,7 +18,8 @@ from npucall_client.pool.sources import source_of
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.senders import finished
 from npucall_client.senders.threads import THREADS
-from npucall_client.settings import LOCAL, POOL, ClientSettings
+from npucall_client.settings import ClientSettings
+from npucall_client.targets import LOCAL, POOL
 from npucall_client.watching.texts import size
 
 if TYPE_CHECKING:

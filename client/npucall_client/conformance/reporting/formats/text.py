@@ -122,7 +122,9 @@ def remarks(report: Report) -> list[str]:
     """What a baseline's reader should know."""
     total = report.total()
     said = [f"accepted {count(total.accepted, 'deviation')} that the baseline names"]
+    ended = ["somebody interrupted the run; the rest of the cases was not judged"]
     return [
+        *(ended if report.interrupted else ()),
         *(said if total.accepted else ()),
         *report.known.remarks,
         *(
