@@ -51,15 +51,15 @@ def discard(output: str) -> pb.OutputPlace:
 # --- The order of checks --------------------------------------------------------------------------
 
 DEFECTS = {
-    "two places for an output": ("MESSAGE_MALFORMED", "each output once"),
+    "two places for an output": ("MESSAGE_MALFORMED", "output_places"),
     "an operator that is unknown": ("OPERATOR_UNKNOWN", ""),
     "an argument that is unknown": ("ARGUMENT_UNKNOWN", ""),
-    "a type that is unknown": ("DTYPE_UNSUPPORTED", "lists"),
-    "a tensor that is not stored": ("TENSOR_LAYOUT", "`stored`"),
+    "a type that is unknown": ("DTYPE_UNSUPPORTED", "self"),
+    "a tensor that is not stored": ("TENSOR_LAYOUT", "stored"),
     "a rule that is broken": ("SHAPE_MISMATCH", ""),
     "a storage without a place": ("MESSAGE_MALFORMED", "storage"),
-    "a storage too many": ("TENSOR_LAYOUT", "storage: "),
-    "a storage too long": ("TENSOR_LAYOUT", "bytes of storage"),
+    "a storage too many": ("TENSOR_LAYOUT", "storage"),
+    "a storage too long": ("TENSOR_LAYOUT", "bytes"),
     "a place for no output": ("MESSAGE_MALFORMED", "output_places"),
     "a handle without a session": ("SESSION_UNKNOWN", ""),
     "a computation too large": ("TOO_LARGE", ""),
