@@ -38,7 +38,8 @@ def when(line: str) -> Any:
 
 def options() -> set[str]:
     """Those that the command has."""
-    names = set(inspect.signature(command.conform).parameters) - {"target"}
+    names = set(inspect.signature(command.conform).parameters) - {"target", "target_option"}
+    names.add("target")  # which is an argument too
     return {f"--{name.strip('_').replace('_', '-')}" for name in names}
 
 
