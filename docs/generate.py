@@ -31,7 +31,9 @@ from npucall.errors import (
     ArgumentMissingError,
     NpucallError,
     Repeat,
+    SettingError,
 )
+from npucall_client.exits import ExitCode as CommandExit
 from npucall_client.settings import ClientSettings
 from npucall_server.access.tenants import Tenant
 from npucall_server.directory.settings import DirectorySettings
@@ -139,6 +141,8 @@ def _error_rows(error: type[NpucallError], depth: int) -> Iterator[tuple[str, ..
 
 
 def _status_of(error: type[NpucallError]) -> str:
+    if issubclass(error, SettingError):
+        return ""
     if issubclass(error, ArgumentMissingError):
         return str(PARAM_NULLPTR.value)
     return f"{PARAM_INVALID.value} from a rule" if issubclass(error, ArgumentError) else ""
@@ -305,13 +309,15 @@ def _client_rows() -> Iterator[tuple[str, ...]]:
 
 
 def exit_codes_page() -> str:
-    """The exit codes of the server."""
+    """The exit codes of the server and of the command."""
     rows = [
         (str(code.value), f"`{code.name}`", code.meaning, "yes" if code.restart else "no")
         for code in ExitCode
     ]
+    of_command = [(str(code.value), code.meaning) for code in CommandExit]
     return page_parts.page(
         "Exit codes",
+        "## Servers",
         """
         Of `npucall-server`, and of `npucall-directory`, which has no device and drains at once. The
         last column tells a supervisor whether to start it again.
@@ -320,6 +326,13 @@ def exit_codes_page() -> str:
         """
         `npucall-server health` exits with 0 if the server that it asks serves, else with 1;
         `npucall-server doctor` with 0 if it finds no fault, else with 69.
+        """,
+        "## The command npucall",
+        page_parts.table(("code", "meaning"), of_command),
+        """
+        Where something went wrong, standard error has one sentence that begins with `npucall:`.
+        `npucall reserve` ends with the exit code of its command. If signal N ended it, that is
+        128 + N.
         """,
     )
 

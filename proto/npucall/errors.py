@@ -176,6 +176,12 @@ class AttributeValueError(ArgumentError):
     reason = "ATTRIBUTE_INVALID"
 
 
+class SettingError(ArgumentError, ValueError):
+    """Made by the client: a target, a timeout or another setting that cannot be. Correct it."""
+
+    reason = "SETTING_INVALID"
+
+
 class SharedMemoryError(NpucallError):
     """The server does not share this memory, or shares none. Send the bytes instead."""
 
