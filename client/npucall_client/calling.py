@@ -203,7 +203,7 @@ def _check_no_option(operator: Operator[Any, Any], kwargs: Mapping[str, Any]) ->
 
 def closed() -> CancelledError:
     """What every use of a client raises once it is closed."""
-    return CancelledError("client: expected it open, found it closed; connect() opens another one")
+    return CancelledError("the client is closed; connect() opens another one")
 
 
 def value_of(call: BoundCall, response: Response) -> Any:

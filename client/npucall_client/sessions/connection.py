@@ -101,8 +101,8 @@ class Connection:
         call = binding.bind(operator, args, kwargs, options, home, within)
         if call.home is not home and call.home not in self._shared:
             raise ValueError(
-                f"remote: expected one of this connection, found one of {call.home!r}; fetch() "
-                "brings it here"
+                f"remote: expected a Remote of this connection, found one of {call.home!r}; "
+                "fetch() moves it"
             )
         return call, options
 

@@ -128,15 +128,18 @@ class ProgramBase:
     def _check(self, kwargs: Mapping[str, Any]) -> None:
         if self._ended:
             raise ValueError(
-                f"program: expected an open one, found that {self._ended}; session.program() "
-                "opens another one"
+                f"the program takes no more calls: {self._ended}; session.program() opens "
+                "another one"
             )
         if "timeout" in kwargs:
-            raise TypeError("timeout: expected that of session.program(timeout=...), found another")
+            raise TypeError(
+                "timeout: expected none in a call of a program, found one; use "
+                "session.program(timeout=...)"
+            )
         if len(self._steps) >= self._most:
             raise TooLargeError(
-                f"program: expected at most {self._most} calls on this server, found one more; "
-                "open another program, or call session.run() where it takes none",
+                f"program: expected at most {self._most} calls, as this server allows, found one "
+                "more; open another program, or use session.run() if the server allows none",
                 limit=str(self._most),
             )
 
