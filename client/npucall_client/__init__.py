@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 from npucall_client.calling import Plan, Result
 from npucall_client.client import Client, connect
 from npucall_client.held import Empty
+from npucall_client.hints import CallWarning
 from npucall_client.sessions.program import Program, ProgramPlan
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
 from npucall_client.shared.memory import SharedMemory
 
 __all__ = [
+    "CallWarning",
     "Client",
     "Empty",
     "Plan",
