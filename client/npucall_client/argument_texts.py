@@ -103,7 +103,10 @@ def _read_json(name: str, text: str) -> Any:
 
 def _load(path: str, dtype: str) -> Any:
     """The array in a file; NumPy writes types that it does not have itself without their names."""
-    array = np.load(Path(path), allow_pickle=False)
+    try:
+        array = np.load(Path(path), allow_pickle=False)
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"{path}: expected a file that numpy.save wrote, found another") from error
     return array.view(_dtype(dtype)) if array.dtype.kind == "V" else array
 
 

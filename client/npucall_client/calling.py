@@ -5,7 +5,7 @@ Knows no gRPC and no transport, so that every client binds and reads in the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from time import perf_counter_ns
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +17,7 @@ from npucall.wire.listing import declare
 from npucall.wire.replies import decode_reply, decode_timings
 from npucall_client import answers, arguments
 from npucall_client.hints import warn
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,6 +87,11 @@ class Plan:
     """Who answered."""
 
 
+_BY_NAME = ("variant", "outputs", "timeout")
+"""Options that a call by name has among its arguments."""
+_OPTIONS = {each.name for each in fields(Options)}
+
+
 class Binding:
     """Arguments become calls, with the options and settings of a client."""
 
@@ -103,19 +109,22 @@ class Binding:
     def having(self, **given: Any) -> Binding:
         """The same with other options, None standing for not given."""
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        if "timeout" in named:
+            named["timeout"] = checked_seconds(named["timeout"])
         return Binding(self._settings, replace(self.options, **named), self._declared)
 
     def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
         """Takes the options that a call by name has among its arguments out of them.
 
-        Raises TypeError for what is no operator and no name.
+        Raises TypeError for what is no operator and no name, and for an option that
+        ``client.options`` takes and a call does not.
         """
         if isinstance(operator, Operator):
+            _check_no_option(operator, kwargs)
             return self.options
         if not isinstance(operator, str):
             raise _no_operator(operator)
-        names = ("variant", "outputs", "timeout")
-        given = {name: kwargs.pop(name) for name in names if name in kwargs}
+        given = {name: kwargs.pop(name) for name in _BY_NAME if name in kwargs}
         return self.having(**given).options if given else self.options
 
     def knows(self, operator: Operator[Any, Any] | str) -> bool:
@@ -181,6 +190,16 @@ def _no_operator(given: object) -> TypeError:
     inside = [name for name, value in vars(given).items() if isinstance(value, Operator)]
     instead = f"; write: from {given.__name__} import {inside[0]}" if inside else ""
     return TypeError(f"operator: expected an operator, found the module {given.__name__}{instead}")
+
+
+def _check_no_option(operator: Operator[Any, Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option among the arguments of an operator object."""
+    for name in _OPTIONS & kwargs.keys() - operator.by_name.keys():
+        if name == "variant":
+            instead = f"call it by name to choose one: run({operator.name!r}, variant=...)"
+        else:
+            instead = f"use client.options({name}=...)"
+        raise TypeError(f"{operator.name}: {name} is no parameter of the operator; {instead}")
 
 
 def closed() -> CancelledError:

@@ -2,6 +2,16 @@
 
 Ray starts keepers, and starts them again. Whether a member lives is not Ray's to say: servers
 announce themselves to the pool's directory. No call passes through Ray.
+
+Its modules, from the top::
+
+    command, report     the command; its table
+    steps, cluster      what it does; what it asks of Ray
+    actors              a keeper as an actor of Ray
+    plan, order         what each keeper is to do; what it is told
+    keeping, keeper     a keeper at work; its state machine
+    child, bound        the server's process, and what ends it with its keeper
+    environment, ports  what the server gets of the environment; a free port
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What somebody else wrote, as it may be kept and shown: short, and obeyed by no terminal."""
+"""Texts for messages: what others wrote, short and harmless in a terminal; and delays."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ _LONGEST_NAME = 64
 """Characters of an unknown name from which on nobody looks for what it may mean."""
 _ALIKE = 0.75
 """How much of two names is alike where one may be meant by the other."""
+
+
+def retry_in(seconds: float) -> str:
+    """What a refusal says of its ``retry_after``, which travels as RetryInfo."""
+    exact = seconds < 100  # noqa: PLR2004  # longer ones in whole seconds
+    return f"retry in {seconds:.3g} s" if exact else f"retry in {seconds:.0f} s"
 
 
 def cut(text: str, limit: int) -> str:

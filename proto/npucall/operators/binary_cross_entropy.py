@@ -31,7 +31,7 @@ SAME_ELEMENTS = rules.requires(
     "the shape of self, or one element as self has",
     "out",
     holds=as_self,
-    found=lambda draft: f"{draft.shape('out')} beside {draft.shape('self')}",
+    found=lambda draft: f"{draft.shape('out')} for self {draft.shape('self')}",
 )
 
 
@@ -51,7 +51,7 @@ SAME_ELEMENTS = rules.requires(
             "the dtype of target, weight and out",
             "self",
             holds=lambda draft: {*others(draft)} <= {str(draft.dtype("self"))},
-            found=lambda draft: f"{draft.dtype('self')} beside {', '.join(others(draft))}",
+            found=lambda draft: f"{draft.dtype('self')} with {', '.join(others(draft))}",
             error=DTypeError,
         ),
         rules.same_shape("self", "target"),

@@ -33,7 +33,7 @@ TENSORS = ("grad_output", "self", "target", "out")
     ),
     kernel_dtype=rules.float16_if_all("grad_output", "self", "target"),
     over=elementwise("common", sum_to="self"),
-    source="founding documents S1, S3, S4; header aclnn_kl_div_backward.h",
+    source="README of KlDivLossGrad; pages aclnnKlDivBackward; header aclnn_kl_div_backward.h",
 )
 def kl_div_backward(
     facts: Facts,

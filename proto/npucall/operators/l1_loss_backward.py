@@ -38,7 +38,7 @@ INPUTS = ("grad_output", "self", "target")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
-    source="founding document S5; ops-nn page aclnnL1LossBackward",
+    source="README of L1LossGrad; ops-nn page aclnnL1LossBackward",
 )
 def l1_loss_backward(
     facts: Facts,

@@ -46,7 +46,7 @@ def result(draft: Draft) -> Shape:
             "self",
             "target",
             holds=lambda draft: draft.shape("target") == draft.shape("self")[:-1],
-            found=lambda draft: f"{draft.shape('self')} beside target {draft.shape('target')}",
+            found=lambda draft: f"{draft.shape('self')} with target {draft.shape('target')}",
         ),
         rules.shape_of("self", into="classes", make=lambda draft: draft.shape("self")[-1:]),
         rules.same_shape("weight", "classes", "a weight for each class of self"),

@@ -52,7 +52,7 @@ def pixels(draft: Draft) -> Shape:
             "an element for each class of self",
             "weight",
             holds=lambda draft: prod(draft.shape("weight")) == draft.shape("self")[1],
-            found=lambda draft: f"{draft.shape('weight')} beside self {draft.shape('self')}",
+            found=lambda draft: f"{draft.shape('weight')} for self {draft.shape('self')}",
         ),
         rules.same_shape("out", "self"),
         rules.one_element("total_weight"),

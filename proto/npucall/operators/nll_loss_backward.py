@@ -46,7 +46,7 @@ def one_label_a_row(draft: Draft) -> bool:
             "a label for each row of self",
             "target",
             holds=one_label_a_row,
-            found=lambda draft: f"{draft.shape('target')} beside self {draft.shape('self')}",
+            found=lambda draft: f"{draft.shape('target')} for self {draft.shape('self')}",
         ),
         rules.shape_of("self", into="classes", make=lambda draft: draft.shape("self")[-1:]),
         rules.same_shape("weight", "classes", "a weight for each class of self"),
