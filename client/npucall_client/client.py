@@ -181,7 +181,8 @@ class Client(ClientBase):
         lists of those; None is a null pointer. Results are NumPy arrays in memory of their own.
 
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
-        ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
+        ``aclnn_status`` and ``parameter``; TypeError where a Python call would. What the reply
+        warns of is a ``CallWarning`` of Python at the line of the call.
         """
         return finished(self._calls.run(operator, args, kwargs))
 
@@ -199,7 +200,10 @@ class Client(ClientBase):
         **kwargs: Any,
     ) -> Result: ...
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
-        """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
+        """As ``run``, and answers everything: outputs, variant, timings, warnings, server.
+
+        What the reply warns of is in ``warnings``, and no warning of Python.
+        """
         return finished(self._calls.execute(operator, args, kwargs))
 
     @overload
