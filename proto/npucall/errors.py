@@ -49,8 +49,9 @@ class Repeat(Enum):
     servers ended that had begun it, of which the second ran nothing else, it is not sent again
     (PoisonedCallError)."""
     LATER = "after RetryInfo's delay"
-    """This server may answer it then: the caller is told, and decides. Another server may answer it
-    at once."""
+    """This server may answer it then. The client waits for that delay and repeats the call, as long
+    as its timeout allows. With ``wait=False`` the caller is told at once. Another server may answer
+    it at once."""
     LATER_HERE = "after RetryInfo's delay, and here alone"
     """As LATER, but no other server is asked: the limit is the caller's own."""
     ELSEWHERE = "elsewhere"
