@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter_ns
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npucall.declare import Operator
@@ -114,11 +115,14 @@ class Binding:
     def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
         """Takes the options that a call by name has among its arguments out of them.
 
-        Raises TypeError for an option that ``client.options`` takes and a call does not.
+        Raises TypeError for what is no operator and no name, and for an option that
+        ``client.options`` takes and a call does not.
         """
         if isinstance(operator, Operator):
             _check_no_option(operator, kwargs)
             return self.options
+        if not isinstance(operator, str):
+            raise _no_operator(operator)
         given = {name: kwargs.pop(name) for name in _BY_NAME if name in kwargs}
         return self.having(**given).options if given else self.options
 
@@ -150,7 +154,8 @@ class Binding:
         """The call of an operator; one that is not declared here must have been declared before.
 
         ``home``: the session that all belongs to that a session holds; ``within``: its program.
-        Variants take the same arguments, since they share a C prototype: any will do to bind.
+        Variants take the same arguments, since they share a C prototype: any will do to bind, but
+        they may know other words.
         """
         if isinstance(operator, Operator):
             called, variant = operator, operator.variant
@@ -158,7 +163,8 @@ class Binding:
             if not self.knows(operator):
                 raise LookupError(f"{operator}: expected it declared, by what the server lists")
             same_name = CATALOGUE.of_name(operator)
-            called = same_name[0] if same_name else self._declared[operator]
+            named = [each for each in same_name if each.variant == options.variant]
+            called = [*named, *same_name][0] if same_name else self._declared[operator]
             variant = options.variant if called.variant else ""
         call = arguments.bind(
             called,
@@ -174,6 +180,18 @@ class Binding:
         )
         call.progress = options.progress
         return call
+
+
+def _no_operator(given: object) -> TypeError:
+    """What to write in place of what somebody took for an operator: most often its module."""
+    if not isinstance(given, ModuleType):
+        return TypeError(
+            'operator: expected an operator, or its name such as "aclnnKlDiv", '
+            f"found {type(given).__name__}"
+        )
+    inside = [name for name, value in vars(given).items() if isinstance(value, Operator)]
+    instead = f"; write: from {given.__name__} import {inside[0]}" if inside else ""
+    return TypeError(f"operator: expected an operator, found the module {given.__name__}{instead}")
 
 
 def _check_no_option(operator: Operator[Any, Any], kwargs: Mapping[str, Any]) -> None:

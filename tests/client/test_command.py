@@ -133,7 +133,7 @@ def test_one_operator_without_reference_is_described_by_its_prototype(server: Se
     shown = said("operators", "--operator", "aclnnInplaceAdd")
     assert "aclnnStatus aclnnInplaceAddGetWorkspaceSize(const aclTensor* selfRef," in shown
     assert "Known by its C prototype alone: no reference, unvalidated." in shown
-    assert "The roles of tensors are guessed from the header" in shown
+    assert "The server guesses from the header which tensors are outputs." in shown
     assert "selfRef const aclTensor* selfRef in/out" in lines(shown)
     assert "other const aclTensor* other in" in lines(shown)
     assert "alpha const aclScalar* alpha" in lines(shown)

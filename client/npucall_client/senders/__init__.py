@@ -3,6 +3,11 @@
 The rules of a call's life are coroutines over a sender, written once. ``threads.ThreadSender``
 blocks wherever a coroutine waits, so that it ends without ever being suspended: ``finished`` runs
 it. ``loop.LoopSender`` suspends it, and asyncio runs it.
+
+Its modules, from the top::
+
+    threads  the sender that blocks
+    loop     the sender on an event loop
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Outputs of which a device leaves elements as they were: what lies there before it runs.
 
-Where that is zeros, the device is cleared; anything else goes to it with the inputs, and so does
-the storage that a call sends for such an output.
+Which bytes they get is our decision [src:left-open]. Where that is zeros, the device is cleared;
+anything else goes to it with the inputs, and so does the storage that a call sends for such an
+output.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def _begun(call: Prepared, name: str, sent: object) -> Buffer:
     if spec.bytes != spec.storage_bytes and sent is not None:
         if not isinstance(sent, bytes | bytearray | memoryview):
             raise TensorLayoutError(
-                f"{name}: expected an output without gaps, or its storage with the call, since "
-                "the operator leaves some of its elements as they were; found gaps in a handle, "
-                "or in the output of a step",
+                f"{name}: expected an output without gaps, or its storage with the call, found "
+                "gaps in a handle or in the output of a step; the operator leaves some elements "
+                "as they were",
                 parameter=name,
             )
         storage[:] = sent

@@ -1,4 +1,13 @@
-"""Where the members of a pool come from, by the text of the target."""
+"""Where the members of a pool come from, by the text of the target.
+
+Its modules, from the top::
+
+    directories          watches a directory, and the next one if it fails
+    looking, watched     asks again and again; what counts while a directory starts
+    changes              what a directory says, from its bytes
+    files, fixed, names  a file or folder; members in the target; addresses of a name
+    targets              the target's text
+"""
 
 from __future__ import annotations
 
