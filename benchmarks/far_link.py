@@ -1,8 +1,8 @@
-"""``make bench-far``: calls over a slow link, beside what the link itself allows.
+"""``make bench-far``: calls over a slow link, compared with what the link itself allows.
 
-The link is a wire between two network namespaces of this machine: 20 ms there and back, 100 Mbit/s,
-unless told otherwise. It needs root, and says so where it cannot run (exit code 3). See
-docs/benchmarks.md.
+It shows how calls far away behave [src:far-links]. The link is a wire between two network
+namespaces of this machine: 20 ms there and back, 100 Mbit/s, unless told otherwise. It needs root,
+and says so where it cannot run (exit code 3). See docs/benchmarks.md.
 """
 
 from __future__ import annotations

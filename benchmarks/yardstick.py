@@ -1,4 +1,4 @@
-"""What every figure is a ratio to: the plainest service that does the same work.
+"""The yardstick [src:yardstick]: the plainest service that does the same work.
 
 Sync grpcio, ``ThreadPoolExecutor(10)``, an ordinary protobuf class
 ``message Tensor { repeated int64 shape = 1; string dtype = 2; bytes data = 3; }``, the operator

@@ -34,7 +34,9 @@ WORDS = {
 
 def filled(text: str) -> str:
     """The page with its generated parts."""
-    return REGION.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n\n{found[3]}", text)
+    return REGION.sub(
+        lambda found: f"{found[1]}\n{page_parts.linked(PARTS[found[2]]())}\n\n{found[3]}", text
+    )
 
 
 def proofs() -> str:

@@ -31,18 +31,8 @@ SAMPLE = [[2, 3], [5, 8]]
 """What the vendor's sample programs call the operators with, for every tensor."""
 LINE = 100
 """Characters of a line."""
-FOUNDING = ("aclnnKlDivBackward", "aclnnKlDivTargetBackward", "aclnnL1LossBackward")
+SAMPLED = ("aclnnKlDivBackward", "aclnnKlDivTargetBackward", "aclnnL1LossBackward")
 """Those that have a sample program; the others' examples are drawn."""
-
-
-DOCUMENTS = (
-    ("S1", "README of CANN's built-in operator KlDivLossGrad"),
-    ("S2", "README of the community's custom operator KlDivTargetBackward"),
-    ("S3", "API page aclnnKlDivBackward, newer: A2, A3, Ascend 950"),
-    ("S4", "API page aclnnKlDivBackward, older: Atlas inference and training, A2"),
-    ("S5", "README of CANN's built-in operator L1LossGrad"),
-    ("ops-nn", "CANN's repository of neural network operators: pages and behaviour of its sources"),
-)
 
 
 def page() -> str:
@@ -59,7 +49,11 @@ def page() -> str:
         product_table(),
         *(_section(operator) for operator in CATALOGUE),
         "## What the declarations were written from",
-        page_parts.table(("short", "document"), DOCUMENTS),
+        """
+        `ops-nn` and `ops-math` are CANN's repositories of operators; their folders have a page for
+        each operator. [sources.md](sources.md) says what was learned from pages, headers and
+        sources.
+        """,
     )
 
 
@@ -180,7 +174,7 @@ def _rule(number: int, rule: Rule) -> tuple[str, ...]:
 
 def _example(operator: Operator[Any, Any]) -> str:
     """A small call, in float64, so that every machine prints the same digits."""
-    arguments = _sample(operator) if operator.name in FOUNDING else _drawn(operator)
+    arguments = _sample(operator) if operator.name in SAMPLED else _drawn(operator)
     if arguments is None:
         return "None yet."
     result = compute(operator, **arguments)

@@ -3,7 +3,7 @@
 Starts a server, a CPU reference unless ``--device`` names an NPU, waits for its health check, and
 runs
 
-(a) the sample program of the founding document on every founding operator and variant;
+(a) the sample program of CANN's pages on every variant of the three operators that it is for;
 (b) a knowledge-distillation step: log-softmax of a student against softmax of a teacher, a batch of
     64 by a vocabulary of 32,000, in float32, float16 and bfloat16, with every reduction.
 

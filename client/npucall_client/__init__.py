@@ -14,6 +14,7 @@ Its modules, from the top::
 
     torch                     losses and activations for PyTorch
     command, reservation_command  the command ``npucall``; ``npucall reserve`` and ``release``
+    command_texts, console, exits  what commands print; ``--target`` and tables; exit codes
     conformance, watching     the suite; the commands that show what others do
     testing                   the fixture for pytest
     aio                       the client for asyncio

@@ -143,7 +143,8 @@ class Binding:
         """The call of an operator; one that is not declared here must have been declared before.
 
         ``home``: the session that all belongs to that a session holds; ``within``: its program.
-        Variants take the same arguments, since they share a C prototype: any will do to bind.
+        Variants take the same arguments, since they share a C prototype: any will do to bind, but
+        they may know other words.
         """
         if isinstance(operator, Operator):
             called, variant = operator, operator.variant
@@ -151,7 +152,8 @@ class Binding:
             if not self.knows(operator):
                 raise LookupError(f"{operator}: expected it declared, by what the server lists")
             same_name = CATALOGUE.of_name(operator)
-            called = same_name[0] if same_name else self._declared[operator]
+            named = [each for each in same_name if each.variant == options.variant]
+            called = [*named, *same_name][0] if same_name else self._declared[operator]
             variant = options.variant if called.variant else ""
         call = arguments.bind(
             called,

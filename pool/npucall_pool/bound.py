@@ -1,5 +1,6 @@
 """Runs a program that the kernel kills when the process that started it is gone.
 
+Ray kills an actor and leaves its children [src:pool-ray-keeper].
 ``python -I -m npucall_pool.bound PID PROGRAM ARGUMENTS``: PID is the process that starts it. The
 kernel looks at the thread in it: the one that starts this must live as long as the process.
 """

@@ -1,6 +1,7 @@
 """The element types: one row each, with ACL's code, CANN's name and the NumPy dtype.
 
-Also: which type two of them promote to, and which can be cast to which, as CANN decides it.
+Also: which type two of them promote to, and which can be cast to which, as CANN decides it
+[src:can-cast].
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ FLOATS = (FLOAT, FLOAT16, BF16)
 HALF_AND_SINGLE = (FLOAT, FLOAT16)
 
 _PROMOTION_ORDER = (FLOAT, FLOAT16, DOUBLE, BF16, INT8, UINT8, INT16, INT32, INT64, BOOL)
-# Row and column in _PROMOTION_ORDER; symmetric. opbase's table, operators.md 0.4.
+# Row and column in _PROMOTION_ORDER; symmetric [src:promotion].
 _PROMOTION = """f32 f16 f64 bf16 s8 u8 s16 s32 s64 bool
 f32 f32 f64 f32  f32  f32  f32  f32  f32  f32
 f32 f16 f64 f32  f16  f16  f16  f16  f16  f16

@@ -1,8 +1,9 @@
 """Keeps freed memory in the process, for the next call to use (Linux with glibc).
 
 glibc returns a large block to the kernel as soon as it is freed, and the next one costs a page
-fault for every 4 KiB, more than copying what is in it. Kept blocks are reused as they are, so
-nobody may show memory that it has not written: what a call does not provably write is cleared.
+fault for every 4 KiB, more than copying what is in it [src:page-faults]. Kept blocks are reused as
+they are, so nobody may show memory that it has not written: what a call does not provably write is
+cleared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Ascend products: which SoC names belong to which."""
+"""The Ascend products: which SoC names belong to which [src:products]."""
 
 from __future__ import annotations
 

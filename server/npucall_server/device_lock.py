@@ -1,4 +1,4 @@
-"""The lock of a device: of processes that are told the same one, one has it and the others wait."""
+"""The lock of a device: one process has it, others wait [src:pool-device-lock]."""
 
 from __future__ import annotations
 

@@ -149,6 +149,8 @@ class _ConfigFile(TomlConfigSettingsSource):
             return self._read_file(Path(path)) if path else {}
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"config: expected valid TOML in {path}, found: {error}") from error
+        except OSError as error:
+            raise ValueError(f"config: expected a file that can be read, found: {error}") from error
 
 
 def read_as(kind: type[S], arguments: Sequence[str]) -> S:

@@ -121,7 +121,7 @@ class Quotas:
         wait = max(self._device_time.seconds_until(name, limit), _RETRY_SECONDS)
         setting = f"tenants.{name}.device_seconds_per_hour"
         raise QuotaError(
-            f"the tenant has used the device for {used:.1f} s in the last hour ({setting} = "
+            f"the tenant has used the device for {used:.4g} s in the last hour ({setting} = "
             f"{limit:g}); {retry_in(wait)}",
             retry_after=wait,
             quota="device_seconds_per_hour",
@@ -148,8 +148,8 @@ def _refusal(tenant: str, quota: str, limit: int, held: int, amount: int) -> Npu
             setting=setting,
         )
     return QuotaError(
-        f"the tenant has {held} in use of its quota {quota} and asks for {amount} more ({setting} "
-        f"= {limit}); {retry_in(_RETRY_SECONDS)}, or end other calls of the tenant",
+        f"the quota {quota} of the tenant has no room: {held} in use, {amount} more wanted "
+        f"({setting} = {limit}); {retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         quota=quota,
         limit=str(limit),

@@ -1,5 +1,7 @@
 """Reservations of the device: who has it alone, who waits for it, and when that ends.
 
+The server grants them itself, without an engine [src:pool-reservations].
+
 A state machine without threads, whose clocks are given. ``gate`` has the threads.
 
 | where it is | what happens | where it is then |

@@ -1,5 +1,6 @@
 """Threads for calls: few of them at work at a time, and always those that worked last.
 
+Each hop to another thread costs a small call time [src:thread-hop].
 Calls hold the interpreter's lock for most of their short time, so more threads at work do not give
 more calls; they wake each other, and each wait for the lock is a change of threads. A thread that
 worked last has its memory near the core. A pool of the standard library wakes a thread for each

@@ -19,11 +19,15 @@ import npucall_client
 import npucall_client.aio
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.parameters import Attribute, Kind
-from npucall.errors import OperatorUnknownError
+from npucall.errors import AttributeValueError, OperatorUnknownError
 from npucall.operators import CATALOGUE
 from npucall.operators.cross_entropy_loss import cross_entropy_loss
+from npucall.operators.gelu_v2 import gelu_v2
+from npucall.operators.kl_div import kl_div
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
+from npucall.operators.l1_loss import l1_loss
+from npucall.wire.listing import declare
 from npucall_client.argument_texts import arguments_of
 
 from .scripted import listed
@@ -301,3 +305,97 @@ def test_a_module_in_place_of_its_operator_is_told_what_to_write(
         client.run(np, ONES)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"expected an operator, or its name .*, found int"):
         client.run(3, ONES)  # type: ignore[call-overload]
+
+
+# Words for numbers.
+
+
+@pytest.mark.parametrize(
+    ("operator", "word", "number"),
+    [
+        (kl_div, "none", 0),
+        (kl_div, "mean", 1),
+        (kl_div, "sum", 2),
+        (kl_div, "batchmean", 3),
+        ("aclnnKlDivBackward", "batchmean", 3),
+        (kl_div_target_backward_builtin, "batchmean", 3),
+        ("aclnnL1Loss", "sum", 2),
+    ],
+)
+def test_a_reduction_may_be_given_as_a_word(
+    client: npucall_client.Client, operator: Any, word: str, number: int
+) -> None:
+    name = operator if isinstance(operator, str) else operator.name
+    tensors = [np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)] * 2
+    tensors += [ONES] * (len(CATALOGUE.of_name(name)[0].inputs) - 2)
+    for way in ways(client):
+        way(operator, *tensors, reduction=word)
+    np.testing.assert_array_equal(
+        client.run(operator, *tensors, reduction=word),
+        client.run(operator, *tensors, reduction=number),
+    )
+
+
+def test_gelu_knows_its_forms_by_their_words(client: npucall_client.Client) -> None:
+    x = np.linspace(-2, 2, 9, dtype=np.float32)
+    tanh = client.run(gelu_v2, x, approximate="tanh")
+    np.testing.assert_array_equal(tanh, client.run(gelu_v2, x, 1))
+    np.testing.assert_array_equal(client.run(gelu_v2, x, "none"), client.run(gelu_v2, x))
+    assert (tanh != client.run(gelu_v2, x)).any()
+
+
+@pytest.mark.parametrize("word", ["men", "MEAN", "", "1", "batchmean"])
+def test_a_wrong_word_is_told_which_there_are(client: npucall_client.Client, word: str) -> None:
+    called: Any = l1_loss
+    for way in ways(client):
+        with pytest.raises(
+            AttributeValueError,
+            match="reduction: expected an integer of 64 bits, or one of 'none', 'mean', 'sum', "
+            f"found '{word}'",
+        ):
+            way(called, ONES, ONES, reduction=word)
+
+
+def test_the_words_of_a_variant_are_its_own(client: npucall_client.Client) -> None:
+    given: Any = {"reduction": "batchmean", "variant": "builtin"}
+    client.run("aclnnKlDivTargetBackward", ONES, ONES, ONES, **given)
+    given["variant"] = "documented"
+    with pytest.raises(AttributeValueError, match="'none', 'mean', 'sum', found 'batchmean'"):
+        client.run("aclnnKlDivTargetBackward", ONES, ONES, ONES, **given)
+
+
+def test_the_words_of_an_attribute_are_in_its_description() -> None:
+    for operator in CATALOGUE:
+        for attribute in operator.attributes:
+            for number, word in enumerate(attribute.words):
+                assert f"{number} {word}" in attribute.description, operator
+
+
+def test_every_reduction_by_number_knows_words() -> None:
+    numbered = [
+        attribute
+        for operator in CATALOGUE
+        for attribute in operator.attributes
+        if attribute.name == "reduction" and attribute.kind is Kind.INT64
+    ]
+    assert len(numbered) > 20
+    assert all(attribute.words[:3] == ("none", "mean", "sum") for attribute in numbered)
+
+
+@pytest.mark.parametrize("typed", ["reduction=mean", 'reduction="mean"'])
+def test_a_word_may_be_typed(client: npucall_client.Client, typed: str) -> None:
+    for described in (l1_loss, declare(client.operator("aclnnL1Loss"))):
+        given, _ = arguments_of(["self=[1]", "target=[3]", typed], described, "float32")
+        assert given["reduction"] == "mean"
+        assert client.run("aclnnL1Loss", **given) == 2
+
+
+def test_a_wrong_word_that_is_typed_is_told_which_there_are(client: npucall_client.Client) -> None:
+    given, _ = arguments_of(["self=[1]", "target=[3]", "reduction=men"], l1_loss, "float32")
+    with pytest.raises(AttributeValueError, match="'none', 'mean', 'sum', found 'men'"):
+        client.run("aclnnL1Loss", **given)
+
+
+def test_a_name_in_c_may_be_typed_for_what_the_server_lists(client: npucall_client.Client) -> None:
+    described = declare(client.operator("aclnnKlDivBackward"))
+    assert list(arguments_of(["gradOutput=[1]"], described, "float32")[0]) == ["grad_output"]

@@ -1,4 +1,4 @@
-"""The worked examples of forwards.md part 6, F1 to F13: calls by their C names, and the digits.
+"""The worked examples F1 to F13 [src:worked-examples]: calls by their C names, and the digits.
 
 Every path has to give these; ``test_forward_examples`` and ``tests/end_to_end`` read this table.
 """

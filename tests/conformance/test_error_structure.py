@@ -28,7 +28,7 @@ from .raw import KL, KL_TARGET, L1
 if TYPE_CHECKING:
     from npucall_client import Client
 
-# operators.md 0.7
+# [src:formats]
 PRIVATE = (
     Format.NC1HWC0,
     Format.NC1HWC0_C04,

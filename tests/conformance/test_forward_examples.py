@@ -1,4 +1,4 @@
-"""The worked examples of forwards.md part 6, to the digits given there, on every device."""
+"""The worked examples of forward operators, to all their digits, on every device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a product that has not everything says: operators.md 1.1 to 1.3, typed once more."""
+"""What a product answers that lacks operators or dtypes [src:product-lists], typed once more."""
 
 from __future__ import annotations
 

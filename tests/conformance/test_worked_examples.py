@@ -1,4 +1,4 @@
-"""The worked examples of operators.md 3.3, to the digits given there."""
+"""The worked examples E1 to E12, to all their digits [src:worked-examples]."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ HALF, SINGLE, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
 NAN = float("nan")
 
 HALF_DIGIT = 0.5e-8
-"""The documents give eight decimals."""
+"""The examples have eight decimals."""
 OF_TERMS = 4 * 2.0**-24
 """What FLOAT's own rounding may add, relative to the largest term."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """Tensors as given in the document, and the result printed there."""
+    """Tensors, and the result that was computed for them."""
 
     name: str
     operator: Any

@@ -46,7 +46,7 @@ SKIPPED = outcome(
 SIDED = outcome(
     f"{TARGET}.community/documents/f32-contradiction-8-0006",
     contradiction=Sided(
-        8, "divisor of mean", ("S2", "kernel"), ("kernel",), "kernel", "[1.0, 2.0]"
+        8, "divisor of mean", ("README", "kernel"), ("kernel",), "kernel", "[1.0, 2.0]"
     ),
 )
 NEITHER = outcome(

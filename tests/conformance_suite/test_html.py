@@ -238,7 +238,7 @@ def test_the_heat_map_has_a_cell_for_each_operator_and_block() -> None:
 def test_the_page_shows_which_source_of_a_contradiction_is_right() -> None:
     text = page_of(REPORT).text
     assert "✓ kernel (the reference)" in text
-    assert "✗ S2" in text
+    assert "✗ README" in text
     assert "agrees with none of them" in text
 
 

@@ -106,7 +106,7 @@ def test_every_tensor_that_may_not_be_null_has_a_row_that_says_so(statement: Sta
     operator = CATALOGUE.find(statement.operator, statement.variant)
     tensors = {p.name for p in (*operator.inputs, *operator.outputs)}
     optional = {p.name for p in operator.inputs if p.optional}
-    nulls = {row.blames[0] for row in statement.invalid if row.status == 161001}  # operators.md 0.2
+    nulls = {row.blames[0] for row in statement.invalid if row.status == 161001}  # [src:null-first]
     assert tensors - optional <= nulls
 
 
@@ -119,6 +119,6 @@ def test_rows_of_the_error_table_have_names_of_their_own(statement: Statement) -
 def test_every_row_of_the_contradictions_that_a_call_can_show_is_tagged() -> None:
     tagged = {each.number for statement in statements() for each in statement.contradictions}
     of_forwards = {number for number in tagged if str(number).startswith("F")}
-    # operators.md 1.4; rows 10 and 18 are errors of text, which no call shows.
+    # Rows 10 and 18 are errors of text, which no call shows.
     assert tagged - of_forwards == set(range(1, 21)) - {10, 18}
-    assert of_forwards <= {f"F{number}" for number in range(1, 35)}  # forwards.md 5
+    assert of_forwards <= {f"F{number}" for number in range(1, 35)}

@@ -1,4 +1,4 @@
-"""The profiles of operators.md 3.2 on arrays made by hand.
+"""The profiles [src:precision-standard] on arrays made by hand.
 
 At 1 an ulp of FLOAT is 2^-23, of FLOAT16 2^-10, of BF16 2^-7.
 """

@@ -69,7 +69,7 @@ def test_what_ends_the_checks_is_zeros() -> None:
 
 
 def test_the_truth_of_a_worked_example_is_that_of_the_document() -> None:
-    # E6 of operators.md 3.3: target larger than self.
+    # E6 of [src:worked-examples]: target larger than self.
     first = next(iter(cases_of(KL_DIV_BACKWARD, "grid")))
     values = {
         "grad_output": [[1, 2, 3], [-1, -2, -3]],

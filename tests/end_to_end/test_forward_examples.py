@@ -1,4 +1,4 @@
-"""The worked examples of forwards.md part 6 on every path, of the CPU device and of an NPU."""
+"""The worked examples of forward operators on every path, of the CPU device and of an NPU."""
 
 from __future__ import annotations
 

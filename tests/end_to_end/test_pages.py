@@ -39,7 +39,8 @@ COMMENT = re.compile(r'"""(?:.*?)"""|^\s*(?:#|//|;).*?$|\s#\s.*?$', re.MULTILINE
 OF_OTHERS = {
     # Programs and options of others, and names that only they have.
     *("systemctl", "reload", "journald", "ulimit", "ssh", "aclTensor", "aclOpExecutor", "grpcurl"),
-    *("SSL_CERT_FILE", "shm_size", "taskset"),
+    *("SSL_CERT_FILE", "shm_size", "taskset", "instrument"),
+    *("auto_compaction_mode", "periodic", "auto_compaction_retention"),
     *("numpy", "asarray", "no_proxy", "terminationGracePeriodSeconds", "TimeoutStopSec"),
     # What stands for something else.
     *("X", "x", "PATH", "HOST", "PORT", "NAME", "KEY", "VALUE", "FILE", "Name", "members"),

@@ -68,6 +68,7 @@ def test_links_within_pages_lead_to_headings(page: Path) -> None:
             text = ((page.parent / file) if file else page).read_text(encoding="utf-8")
             headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
             known = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in headings]
+            known += re.findall(r'<a id="([\w-]+)"></a>', text)
             broken += [target] if anchor not in known else []
     assert broken == []
 

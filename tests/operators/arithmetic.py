@@ -55,11 +55,11 @@ def uncastable(*kinds: DType) -> list[Fault]:
 # --- Sum and difference ---------------------------------------------------------------------------
 
 PROTOTYPE = "const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out"
-"""forwards.md 3.1"""
+"""As the header has it [src:cann-headers]."""
 
 
 def scaled(operator: Any) -> Table:
-    """The checks of a sum or a difference: forwards.md 3.2, in order."""
+    """The checks of a sum or a difference, in order [src:add-sub]."""
     return Table(
         operator,
         {"alpha": Scalar(INT64, 1)},

@@ -32,7 +32,7 @@ def value(name: str, wrong: Any, status: int = INVALID) -> Fault:
 
 ON_950 = (*dtype(INT32, "target"), value("label_smoothing", 0.5))
 """No defects on an Ascend 950."""
-# operators.md 2.3 and 2.4, in order
+# The checks, in order [src:cross-entropy]
 TABLE = Table(
     cross_entropy_loss_grad,
     {
@@ -78,7 +78,7 @@ TABLE_950 = Table(
     [fault for fault in TABLE.faults if fault not in ON_950],
     "Ascend950PR_9589",
 )
-# forwards.md 1.4, in order
+# The checks, in order [src:cross-entropy]
 FORWARD = Table(
     cross_entropy_loss,
     {

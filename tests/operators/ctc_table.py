@@ -29,7 +29,7 @@ def many_states(kind: Any) -> Fault:
     return Fault(tensors, DTypeError, ("log_probs",))
 
 
-# operators.md 2.3, in order
+# The checks, in order [src:ctc-loss]
 TABLE = Table(
     ctc_loss_backward,
     {
@@ -97,7 +97,7 @@ def targets(wrong: tuple[int, ...]) -> Fault:
 
 FORWARD_TENSORS = ("log_probs", "neg_log_likelihood_out", "log_alpha_out")
 SHORT = [too_many_labels(kind) for kind in (FLOAT16, BF16)]
-# forwards.md 1.4, in order
+# The checks, in order [src:ctc-loss]
 FORWARD = Table(
     ctc_loss,
     {

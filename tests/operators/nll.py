@@ -24,7 +24,7 @@ def given(shape: tuple[int, ...], dtype: Any = FLOAT) -> dict[str, Any]:
 
 
 def worked() -> Iterator[tuple[int, int, Any, float]]:
-    """Reductions, labels that do not count, losses and total weights: F6 of forwards.md 6."""
+    """Reductions, ignored labels, losses and total weights: F6 of [src:worked-examples]."""
     yield NONE, -100, [1.07002483, 0.60198640], 0
     yield MEAN, -100, 0.47771750, 3.5
     yield SUM, -100, 1.67201123, 3.5
@@ -59,7 +59,7 @@ def torch_backward(
     return loss.detach().numpy(), gradient.numpy()
 
 
-# operators.md 2.3, in order
+# The checks, in order [src:nll-loss]
 TABLE = Table(
     nll_loss_backward,
     {

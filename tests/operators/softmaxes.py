@@ -9,7 +9,7 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import LOG_SOFTMAX, SOFTMAX
 from .subject import Given
 
-# operators.md 2.3, in order; "out" may have any supported float, which the service checks last
+# The checks, in order [src:softmax]; the service checks last that "out" is a supported float
 SOFTMAX_TABLE = Table(
     SOFTMAX,
     {"dim": 0},
@@ -29,7 +29,7 @@ SOFTMAX_TABLE = Table(
         *dtype(BOOL, "out"),
     ],
 )
-# operators.md 2.3, in order; "out" may have any supported float, which the service checks last
+# The checks, in order [src:softmax]; the service checks last that "out" is a supported float
 LOG_SOFTMAX_TABLE = Table(
     LOG_SOFTMAX,
     {"dim": 0},

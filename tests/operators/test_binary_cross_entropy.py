@@ -28,7 +28,7 @@ from .subject import (
 )
 
 INPUTS = ("self", "target", "weight")
-# forwards.md 1.4, in order
+# The checks, in order [src:binary-cross-entropy]
 TABLE = Table(
     binary_cross_entropy,
     {"reduction": 0},
@@ -78,7 +78,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclTensor* target, const aclTensor* weight, "
         "int64_t reduction, aclTensor* out"

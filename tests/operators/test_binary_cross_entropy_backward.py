@@ -18,7 +18,7 @@ from .gradients import FLOATS, INF, NAN, aten
 from .losses import assert_rounded, wide
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, between, every, of_one_shape
 
-# operators.md 2.3, in order
+# The checks, in order [src:binary-cross-entropy]
 TABLE = Table(
     binary_cross_entropy_backward,
     {"reduction": 1},
@@ -79,7 +79,7 @@ def torch_gradient(tensors: dict[str, Any], reduction: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "const aclTensor* weightOptional, int64_t reduction, aclTensor* out"

@@ -18,7 +18,7 @@ from .losses import functional, of_terms
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, between, every
 
 INPUTS = ("self", "target", "weight", "pos_weight")
-# forwards.md 1.4, in order
+# The checks, in order [src:bce-with-logits]
 TABLE = Table(
     binary_cross_entropy_with_logits,
     {"reduction": 0},
@@ -80,7 +80,7 @@ def terms(tensors: dict[str, Any]) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclTensor* target, const aclTensor* weightOptional, "
         "const aclTensor* posWeightOptional, int64_t reduction, aclTensor* out"

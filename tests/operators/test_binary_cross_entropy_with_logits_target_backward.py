@@ -21,7 +21,7 @@ from .losses import assert_rounded, logits_gradient, wide
 from .subject import MEAN, NONE, SUM, Cells, Subject, between, every
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
-# operators.md 2.3, in order
+# The checks, in order [src:bce-with-logits]
 TABLE = Table(
     binary_cross_entropy_with_logits_target_backward,
     {"reduction": 1},
@@ -92,7 +92,7 @@ def terms(tensors: dict[str, Any], _: Any, reduction: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "const aclTensor* weightOptional, const aclTensor* posWeightOptional, "

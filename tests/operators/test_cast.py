@@ -22,7 +22,7 @@ UNSIGNED = "UINT16 UINT32 UINT64"
 TAKEN = [each for each in DTYPES if each.name in f"{NEWER} {UNSIGNED}".split()]
 (EIGHT_BITS,) = (each for each in DTYPES if each.name == "FLOAT8_E5M2")
 
-# forwards.md 3.2, in order; that out has not dtype the software finds out only where it copies
+# The checks, in order [src:cast]; CANN compares out with dtype only when it copies
 TABLE = Table(
     cast,
     {"dtype": FLOAT},
@@ -45,7 +45,7 @@ def torch_says(tensors: dict[str, Any], **_: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclDataType dtype, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=f"{NEWER} {UNSIGNED}",

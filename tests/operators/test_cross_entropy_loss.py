@@ -54,7 +54,7 @@ def sizes(tensors: dict[str, Any], found: Any, **options: Any) -> Any:
 
 SUBJECT = Subject(
     FORWARD,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* input, const aclTensor* target, const aclTensor* weightOptional, "
         "char* reductionOptional, int64_t ignoreIndex, double labelSmoothing, "
@@ -92,7 +92,7 @@ def single(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_worked_example_comes_out(client: Any) -> None:
-    # F7 of forwards.md 6
+    # F7 of [src:worked-examples]
     log_prob = [[-2.40760596, -1.40760596, -0.40760596], [-1.10413061, -2.10413061, -0.60413061]]
     for attributes, expected in (
         ({"reduction": "none"}, [1.22281789, 0.55206530]),
@@ -129,7 +129,7 @@ def test_an_ascend_950_takes_labels_of_int32(fault: Fault) -> None:
     np.testing.assert_array_equal(found[0], run(single())[0])
 
 
-# A row of logits and its log-softmax, forwards.md 1.6; and its loss if the label is 0.
+# A row of logits, its log-softmax, and its loss if the label is 0 [src:cross-entropy].
 ROWS = [
     ([INF, 0, 0], [NAN] * 3, NAN),
     ([NAN, 0, 0], [NAN] * 3, NAN),

@@ -64,7 +64,7 @@ def terms(tensors: dict[str, Any], *_: Any, **__: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradLoss, const aclTensor* logProb, const aclTensor* target, "
         "const aclTensor* weightOptional, const aclTensor* gradZlossOptional, "

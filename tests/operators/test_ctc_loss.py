@@ -55,7 +55,7 @@ def run(arguments: dict[str, Any], client: Any = LOCAL, **more: Any) -> Any:
 
 SUBJECT = Subject(
     FORWARD,
-    # forwards.md 1.1, and the header aclnn_ctc_loss.h for targetlengths
+    # From the header [src:cann-headers], and the header aclnn_ctc_loss.h for targetlengths
     (
         "const aclTensor* logProbs, const aclTensor* targets, const aclIntArray* inputLengths, "
         "const aclIntArray* targetlengths, int64_t blank, bool zeroInfinity, "
@@ -79,7 +79,7 @@ SUBJECT = Subject(
 
 
 def test_the_worked_example_comes_out(client: Any) -> None:
-    # F8 of forwards.md 6
+    # F8 of [src:worked-examples]
     log_probs = np.log([[[0.5, 0.3, 0.2]], [[0.4, 0.4, 0.2]], [[0.6, 0.1, 0.3]]])
     alpha = [
         [-0.69314718, -1.20397280, -INF],

@@ -54,7 +54,7 @@ def made(kind: Any) -> dict[str, Any]:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOut, const aclTensor* logProbs, const aclTensor* targets, "
         "const aclIntArray* inputLengths, const aclIntArray* targetLengths, "

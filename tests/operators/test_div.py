@@ -18,7 +18,7 @@ from .faults import Fault, Table, dtype, null
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, between, every
 
-# forwards.md 3.2, in order: shapes before dtypes
+# The checks, in order [src:div]: shapes before dtypes
 TABLE = Table(
     div,
     {},
@@ -53,7 +53,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* other, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310B),
     newer=f"{THREE} DOUBLE {INTEGERS} BOOL",

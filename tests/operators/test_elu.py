@@ -18,7 +18,7 @@ from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every
 
 NUMBERS = ("alpha", "scale", "input_scale")
-# forwards.md 2.3, in order
+# The checks, in order [src:elu]
 TABLE = Table(
     elu,
     dict.fromkeys(NUMBERS, Scalar(DOUBLE, 1.0)),
@@ -71,7 +71,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclScalar* alpha, const aclScalar* scale, "
         "const aclScalar* inputScale, aclTensor* out"

@@ -20,7 +20,7 @@ from .subject import WITH_BF16, Cells, Subject, aten_of, every, steps
 NUMBERS = ("alpha", "scale", "input_scale")
 ONE, BELOW_0 = Scalar(DOUBLE, 1.0), Scalar(DOUBLE, -0.5)
 
-# operators.md 2.3, in order
+# The checks, in order [src:elu]
 TABLE = Table(
     elu_backward,
     {"alpha": ONE, "scale": ONE, "input_scale": ONE, "is_result": False},
@@ -77,7 +77,7 @@ def terms(tensors: dict[str, Any], expected: Any, *, is_result: bool, **_: Any) 
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclScalar* alpha, const aclScalar* scale, "
         "const aclScalar* inputScale, bool isResult, const aclTensor* selfOrResult, "

@@ -14,7 +14,7 @@ from .faults import NINE, Fault, Table, dtypes, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, of_one_shape
 
-# forwards.md 3.2, in order
+# The checks, in order [src:exp-log]
 TABLE = Table(
     exp,
     {},
@@ -40,7 +40,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, aclTensor* out",
     documented=WITH_BF16,
     newer=f"{THREE} DOUBLE BOOL INT64",

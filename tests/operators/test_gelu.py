@@ -18,7 +18,7 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import INF, LOCAL, NAN, assert_rounded
 from .subject import WITH_BF16, Cells, Subject, aten_of
 
-# forwards.md 2.3, in order
+# The checks, in order [src:gelu]
 TABLE = Table(
     gelu,
     {},
@@ -57,7 +57,7 @@ def terms(tensors: dict[str, Any], result: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     unreachable=frozenset({"self not BF16 where the product has none"}),

@@ -25,7 +25,7 @@ from .gradients import (
 from .gradients import GELU as OPERATOR
 from .subject import WITH_BF16, Cells, Subject, aten_of, between, exactly
 
-# operators.md 2.3, in order; the service's own check of grad_input's dtype comes last
+# The checks, in order [src:gelu]; the service's own check of grad_input's dtype comes last
 TABLE = Table(
     OPERATOR,
     {},
@@ -64,7 +64,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* gradInput",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     unreachable=frozenset({"promotion not BF16 where the product has none"}),

@@ -27,7 +27,7 @@ from .gradients import (
 from .subject import WITH_BF16, Cells, Subject, between, every, exactly
 
 FORMS = ("none", "tanh")
-# operators.md 2.3, in order
+# The checks, in order [src:gelu]
 TABLE = Table(
     OPERATOR,
     {"approximate": "none"},
@@ -80,7 +80,7 @@ def torch_gradient(tensors: dict[str, Any], approximate: str) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     ("const aclTensor* gradOutput, const aclTensor* self, char* approximate, aclTensor* gradInput"),
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     unreachable=frozenset({"promotion not BF16 where the product has none"}),

@@ -18,7 +18,7 @@ from .gradients import INF, LOCAL, NAN, assert_rounded
 from .subject import WITH_BF16, Cells, Subject, every
 
 BOTH_INT32 = {"x": {"dtype": INT32}, "y": {"dtype": INT32}}
-# forwards.md 2.3, in order
+# The checks, in order [src:gelu]
 TABLE = Table(
     gelu_v2,
     {"approximate": 0},
@@ -64,7 +64,7 @@ def terms(tensors: dict[str, Any], result: Any, approximate: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* x, int64_t approximate, aclTensor* y",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     unreachable=frozenset({"x not BF16 where the product has none"}),

@@ -16,7 +16,7 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN, title
 from .subject import THREE, TWO, WITH_BF16, Given, Subject, between
 
-# forwards.md 2.3, in order
+# The checks, in order [src:glu]
 TABLE = Table(
     glu,
     {"self": {"dtype": FLOAT, "shape": (2, 6)}, "dim": -1},
@@ -63,7 +63,7 @@ def torchs(tensors: dict[str, Any], dim: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, int64_t dim, const aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=f"{THREE} DOUBLE",

@@ -18,7 +18,7 @@ from .subject import THREE, TWO, WITH_BF16, Given, Subject, aten_of, between
 
 WHOLE, HALF = {"dtype": FLOAT, "shape": (2, 6)}, {"dtype": FLOAT, "shape": (2, 3)}
 
-# ops-nn's order: null tensors, dtypes, ranks, shapes; operators.md 2.2 has what is checked
+# The order is assumed [src:check-order]: null tensors, dtypes, ranks, shapes
 TABLE = Table(
     glu_backward,
     {"grad_out": HALF, "self": WHOLE, "out": WHOLE, "dim": -1},
@@ -79,7 +79,7 @@ def torch_gradient(tensors: dict[str, Any], dim: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     "const aclTensor* gradOut, const aclTensor* self, int64_t dim, const aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=f"{THREE} DOUBLE",

@@ -17,7 +17,7 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of
 
-# forwards.md 2.3, in order
+# The checks, in order [src:hardsigmoid]
 TABLE = Table(
     hardsigmoid,
     {},
@@ -57,7 +57,7 @@ def terms(tensors: dict[str, Any], *_: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910),
     newer=f"{THREE} INT32",

@@ -13,7 +13,7 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import WITH_BF16, Cells, Subject, aten_of, steps
 
-# operators.md 2.3, in order
+# The checks, in order [src:hardsigmoid]
 TABLE = Table(
     hardsigmoid_backward,
     {},
@@ -50,7 +50,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     "const aclTensor* gradOutput, const aclTensor* self, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     values={"self": steps(255)},

@@ -15,7 +15,7 @@ from .faults import Fault, Table, dtypes, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of
 
-# forwards.md 2.3, in order; a float can be cast to every float
+# The checks, in order [src:hardswish]; a float can be cast to every float
 TABLE = Table(
     hardswish,
     {},
@@ -52,7 +52,7 @@ def terms(tensors: dict[str, Any], *_: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910),
     newer=THREE,

@@ -20,7 +20,7 @@ from .subject import WITH_BF16, Cells, Subject, aten_of, steps
 
 
 def table(operator: Any, *listed: str) -> Table:
-    """operators.md 2.3, in order; the two differ in the order of the dtypes' list."""
+    """The checks, in order [src:hardswish]; the two differ in the order of the dtypes' list."""
     return Table(
         operator,
         {},
@@ -66,7 +66,7 @@ def terms(tensors: dict[str, Any], *_: Any) -> Any:
 
 SUBJECT = Subject(
     table(hardswish_backward, "self", "grad_output"),
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     "const aclTensor* gradOutput, const aclTensor* self, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910),
     values={"self": steps(255, apart_from=3)},  # where the first version is not torch's

@@ -35,7 +35,7 @@ def ends(low: Any, high: Any) -> dict[str, Any]:
     return dict(zip(ENDS, (low, high), strict=True))
 
 
-# forwards.md 2.3, in order
+# The checks, in order [src:hardtanh]
 TABLE = Table(
     hardtanh,
     ends(Scalar(DOUBLE, -1.0), Scalar(DOUBLE, 1.0)),
@@ -77,7 +77,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclScalar* clipValueMin, const aclScalar* clipValueMax, "
         "aclTensor* out"

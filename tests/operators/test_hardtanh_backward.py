@@ -16,7 +16,8 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import INF, LOCAL, NAN
 from .subject import WITH_BF16, WITHOUT_BF16, Cells, Subject, aten_of, every, steps
 
-# operators.md 2.3, in order; behind the shapes what the service refuses where the device fails
+# The checks, in order [src:hardtanh]; after the shapes, what the service refuses before the device
+# fails
 TABLE = Table(
     hardtanh_backward,
     {"min": Scalar(DOUBLE, -1.0), "max": Scalar(DOUBLE, 1.0)},
@@ -55,7 +56,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* min, "
         "const aclScalar* max, aclTensor* out"

@@ -30,7 +30,7 @@ from .subject import (
 
 INPUTS = ("self", "target")
 NOTHING = {"self": {"shape": (0, 3)}}
-# forwards.md 1.4, in order
+# The checks, in order [src:kl-div]
 TABLE = Table(
     kl_div,
     {"reduction": 0},
@@ -50,7 +50,7 @@ TABLE = Table(
         Fault({"reduction": BATCHMEAN}, ShapeError, ("out",)),
     ],
 )
-# forwards.md 1.3: self, target, log_target, element
+# [src:kl-div]: self, target, log_target, element
 CELLS = [
     (-1.0, 0.0, False, 0.0),
     (-1.0, -0.0, False, 0.0),
@@ -96,7 +96,7 @@ def terms(tensors: Tensors, *, log_target: bool = False) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclTensor* target, int64_t reduction, bool logTarget, "
         "aclTensor* out"
@@ -120,7 +120,7 @@ SUBJECT = Subject(
 
 
 def test_batchmean_divides_by_the_first_extent_of_what_both_broadcast_to() -> None:
-    # F4 of forwards.md 6; torch divides by that of self, 1
+    # F4 of [src:worked-examples]; torch divides by that of self, 1
     tensors = {"self": np.zeros((1, 2)), "target": np.array([[1.0, 2], [3, 4], [5, 6]])}
     found = SUBJECT.exact(tensors, reduction=BATCHMEAN)
     np.testing.assert_allclose(found, 9.67501835, rtol=0, atol=5e-9)

@@ -47,7 +47,7 @@ from .subject import (
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
 TENSORS = (*INPUTS, "out")
-# operators.md 1.1, in order
+# The checks, in order [src:kl-div-backward]
 TABLE = Table(
     KL,
     {"reduction": 1},
@@ -65,7 +65,7 @@ TABLE = Table(
         *shape((1, 2, 3), "out"),
     ],
 )
-# operators.md 1.1: target, log_target, grad_output, result before scaling
+# [src:kl-div-backward]: target, log_target, grad_output, result before scaling
 CELLS = [
     (0.0, False, 2.0, 0.0),
     (-0.0, False, 2.0, 0.0),

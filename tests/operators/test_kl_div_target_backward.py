@@ -56,7 +56,7 @@ PROTOTYPE = (
     "int64_t reduction, bool logTarget, aclTensor* gradTarget"
 )
 PRIVATE = [Fault({name: {"format": Format.FRACTAL_NZ}}, FormatError, (name,)) for name in TENSORS]
-# operators.md 1.2.1, in order
+# The checks, in order [src:kl-div-target]
 BUILTIN_TABLE = Table(
     BUILTIN,
     {"reduction": 1},
@@ -72,7 +72,7 @@ BUILTIN_TABLE = Table(
         *PRIVATE,
     ],
 )
-# operators.md 1.2.2, in order
+# The checks, in order [src:kl-div-target]
 MASKED = [
     *null(*TENSORS),
     *dtype(DOUBLE, *TENSORS),
@@ -85,7 +85,7 @@ MASKED = [
     *shape((3, 2), "grad_target"),
     *shape(NINE, "grad_target"),
 ]
-# operators.md 1.2.1: target, self, log_target, result for a scaled gradient of 2 and of -2
+# [src:kl-div-target]: target, self, log_target, result for a scaled gradient of 2 and of -2
 BUILTIN_CELLS = [
     (0.0, 0.5, False, NAN, NAN),
     (-0.0, 0.5, False, NAN, NAN),
@@ -106,7 +106,7 @@ BUILTIN_CELLS = [
     (1.0, INF, True, -INF, INF),
     (1.0, -INF, True, INF, -INF),
 ]
-# operators.md 1.2.2: target, self, log_target, grad_output, result
+# [src:kl-div-target]: target, self, log_target, grad_output, result
 MASKED_CELLS = [
     (0.0, 0.5, False, 2.0, 0.0),
     (-0.0, 0.5, False, 2.0, 0.0),

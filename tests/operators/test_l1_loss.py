@@ -25,7 +25,7 @@ def pair(one: Any, other: Any, **more: Any) -> dict[str, Any]:
     return {"self": {"dtype": one}, "target": {"dtype": other}, **more}
 
 
-# forwards.md 1.4, in order
+# The checks, in order [src:l1-loss]
 TABLE = Table(
     l1_loss,
     {"reduction": 0},
@@ -65,7 +65,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* target, int64_t reduction, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer="FLOAT FLOAT16 BF16 INT64",

@@ -30,7 +30,7 @@ from .founding import (
 from .gradients import FLOATS, INF, NAN, title
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, Tensors, every, steps
 
-# operators.md 1.3, in order
+# The checks, in order [src:l1-loss-backward]
 TABLE = Table(
     L1,
     {"reduction": 1},
@@ -49,7 +49,7 @@ TABLE = Table(
         *shape((1, 2, 3), "grad_input"),
     ],
 )
-# operators.md 1.3: self, target, grad_output, result
+# [src:l1-loss-backward]: self, target, grad_output, result
 CELLS = [
     (1.0, 1.0, 2.0, 0.0),
     (INF, INF, 2.0, 0.0),

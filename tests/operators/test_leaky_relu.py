@@ -15,7 +15,7 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every
 
-# forwards.md 2.3, in order; what is said of the slope is the service's
+# The checks, in order [src:leaky-relu]; what is said of the slope is the service's
 TABLE = Table(
     leaky_relu,
     {"negative_slope": Scalar(DOUBLE, 0.25)},
@@ -57,7 +57,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclScalar* negativeSlope, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910),
     newer=f"{THREE} DOUBLE",

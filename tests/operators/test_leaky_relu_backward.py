@@ -35,7 +35,7 @@ from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, step
 SLOPE = Scalar(DOUBLE, 0.1)
 BELOW_0 = Scalar(DOUBLE, -0.5)
 
-# operators.md 2.3, in order
+# The checks, in order [src:leaky-relu]
 TABLE = Table(
     leaky_relu_backward,
     {"negative_slope": SLOPE, "self_is_result": False},
@@ -79,7 +79,7 @@ def gradient(g: Any, x: Any, slope: Any = 0.5, **more: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* negativeSlope, "
         "bool selfIsResult, aclTensor* out"

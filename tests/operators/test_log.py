@@ -23,7 +23,7 @@ from .subject import (
     of_one_shape,
 )
 
-# forwards.md 3.2, in order
+# The checks, in order [src:exp-log]
 TABLE = Table(
     log,
     {},
@@ -53,7 +53,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, aclTensor* out",
     documented=WITH_BF16,
     newer=f"{THREE} DOUBLE {INTEGERS} BOOL",

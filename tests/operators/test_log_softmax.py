@@ -17,7 +17,7 @@ from .gradients import FLOATS, INF, LOCAL, NAN, title
 from .softmaxes import ALONG_EVERY_DIM, EMPTY
 from .subject import THREE, TWO, WITH_BF16, Subject
 
-# forwards.md 2.3, in order
+# The checks, in order [src:softmax]
 TABLE = Table(
     log_softmax,
     {"dim": 0},
@@ -49,7 +49,7 @@ def terms(tensors: dict[str, Any], _: Any, dim: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, int64_t dim, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=f"{THREE} DOUBLE",

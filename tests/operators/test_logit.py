@@ -16,7 +16,7 @@ from .gradients import INF, LOCAL, NAN, aten
 from .subject import WITH_BF16, Cells, Subject, between, every, of_one_shape
 
 TILING = 561002
-# forwards.md 1.4, in order
+# The checks, in order [src:logit]
 TABLE = Table(
     logit,
     {"eps": -1.0},
@@ -76,7 +76,7 @@ def terms(tensors: dict[str, Any], found: Any, eps: float) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1: an output that is const
+    # From the header [src:cann-headers]: an output that is const
     "const aclTensor* input, double eps, const aclTensor* out",
     documented=WITH_BF16,
     legacy=(),

@@ -17,7 +17,7 @@ from .losses import wide
 from .subject import WITH_BF16, Cells, Subject, between, every, of_one_shape
 
 TILING = 561002
-# operators.md 2.3, in order
+# The checks, in order [src:logit]
 TABLE = Table(
     logit_grad,
     {"eps": -1.0},
@@ -68,7 +68,7 @@ def torch_gradient(tensors: dict[str, Any], eps: float) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1: x before dy, a double, and an output that is const
+    # From the header [src:cann-headers]: x before dy, a double, and an output that is const
     "const aclTensor* x, const aclTensor* dy, double eps, const aclTensor* out",
     documented=WITH_BF16,
     legacy=(),

@@ -41,7 +41,7 @@ SHAPES = [
     ((7, 40), (40, 9)),
 ]
 
-# forwards.md 3.2, in order
+# The checks, in order [src:matmul]
 TABLE = Table(
     matmul,
     {
@@ -82,7 +82,7 @@ def pairs(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Given]:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* mat2, aclTensor* out, int8_t cubeMathType",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=THREE,

@@ -28,7 +28,7 @@ from .gradients import BF16, INF, LOCAL, NAN, title
 from .subject import THREE, TWO, WITH_BF16, Subject, every
 from .test_reduce_sum import EMPTY, SHAPES, wrong_dims
 
-# forwards.md 3.2, in order
+# The checks, in order [src:reduce-sum-mean]
 TABLE = Table(
     mean,
     {"dim": (0,), "keep_dim": False, "dtype": FLOAT, "out": {"dtype": FLOAT, "shape": (3,)}},
@@ -63,7 +63,7 @@ def sizes(tensors: dict[str, Any], _: Any, **attributes: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclIntArray* dim, bool keepDim, aclDataType dtype, "
         "aclTensor* out"

@@ -15,7 +15,7 @@ from .losses import stretched
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, aten_of, every
 
 INPUTS = ("self", "target")
-# forwards.md 1.4, in order
+# The checks, in order [src:mse-loss]
 TABLE = Table(
     mse_loss,
     {"reduction": 0},
@@ -51,7 +51,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* target, int64_t reduction, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     attributes={"reduction": MEAN},
@@ -64,7 +64,7 @@ SUBJECT = Subject(
 
 
 def test_squares_beyond_float16_are_finite_once_the_mean_brings_them_back() -> None:
-    # F13 of forwards.md 6; torch is infinite, since it rounds each square
+    # F13 of [src:worked-examples]; torch is infinite, since it rounds each square
     tensors = {"self": np.array([300, 0, 0], np.float16), "target": np.zeros(3, np.float16)}
     assert SUBJECT.run(tensors, reduction=MEAN) == 30000
     np.testing.assert_array_equal(SUBJECT.run(tensors, reduction=NONE), [INF, 0, 0])

@@ -18,7 +18,7 @@ from .losses import stretched
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, aten_of, every
 
 INPUTS = ("grad_output", "self", "target")
-# operators.md 2.3, in order
+# The checks, in order [src:mse-loss]
 TABLE = Table(
     mse_loss_backward,
     {"reduction": 1},
@@ -55,7 +55,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "int64_t reduction, aclTensor* out"

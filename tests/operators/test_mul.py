@@ -16,7 +16,7 @@ from .faults import Table, dtype, null
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import WITH_BF16, Cells, Subject, aten_of, every
 
-# forwards.md 3.2, in order
+# The checks, in order [src:mul]
 TABLE = Table(
     mul,
     {},
@@ -36,7 +36,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* other, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=NEWER,

@@ -32,7 +32,7 @@ from .faults import Fault, Table, dtype, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import WITH_BF16, Cells, Subject, every, of_one_shape
 
-# forwards.md 3.2, in order
+# The checks, in order [src:mul]
 TABLE = Table(
     muls,
     {"other": Scalar(BOOL, value=True)},
@@ -72,7 +72,7 @@ def torch_says(tensors: dict[str, Any], *, other: float) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclScalar* other, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=NEWER,

@@ -30,7 +30,7 @@ def rows(self: tuple[int, ...], target: tuple[int, ...]) -> Fault:
     return Fault(changes, ShapeError, ("self", "target"))
 
 
-# forwards.md 1.4, in order
+# The checks, in order [src:nll-loss]
 TABLE = Table(
     nll_loss,
     {
@@ -74,7 +74,7 @@ torch_says = aten_of(nll_loss, "nll_loss_forward")
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclTensor* target, const aclTensor* weight, "
         "int64_t reduction, int64_t ignoreIndex, aclTensor* out, aclTensor* totalWeightOut"
@@ -102,7 +102,7 @@ def run(tensors: dict[str, Any], reduction: int, ignore_index: int = -100) -> An
 
 
 def test_the_worked_example_comes_out(client: Any) -> None:
-    # F6 of forwards.md 6
+    # F6 of [src:worked-examples]
     for reduction, ignore_index, loss, total in worked():
         tensors = {"self": np.log([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]]), "weight": [0.5, 2, 3]}
         tensors = {name: np.asarray(array) for name, array in tensors.items()}

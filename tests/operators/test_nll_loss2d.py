@@ -23,7 +23,7 @@ from .subject import MEAN, NONE, SUM, WITH_BF16, Subject, aten_of, between, ever
 SHAPE, PIXELS = (2, 3, 4, 5), (2, 4, 5)
 
 
-# forwards.md 1.4, in order
+# The checks, in order [src:nll-loss]
 TABLE = Table(
     nll_loss2d,
     {
@@ -66,7 +66,7 @@ torch_says = aten_of(nll_loss2d, "nll_loss2d_forward")
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclTensor* target, const aclTensor* weight, "
         "int64_t reduction, int64_t ignoreIndex, aclTensor* out, aclTensor* totalWeightOut"

@@ -31,7 +31,7 @@ def pixels(wrong: tuple[int, ...]) -> Fault:
     return Fault(changes, ShapeError, ("target",))
 
 
-# operators.md 2.3, in order
+# The checks, in order [src:nll-loss]
 TABLE = Table(
     nll_loss2d_backward,
     {
@@ -95,7 +95,7 @@ def run(tensors: dict[str, Any], reduction: int, ignore_index: int = -100) -> An
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "const aclTensor* weight, int64_t reduction, int64_t ignoreIndex, "

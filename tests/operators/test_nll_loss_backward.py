@@ -39,7 +39,7 @@ def torch_gradient(tensors: dict[str, Any], reduction: int, ignore_index: int) -
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "const aclTensor* weight, int64_t reduction, int64_t ignoreIndex, "

@@ -20,7 +20,7 @@ from .subject import WITH_BF16, Subject, every
 TENSORS = ("self", "weight", "out")
 LARGE, SMALL = {"dtype": FLOAT, "shape": (2, 3, 4)}, {"dtype": FLOAT, "shape": (3,)}
 
-# forwards.md 2.3, in order
+# The checks, in order [src:prelu]
 TABLE = Table(
     prelu,
     {"self": LARGE, "weight": SMALL, "out": LARGE},
@@ -72,7 +72,7 @@ def torchs(tensors: dict[str, Any]) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* weight, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     # Whatever floats promote to can be cast to any of them.

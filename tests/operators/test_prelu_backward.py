@@ -19,7 +19,7 @@ from .subject import WITH_BF16, Subject, every
 TENSORS = ("grad_output", "self", "weight", "grad_input", "grad_weight")
 LARGE, SMALL = {"dtype": FLOAT, "shape": (2, 3, 4)}, {"dtype": FLOAT, "shape": (3,)}
 
-# ops-nn's order: null tensors, dtypes, ranks, shapes; operators.md 2.2 has what is checked
+# The order is assumed [src:check-order]: null tensors, dtypes, ranks, shapes
 TABLE = Table(
     prelu_backward,
     {
@@ -90,7 +90,7 @@ def terms(tensors: dict[str, Any], expected: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* weight, "
         "aclTensor* gradInput, aclTensor* gradWeight"

@@ -1,4 +1,4 @@
-"""Promotion (operators.md 0.4) and CanCast (0.5), typed once more from the document."""
+"""Promotion [src:promotion] and casts [src:can-cast], typed a second time from their sources."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def wrong_dims(*values: tuple[int, ...], attribute: str = "dims") -> list[Fault]
     return [Fault({attribute: value}, AttributeValueError, (attribute,)) for value in values]
 
 
-# forwards.md 3.2, in order
+# The checks, in order [src:reduce-sum-mean]
 TABLE = Table(
     reduce_sum,
     {"dims": (0,), "keep_dims": False, "dtype": FLOAT, "out": {"dtype": FLOAT, "shape": (3,)}},
@@ -57,7 +57,7 @@ def sizes(tensors: dict[str, Any], _: Any, **attributes: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 3.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclIntArray* dims, bool keepDims, aclDataType dtype, "
         "aclTensor* out"

@@ -1,4 +1,4 @@
-"""Where FLOAT16 overflows, underflows and rounds: the places that operators.md names."""
+"""Where FLOAT16 overflows, underflows and rounds: where the kernels differ [src:rounding]."""
 
 from __future__ import annotations
 

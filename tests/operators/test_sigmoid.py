@@ -17,7 +17,7 @@ from .gradients import BF16 as BFLOAT16
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of
 
-# forwards.md 2.3, in order; the last is the service's
+# The checks, in order [src:sigmoid]; the last is the service's
 TABLE = Table(
     sigmoid,
     {},
@@ -50,7 +50,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=f"{THREE} {MORE}",

@@ -30,7 +30,7 @@ from .gradients import (
 from .gradients import SIGMOID as OPERATOR
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, between
 
-# operators.md 2.3, in order
+# The checks, in order [src:sigmoid]
 TABLE = Table(
     OPERATOR,
     {},
@@ -78,7 +78,7 @@ def terms(tensors: dict[str, Any], *_: Any) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     "const aclTensor* gradOutput, const aclTensor* output, aclTensor* gradInput",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     newer=f"{THREE} DOUBLE COMPLEX64 COMPLEX128",

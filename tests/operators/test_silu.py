@@ -16,7 +16,7 @@ from .faults import Fault, Table, dtype, null, shape
 from .gradients import INF, LOCAL, NAN, assert_rounded
 from .subject import WITH_BF16, Cells, Subject, aten_of, between
 
-# forwards.md 2.3, in order
+# The checks, in order [src:silu]
 TABLE = Table(
     silu,
     {},
@@ -43,7 +43,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     # A product without BF16 refuses it there: below.

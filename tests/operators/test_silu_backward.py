@@ -30,7 +30,7 @@ from .gradients import SILU as OPERATOR
 from .subject import WITH_BF16, Cells, Subject, aten_of, between, exactly
 
 NEWEST = "Ascend950PR_9589"
-# operators.md 2.3, in order, on products other than Ascend 950
+# The checks, in order [src:silu], on products other than Ascend 950
 TABLE = Table(
     OPERATOR,
     {},
@@ -85,7 +85,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     "const aclTensor* gradOutput, const aclTensor* self, aclTensor* gradInput",
     documented=(*WITH_BF16, ASCEND_910),
     tables=(ON_950,),

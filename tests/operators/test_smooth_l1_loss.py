@@ -16,7 +16,7 @@ from .losses import functional, stretched
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, every
 
 INPUTS = ("self", "target")
-# forwards.md 1.4, in order
+# The checks, in order [src:smooth-l1-loss]
 TABLE = Table(
     smooth_l1_loss,
     {"reduction": 0, "beta": 1.0},
@@ -55,7 +55,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* self, const aclTensor* target, int64_t reduction, float beta, "
         "aclTensor* result"

@@ -18,7 +18,7 @@ from .losses import stretched, wide
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, aten_of, every
 
 INPUTS = ("grad_out", "self", "target")
-# operators.md 2.3, in order
+# The checks, in order [src:smooth-l1-loss]
 TABLE = Table(
     smooth_l1_loss_backward,
     {"reduction": 1, "beta": 1.0},
@@ -72,7 +72,7 @@ def torch_gradient(tensors: dict[str, Any], reduction: int, beta: float) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOut, const aclTensor* self, const aclTensor* target, "
         "int64_t reduction, float beta, aclTensor* gradInput"

@@ -16,7 +16,7 @@ from .losses import functional, stretched
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, every
 
 INPUTS = ("self", "target")
-# forwards.md 1.4, in order
+# The checks, in order [src:soft-margin-loss]
 TABLE = Table(
     soft_margin_loss,
     {"reduction": 0},
@@ -49,7 +49,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 1.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, const aclTensor* target, int64_t reduction, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     attributes={"reduction": MEAN},

@@ -18,7 +18,8 @@ from .losses import assert_rounded, stretched, wide
 from .subject import MEAN, NONE, SUM, WITH_BF16, Cells, Subject, every, signs
 
 INPUTS = ("grad_output", "self", "target")
-# operators.md 2.3, in order; the reduction, which only the service checks, behind the empty exit
+# The checks, in order [src:soft-margin-loss]; after the exit for empty tensors, the service
+# checks the reduction
 TABLE = Table(
     soft_margin_loss_backward,
     {"reduction": 1},
@@ -63,7 +64,7 @@ def torch_gradient(tensors: dict[str, Any], reduction: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.1
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclTensor* target, "
         "int64_t reduction, aclTensor* out"

@@ -39,7 +39,7 @@ def terms(tensors: dict[str, Any], _: Any, dim: int) -> Any:
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     "const aclTensor* gradOutput, const aclTensor* output, int64_t dim, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
     unreachable=frozenset({"grad_output not BF16 where the product has none"}),

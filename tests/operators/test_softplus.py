@@ -19,7 +19,7 @@ from .subject import WITH_BF16 as NEWER
 from .subject import Cells, Subject, aten_of, every, steps
 
 NUMBERS = ("beta", "threshold")
-# forwards.md 2.3, in order
+# The checks, in order [src:softplus]
 TABLE = Table(
     softplus,
     {"beta": Scalar(DOUBLE, 1.0), "threshold": Scalar(DOUBLE, 20.0)},
@@ -63,9 +63,9 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     ("const aclTensor* self, const aclScalar* beta, const aclScalar* threshold, aclTensor* out"),
-    # Ascend 950 by its source alone, forwards.md 5, decision 11
+    # Only the source has Ascend 950 [src:softplus]
     documented=(*(p for p in NEWER if p is not ASCEND_950), ASCEND_910, ASCEND_310P),
     legacy=(ASCEND_950, ASCEND_310B),
     attributes={"beta": 1.0, "threshold": 20.0},

@@ -17,7 +17,7 @@ from .faults import NINE, Fault, Table, dtype, null, shape
 from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, steps
 
-# operators.md 2.3, in order; beta and threshold are the service's
+# The checks, in order [src:softplus]; beta and threshold are the service's
 TABLE = Table(
     softplus_backward,
     {"beta": Scalar(DOUBLE, 1.0), "threshold": Scalar(DOUBLE, 20.0)},
@@ -60,7 +60,7 @@ CELLS = [
 
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* beta, "
         "const aclScalar* threshold, aclTensor* gradInput"

@@ -18,7 +18,7 @@ from .gradients import FLOATS, INF, LOCAL, NAN
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of
 
 PRIVATE = {"format": Format.FRACTAL_NZ}
-# forwards.md 2.3, in order
+# The checks, in order [src:tanh]
 TABLE = Table(
     tanh,
     {},
@@ -51,7 +51,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     "const aclTensor* self, aclTensor* out",
     documented=(*WITH_BF16, ASCEND_910),
     newer=f"{THREE} {INTEGERS}",

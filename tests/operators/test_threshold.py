@@ -19,7 +19,7 @@ from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, exac
 
 NUMBERS = ("threshold", "value")
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8)
-# forwards.md 2.3, in order; what is said of both numbers is the service's
+# The checks, in order [src:threshold]; what is said of both numbers is the service's
 TABLE = Table(
     threshold,
     {"threshold": Scalar(DOUBLE, 0.5), "value": Scalar(DOUBLE, 7.0)},
@@ -58,7 +58,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # forwards.md 2.1
+    # From the header [src:cann-headers]
     ("const aclTensor* self, const aclScalar* threshold, const aclScalar* value, aclTensor* out"),
     documented=(*WITH_BF16, ASCEND_910),
     newer=f"{THREE} INT8 INT16 INT32 INT64 UINT8",

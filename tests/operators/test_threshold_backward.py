@@ -19,7 +19,7 @@ from .gradients import THRESHOLD as OPERATOR
 from .subject import THREE, TWO, WITH_BF16, Cells, Subject, aten_of, every, exactly
 
 NEWEST = "Ascend950PR_9589"
-# operators.md 2.3, in order
+# The checks, in order [src:threshold]
 TABLE = Table(
     OPERATOR,
     {"threshold": Scalar(DOUBLE, 0.5)},
@@ -64,7 +64,7 @@ CELLS = [
 ]
 SUBJECT = Subject(
     TABLE,
-    # cann-abi.md 6.2
+    # From the header [src:cann-headers]
     (
         "const aclTensor* gradOutput, const aclTensor* self, const aclScalar* threshold, "
         "aclTensor* out"

@@ -1,4 +1,4 @@
-"""Judges results by units in the last place; the tolerances are those of operators.md 3.2."""
+"""Judges results by units in the last place; tolerances as in [src:reference-precision]."""
 
 from __future__ import annotations
 

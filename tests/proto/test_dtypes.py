@@ -13,8 +13,8 @@ from npucall import dtypes
 from npucall.dtypes import BY_NUMPY, BY_WIRE, DTYPES, DType, can_cast, promote
 from npucall.v1.tensor_pb2 import DataType
 
-# aclDataType as cann-abi.md 3.1 lists it, without STRING, COMPLEX32, HIFLOAT8 (NumPy has none of
-# them) and the packed types: code, bytes, NumPy type.
+# aclDataType as the header lists it [src:data-types], without STRING, COMPLEX32, HIFLOAT8 (NumPy
+# has none of them) and the packed types: code, bytes, NumPy type.
 ACL: dict[str, tuple[int, int, Any]] = {
     "FLOAT": (0, 4, np.float32),
     "FLOAT16": (1, 2, np.float16),
@@ -36,7 +36,7 @@ ACL: dict[str, tuple[int, int, Any]] = {
     "FLOAT8_E8M0": (37, 1, ml_dtypes.float8_e8m0fnu),
 }
 
-# Upper triangle of the table in operators.md 0.4, a line a type, from the type itself on.
+# Upper triangle of the table [src:promotion], a line a type, from the type itself on.
 PROMOTION = """
 FLOAT   FLOAT FLOAT DOUBLE FLOAT FLOAT FLOAT FLOAT FLOAT FLOAT FLOAT
 FLOAT16 FLOAT16 DOUBLE FLOAT FLOAT16 FLOAT16 FLOAT16 FLOAT16 FLOAT16 FLOAT16

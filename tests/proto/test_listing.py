@@ -145,7 +145,7 @@ def test_products_are_listed_with_their_types_and_whether_documents_name_them() 
 
 
 def test_the_prototype_is_that_of_the_document() -> None:
-    # operators.md 1.1
+    # From the header [src:cann-headers]
     assert describe(kl_div_backward, A2).prototype == (
         "aclnnStatus aclnnKlDivBackwardGetWorkspaceSize(const aclTensor* gradOutput, "
         "const aclTensor* self, const aclTensor* target, int64_t reduction, bool logTarget, "

@@ -1,4 +1,4 @@
-"""npucall.products: SoC strings of operators.md 0.8."""
+"""npucall.products: SoC strings [src:products]."""
 
 from __future__ import annotations
 

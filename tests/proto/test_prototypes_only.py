@@ -20,7 +20,7 @@ from npucall.wire.listing import declare, describe
 
 from .prototypes import ADD_IN_PLACE, CAT, EVERY_KIND, SPLIT
 
-# Types that a header has: those of every kind, with and without const. cann-abi.md 7
+# Types that a header has: those of every kind, with and without const [src:header-grammar].
 BARE = [kind.value.removeprefix("const ") for kind in Kind]
 ATTRIBUTES = [*BARE, *(f"const {c_type}" for c_type in BARE)]
 TENSORS = ["aclTensor*", "const aclTensor*", "aclTensorList*", "const aclTensorList*"]
@@ -65,7 +65,7 @@ def test_a_prototype_has_every_type_and_name_as_the_header_spells_them(
     assert spelled == [*types, ("uint64_t*", "workspaceSize"), ("aclOpExecutor**", "executor")]
 
 
-# cann-abi.md 6.4; that of SplitWithSize from its header
+# From the headers [src:cann-headers]
 @pytest.mark.parametrize(
     ("operator", "own"),
     [

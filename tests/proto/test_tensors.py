@@ -17,7 +17,7 @@ from npucall.v1 import tensor_pb2
 
 Shape = tuple[int, ...]
 
-# aclFormat as cann-abi.md 3.2 lists it.
+# aclFormat as the header lists it [src:formats].
 ACL_FORMATS = {
     "NCHW": 0, "NHWC": 1, "ND": 2, "NC1HWC0": 3, "FRACTAL_Z": 4, "NC1HWC0_C04": 12, "HWCN": 16,
     "NDHWC": 27, "FRACTAL_NZ": 29, "NCDHW": 30, "NDC1HWC0": 32, "FRACTAL_Z_3D": 33, "NC": 35,
@@ -140,6 +140,6 @@ def test_the_proto_lists_the_formats_with_codes_that_are_one_more() -> None:
 
 
 def test_the_formats_in_blocks_are_private() -> None:
-    # operators.md 0.7
+    # [src:formats]
     public = {"NCHW", "NHWC", "ND", "HWCN", "NDHWC", "NCDHW", "NC", "NCL"}
     assert {entry.name for entry in Format if not entry.private} == public

@@ -1,4 +1,7 @@
-"""A call on its way over the members of a pool: where it was, and whether it goes on. No I/O."""
+"""A call on its way over the members of a pool: where it was, and whether it goes on. No I/O.
+
+A call that ended a member may end the next one too [src:pool-poison].
+"""
 
 from __future__ import annotations
 

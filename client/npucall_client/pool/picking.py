@@ -1,4 +1,4 @@
-"""Which members fit a call, and which of them has the least to do. Pure."""
+"""Which members fit a call, and which of them has the least to do [src:pool-picking]. Pure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Arrays from one dtype to another: NumPy's bits, and float16 without NumPy's slowness.
 
-NumPy converts to float16 one number after the other, and raises a floating-point flag for each that
-becomes inexact below the normal numbers: then one takes 60 ns, where others take 2. It reads
-subnormal ones at 8 ns. Here tables and shifted bits do both, in a few passes over whole arrays.
-float64 becomes bfloat16 in one rounding here, in two in NumPy. All else NumPy does as well as it
-can be done.
+NumPy converts to float16 one number after the other [src:float16-conversion], and raises a
+floating-point flag for each that becomes inexact below the normal numbers: then one takes 60 ns,
+where others take 2. It reads subnormal ones at 8 ns. Here tables and shifted bits do both, in a few
+passes over whole arrays. float64 becomes bfloat16 in one rounding here, in two in NumPy. All else
+NumPy does as well as it can be done.
 """
 
 from __future__ import annotations

@@ -7,6 +7,6 @@ __all__ = ["CATALOGUE", "DEFAULT_VARIANT"]
 CATALOGUE = Catalogue(operators_of(__name__, __path__))
 
 DEFAULT_VARIANT = "documented"
-"""What a CPU reference runs if nobody names one, where the product has it: the founding document is
-the specification.
+"""What a CPU reference runs if nobody names a variant and the product has this one
+[src:kl-div-target].
 """

@@ -4,11 +4,12 @@ from math import prod
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.operators import _losses as shared
+from npucall.operators._numerics import REDUCTION, Reduction
 
 OTHERS = ("target", "weight", "out")
 LEAST = -100.0
@@ -39,7 +40,7 @@ SAME_ELEMENTS = rules.requires(
     Input("self", "probabilities"),
     Input("target", "labels, 0 to 1"),
     Input("weight", "factor of each element; 1 if absent", optional=True),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Output("out", "the loss", shape="result", dtype="self"),
     products=shared.PRODUCTS,
     legacy=shared.LEGACY,
@@ -70,7 +71,7 @@ def binary_cross_entropy(
     self: Array,
     target: Array,
     weight: Array | None = None,
-    reduction: int = 1,
+    reduction: Reduction = 1,
 ) -> AnyArray:
     """Binary cross entropy of the probabilities ``self`` and ``target``.
 

@@ -1,4 +1,7 @@
-"""A call and its bytes, and the bounded cache of prepared calls, keyed by those bytes."""
+"""A call and its bytes, and the bounded cache of prepared calls, keyed by those bytes.
+
+Why it is worth it: [src:call-cache].
+"""
 
 from __future__ import annotations
 

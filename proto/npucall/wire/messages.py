@@ -1,9 +1,10 @@
 """Messages with bulk data <-> bytes: ``ExecuteRequest`` and ``ExecuteResponse``.
 
-The protobuf class copies bulk bytes on each side, which costs more than the network. So the top
-level of these two, and ``Storage``, are written here, and read here where they are spelled as
-npucall and the generated classes spell them: the small messages inside stay bytes, for the class to
-read, and storages are views of what was received. Every other spelling is read by the class.
+The protobuf class copies bulk bytes on each side, which costs more than the network
+[src:hand-framing]. So the top level of these two, and ``Storage``, are written here, and read here
+where they are spelled as npucall and the generated classes spell them: the small messages inside
+stay bytes, for the class to read, and storages are views of what was received. Every other spelling
+is read by the class.
 """
 
 from __future__ import annotations

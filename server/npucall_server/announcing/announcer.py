@@ -1,4 +1,7 @@
-"""Tells directories once a second that a server is there. Nothing of the server waits for it."""
+"""Tells directories once a second that a server is there. Nothing of the server waits for it.
+
+Ours, because an engine notices a lost host too late [src:pool-liveness].
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The thread of a lane: long-lived, since drivers keep what they know per thread.
 
-CANN does so with first phases. The thread blocks in C while the device works; ctypes releases the
-GIL, so that copies and runs of other lanes go on.
+CANN does so with first phases [src:phase-one-cache]. The thread blocks in C while the device works;
+ctypes releases the GIL, so that copies and runs of other lanes go on.
 """
 
 from __future__ import annotations

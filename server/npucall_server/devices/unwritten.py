@@ -1,7 +1,8 @@
 """Outputs of which a device leaves elements as they were: what lies there before it runs.
 
-Where that is zeros, the device is cleared; anything else goes to it with the inputs, and so does
-the storage that a call sends for such an output.
+Which bytes they get is our decision [src:left-open]. Where that is zeros, the device is cleared;
+anything else goes to it with the inputs, and so does the storage that a call sends for such an
+output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory that the server shares with clients of the same host.
+"""Memory that the server shares with clients of the same host [src:shared-memory].
 
 Its modules, from the top::
 

@@ -44,7 +44,7 @@ class Sided:
     """Which sources of a contradiction the server agrees with."""
 
     number: int | str
-    """Row of operators.md 1.4, or, as "F3", of forwards.md 5."""
+    """The row in the table of contradictions in docs/conformance.md."""
     topic: str
     sources: tuple[str, ...]
     agrees: tuple[str, ...]

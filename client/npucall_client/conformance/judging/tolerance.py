@@ -1,4 +1,4 @@
-"""How near an answer has to come: the profiles of operators.md 3.2.
+"""How near an answer has to come: the profiles [src:precision-standard].
 
 cpu-strict     what a number rounds to that is off the truth by no more than float32 inside costs:
                ``cost`` * 2^-24 of the terms' size, which the statement says, 0 for what a single

@@ -1,4 +1,4 @@
-"""What a call must answer: the statement's loops, its arrays, and torch where it is installed.
+"""What a call must answer: the statement's loops, its arrays, and torch if it is there [src:torch].
 
 Up to ``LOOPED`` elements the scalar loops are the truth, beyond them the arrays. Opinions that
 differ raise ``TruthError``: then the statement is wrong, whatever the server answers.

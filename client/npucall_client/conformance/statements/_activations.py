@@ -1,4 +1,4 @@
-"""What the statements of activations share, of forwards.md 2.2 and 2.3: ``self`` and ``out``."""
+"""What the statements of activations share: ``self`` and ``out``."""
 
 from __future__ import annotations
 

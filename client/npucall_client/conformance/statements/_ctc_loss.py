@@ -1,4 +1,4 @@
-"""What gradients of the CTC loss are, operators.md 2.4: by loops, and by arrays."""
+"""What gradients of the CTC loss are [src:ctc-loss]: by loops, and by arrays."""
 
 from __future__ import annotations
 

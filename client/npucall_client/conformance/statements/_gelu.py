@@ -1,4 +1,4 @@
-"""What the statements of GELU and its gradients share: operators.md 2.2, 2.3; forwards.md 2.2."""
+"""What the statements of GELU and its gradients share [src:gelu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the statements of both hardswish gradients share: operators.md 2.2 and 2.3."""
+"""What the statements of both hardswish gradients share [src:hardswish]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the statements of the variants of aclnnKlDivTargetBackward share, operators.md 1.2."""
+"""What the statements of the variants of aclnnKlDivTargetBackward share [src:kl-div-target]."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EDGES = (
         "self": (-1.0, 0.5, _INF, -_INF, _NAN),
     }),
 )  # fmt: skip
-# E9 of operators.md 3.3: four elements, two rows, a zero.
+# E9 of [src:worked-examples]: four elements, two rows, a zero.
 E9 = {
     "grad_output": [[4, 4], [4, 4]],
     "self": [[-1, -2], [0.5, -0.5]],

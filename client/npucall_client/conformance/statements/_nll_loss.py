@@ -1,4 +1,4 @@
-"""What the statements of the negative log-likelihood have in common, operators.md 2.4."""
+"""What the statements of the negative log-likelihood have in common [src:nll-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the statements of the negative log-likelihood itself have in common, forwards.md 1.5."""
+"""What the statements of the negative log-likelihood itself have in common [src:nll-loss]."""
 
 from __future__ import annotations
 

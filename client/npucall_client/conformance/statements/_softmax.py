@@ -1,4 +1,4 @@
-"""What the statements of both softmaxes and of their gradients share: operators.md 2.2 and 2.3."""
+"""What the statements of both softmaxes and of their gradients share [src:softmax]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gradients of the binary cross entropy with logits share, operators.md 2.1 and 2.3."""
+"""What the gradients of the binary cross entropy with logits share [src:bce-with-logits]."""
 
 from __future__ import annotations
 

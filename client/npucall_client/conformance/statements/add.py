@@ -1,4 +1,4 @@
-"""aclnnAdd and aclnnSub, forwards.md 3."""
+"""aclnnAdd and aclnnSub [src:add-sub]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnBinaryCrossEntropy, forwards.md 1.2 and 1.4."""
+"""aclnnBinaryCrossEntropy [src:binary-cross-entropy]."""
 
 from __future__ import annotations
 

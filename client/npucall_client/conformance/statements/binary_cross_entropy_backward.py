@@ -1,4 +1,4 @@
-"""aclnnBinaryCrossEntropyBackward, operators.md 2.1 and 2.3."""
+"""aclnnBinaryCrossEntropyBackward [src:binary-cross-entropy]."""
 
 from __future__ import annotations
 

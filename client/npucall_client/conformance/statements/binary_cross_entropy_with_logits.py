@@ -1,4 +1,4 @@
-"""aclnnBinaryCrossEntropyWithLogits, forwards.md 1.2 and 1.4."""
+"""aclnnBinaryCrossEntropyWithLogits [src:bce-with-logits]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnBinaryCrossEntropyWithLogitsBackward, operators.md 2.1 and 2.3."""
+"""aclnnBinaryCrossEntropyWithLogitsBackward [src:bce-with-logits]."""
 
 from __future__ import annotations
 

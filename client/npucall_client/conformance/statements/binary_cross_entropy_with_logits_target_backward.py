@@ -1,4 +1,4 @@
-"""aclnnBinaryCrossEntropyWithLogitsTargetBackward, operators.md 2.1 and 2.3."""
+"""aclnnBinaryCrossEntropyWithLogitsTargetBackward [src:bce-with-logits]."""
 
 from __future__ import annotations
 

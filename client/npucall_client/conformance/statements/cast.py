@@ -1,4 +1,4 @@
-"""aclnnCast, forwards.md 3."""
+"""aclnnCast [src:cast]."""
 
 from __future__ import annotations
 

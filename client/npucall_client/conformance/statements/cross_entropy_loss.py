@@ -1,4 +1,4 @@
-"""aclnnCrossEntropyLoss, forwards.md 1.4 and 1.6."""
+"""aclnnCrossEntropyLoss [src:cross-entropy]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnCrossEntropyLossGrad, operators.md 2.1, rank 4, and 2.4."""
+"""aclnnCrossEntropyLossGrad [src:cross-entropy]."""
 
 from __future__ import annotations
 

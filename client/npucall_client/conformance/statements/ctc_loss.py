@@ -1,4 +1,4 @@
-"""aclnnCtcLoss, forwards.md 1.4 and 1.7."""
+"""aclnnCtcLoss [src:ctc-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnCtcLossBackward, operators.md 2.1, rank 10, and 2.4."""
+"""aclnnCtcLossBackward [src:ctc-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnDiv, forwards.md 3: shapes are checked before dtypes."""
+"""aclnnDiv [src:div]: shapes are checked before dtypes."""
 
 from __future__ import annotations
 

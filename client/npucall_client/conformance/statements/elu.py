@@ -1,4 +1,4 @@
-"""aclnnElu, forwards.md 2.2 and 2.3."""
+"""aclnnElu [src:elu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnEluBackward, operators.md 2.2 and 2.3."""
+"""aclnnEluBackward [src:elu]."""
 
 from __future__ import annotations
 

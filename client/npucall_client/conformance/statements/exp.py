@@ -1,4 +1,4 @@
-"""aclnnExp and aclnnLog, forwards.md 3."""
+"""aclnnExp and aclnnLog [src:exp-log]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnGelu, the tanh form: forwards.md 2.2 and 2.3."""
+"""aclnnGelu, the tanh form [src:gelu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnGeluBackward, the tanh form: operators.md 2.2 and 2.3."""
+"""aclnnGeluBackward, the tanh form [src:gelu]."""
 
 from __future__ import annotations
 

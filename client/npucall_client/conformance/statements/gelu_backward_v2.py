@@ -1,4 +1,4 @@
-"""aclnnGeluBackwardV2, both forms: operators.md 2.2 and 2.3."""
+"""aclnnGeluBackwardV2, both forms [src:gelu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnGeluV2, both forms: forwards.md 2.2 and 2.3."""
+"""aclnnGeluV2, both forms [src:gelu]."""
 
 from __future__ import annotations
 

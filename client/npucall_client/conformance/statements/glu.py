@@ -1,4 +1,4 @@
-"""aclnnGlu, forwards.md 2.2 and 2.3."""
+"""aclnnGlu [src:glu]."""
 
 from __future__ import annotations
 

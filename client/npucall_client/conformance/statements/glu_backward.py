@@ -1,4 +1,4 @@
-"""aclnnGluBackward, operators.md 2.2, rank 19."""
+"""aclnnGluBackward [src:glu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnHardsigmoid, forwards.md 2.2 and 2.3."""
+"""aclnnHardsigmoid [src:hardsigmoid]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnHardsigmoidBackward, operators.md 2.2 and 2.3."""
+"""aclnnHardsigmoidBackward [src:hardsigmoid]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnHardswish, forwards.md 2.2 and 2.3."""
+"""aclnnHardswish [src:hardswish]."""
 
 from __future__ import annotations
 

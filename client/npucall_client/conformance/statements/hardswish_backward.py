@@ -1,4 +1,4 @@
-"""aclnnHardswishBackward, operators.md 2.2 and 2.3: the ends belong to the slanted part."""
+"""aclnnHardswishBackward [src:hardswish]: the ends belong to the slanted part."""
 
 from __future__ import annotations
 

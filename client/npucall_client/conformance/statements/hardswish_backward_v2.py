@@ -1,4 +1,4 @@
-"""aclnnHardswishBackwardV2, operators.md 2.2 and 2.3: the ends belong to the flat parts."""
+"""aclnnHardswishBackwardV2 [src:hardswish]: the ends belong to the flat parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnHardtanh, forwards.md 2.2 and 2.3."""
+"""aclnnHardtanh [src:hardtanh]."""
 
 from __future__ import annotations
 

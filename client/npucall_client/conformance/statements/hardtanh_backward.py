@@ -1,4 +1,4 @@
-"""aclnnHardtanhBackward, operators.md 2.2 and 2.3."""
+"""aclnnHardtanhBackward [src:hardtanh]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnKlDiv, forwards.md 1.2 to 1.4."""
+"""aclnnKlDiv [src:kl-div]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnKlDivBackward, operators.md 1.1."""
+"""aclnnKlDivBackward [src:kl-div-backward]."""
 
 from __future__ import annotations
 
@@ -121,21 +121,23 @@ KL_DIV_BACKWARD = elementwise(
         Contradiction(
             1, "KlDivBackward on Atlas training and inference",
             Setup(products=("Ascend910", "Ascend310P"), dtypes=dict.fromkeys(INPUTS, FLOAT16)),
-            {"S1, S3": Refusal(), "S4, source": ...}, "S4, source",
+            {"README, newer page": Refusal(), "older page, source": ...}, "older page, source",
         ),
         Contradiction(
             2, "DOUBLE", Setup(dtypes=dict.fromkeys(TENSORS, DOUBLE)),
-            {"S4": ..., "S3, source": Refusal()}, "S3, source",
+            {"older page": ..., "newer page, source": Refusal()}, "newer page, source",
         ),
         Contradiction(
             3, "dtype of out", Setup(dtypes={"out": FLOAT16}),
-            {"S3": Refusal(), "source": ...}, "source",
+            {"newer page": Refusal(), "source": ...}, "source",
         ),
         Contradiction(
             4, "gradOutput larger than self and target", Setup(shapes={"grad_output": (2, 3, 4)}),
-            {"S1, S3": ..., "source": Refusal()}, "source",
+            {"README, newer page": ..., "source": Refusal()}, "source",
         ),
-        Contradiction(5, "rank 0", Setup(base=()), {"S3": Refusal(), "source": ...}, "source"),
+        Contradiction(
+            5, "rank 0", Setup(base=()), {"newer page": Refusal(), "source": ...}, "source",
+        ),
         Contradiction(
             6, "reduction 7",
             Setup(

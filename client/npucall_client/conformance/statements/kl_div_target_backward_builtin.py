@@ -1,4 +1,4 @@
-"""aclnnKlDivTargetBackward, variant ``builtin``, operators.md 1.2.1."""
+"""aclnnKlDivTargetBackward, variant ``builtin`` [src:kl-div-target]."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ BUILTIN = elementwise(
         Contradiction(
             11, "target of 0 (builtin)", Setup(values=shared.E9, attributes=shared.NOT_SCALED),
             {
-                "S2": [[0, 9.22741128], [2, 0.45482256]],
+                "README": [[0, 9.22741128], [2, 0.45482256]],
                 "builtin, torch": [[reals.NAN, 9.22741128], [2, 0.45482256]],
             },
             "builtin, torch",

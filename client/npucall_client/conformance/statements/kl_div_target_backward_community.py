@@ -1,4 +1,4 @@
-"""aclnnKlDivTargetBackward, variants ``documented`` and ``community``, operators.md 1.2.2."""
+"""aclnnKlDivTargetBackward, variants ``documented`` and ``community`` [src:kl-div-target]."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
 def statement(variant: str) -> Statement:
     """The variants differ in the divisor of mean, and in the check of formats."""
     documented = variant == "documented"
-    by_variant = ("S2", "kernel") if documented else ("kernel", "S2")
+    by_variant = ("README", "kernel") if documented else ("kernel", "README")
 
     def factor(k: Given) -> float:
         """Documented: first extent of target as passed; community: elements of the result."""
@@ -87,7 +87,7 @@ def statement(variant: str) -> Statement:
                 8, f"divisor of mean ({variant})",
                 Setup(values=shared.E9, attributes=shared.MEAN),
                 {
-                    "S2": [[0, 4.61370564], [1, 0.22741128]],
+                    "README": [[0, 4.61370564], [1, 0.22741128]],
                     "kernel": [[0, 2.30685282], [0.5, 0.11370564]],
                 },
                 by_variant[0],
@@ -98,16 +98,16 @@ def statement(variant: str) -> Statement:
                     values={"grad_output": [1], "self": [0], "target": [-1]},
                     attributes=shared.NOT_SCALED,
                 ),
-                {"kernel": [reals.NAN], "S2 (undefined)": ...}, "kernel",
+                {"kernel": [reals.NAN], "README (undefined)": ...}, "kernel",
             ),
             Contradiction(
                 11, f"target of 0 ({variant})",
                 Setup(values=shared.E9, attributes=shared.NOT_SCALED),
                 {
-                    "S2": [[0, 9.22741128], [2, 0.45482256]],
+                    "README": [[0, 9.22741128], [2, 0.45482256]],
                     "builtin, torch": [[reals.NAN, 9.22741128], [2, 0.45482256]],
                 },
-                "S2",
+                "README",
             ),
         ),
     )  # fmt: skip

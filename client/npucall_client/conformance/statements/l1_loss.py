@@ -1,4 +1,4 @@
-"""aclnnL1Loss, forwards.md 1.2 and 1.4."""
+"""aclnnL1Loss [src:l1-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnL1LossBackward, operators.md 1.3."""
+"""aclnnL1LossBackward [src:l1-loss-backward]."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ L1_LOSS_BACKWARD = elementwise(
         Contradiction(
             15, "L1LossBackward on Atlas training and inference",
             Setup(products=("Ascend910", "Ascend310P")),
-            {"S5": Refusal(), "page": ...}, "page",
+            {"README": Refusal(), "page": ...}, "page",
         ),
         Contradiction(
             16, "shape of gradInput", Setup(shapes={OUTPUT: (2, 3, 4)}),
-            {"S5": ..., "source": Refusal()}, "source",
+            {"README": ..., "source": Refusal()}, "source",
         ),
         Contradiction(
             17, "an integer beside floats", Setup(dtypes={"target": INT32}),

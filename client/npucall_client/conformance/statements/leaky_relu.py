@@ -1,4 +1,4 @@
-"""aclnnLeakyRelu, forwards.md 2.2 and 2.3."""
+"""aclnnLeakyRelu [src:leaky-relu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnLeakyReluBackward, operators.md 2.2 and 2.3."""
+"""aclnnLeakyReluBackward [src:leaky-relu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnLogSoftmax, forwards.md 2.2 and 2.3."""
+"""aclnnLogSoftmax [src:softmax]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnLogSoftmaxBackward, operators.md 2.2 and 2.3."""
+"""aclnnLogSoftmaxBackward [src:softmax]."""
 
 from __future__ import annotations
 

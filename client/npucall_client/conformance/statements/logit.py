@@ -1,4 +1,4 @@
-"""aclnnLogit, forwards.md 1.2 and 1.4."""
+"""aclnnLogit [src:logit]."""
 
 from __future__ import annotations
 

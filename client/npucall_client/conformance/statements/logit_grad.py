@@ -1,4 +1,4 @@
-"""aclnnLogitGrad, operators.md 2.1 and 2.3."""
+"""aclnnLogitGrad [src:logit]."""
 
 from __future__ import annotations
 

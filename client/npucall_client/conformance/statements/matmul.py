@@ -1,4 +1,4 @@
-"""aclnnMatmul, forwards.md 3."""
+"""aclnnMatmul [src:matmul]."""
 
 from __future__ import annotations
 

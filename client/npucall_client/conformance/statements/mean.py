@@ -1,4 +1,4 @@
-"""aclnnMean, forwards.md 3."""
+"""aclnnMean [src:reduce-sum-mean]."""
 
 from __future__ import annotations
 

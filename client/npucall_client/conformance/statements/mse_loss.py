@@ -1,4 +1,4 @@
-"""aclnnMseLoss, forwards.md 1.2 and 1.4."""
+"""aclnnMseLoss [src:mse-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnMseLossBackward, operators.md 2.1 and 2.3."""
+"""aclnnMseLossBackward [src:mse-loss]."""
 
 from __future__ import annotations
 

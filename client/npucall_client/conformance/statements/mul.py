@@ -1,4 +1,4 @@
-"""aclnnMul, forwards.md 3."""
+"""aclnnMul [src:mul]."""
 
 from __future__ import annotations
 

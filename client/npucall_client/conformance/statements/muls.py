@@ -1,4 +1,4 @@
-"""aclnnMuls, forwards.md 3."""
+"""aclnnMuls [src:mul]."""
 
 from __future__ import annotations
 

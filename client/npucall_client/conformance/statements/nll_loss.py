@@ -1,4 +1,4 @@
-"""aclnnNLLLoss, forwards.md 1.4 and 1.5."""
+"""aclnnNLLLoss [src:nll-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnNLLLoss2d, forwards.md 1.4 and 1.5."""
+"""aclnnNLLLoss2d [src:nll-loss]."""
 
 from __future__ import annotations
 

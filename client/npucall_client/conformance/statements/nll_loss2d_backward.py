@@ -1,4 +1,4 @@
-"""aclnnNLLLoss2dBackward, operators.md 2.1, rank 8, and 2.4."""
+"""aclnnNLLLoss2dBackward [src:nll-loss]."""
 
 from __future__ import annotations
 

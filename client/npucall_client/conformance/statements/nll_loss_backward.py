@@ -1,4 +1,4 @@
-"""aclnnNLLLossBackward, operators.md 2.1, rank 3, and 2.4."""
+"""aclnnNLLLossBackward [src:nll-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnPrelu, forwards.md 2.2 and 2.3."""
+"""aclnnPrelu [src:prelu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnPreluBackward, operators.md 2.2, rank 13: two outputs."""
+"""aclnnPreluBackward [src:prelu]: two outputs."""
 
 from __future__ import annotations
 

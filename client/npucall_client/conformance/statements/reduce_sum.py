@@ -1,4 +1,4 @@
-"""aclnnReduceSum, forwards.md 3."""
+"""aclnnReduceSum [src:reduce-sum-mean]."""
 
 from __future__ import annotations
 

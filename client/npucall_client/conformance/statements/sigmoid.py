@@ -1,4 +1,4 @@
-"""aclnnSigmoid, forwards.md 2.2 and 2.3; complex numbers are not drawn."""
+"""aclnnSigmoid [src:sigmoid]; complex numbers are not drawn."""
 
 from __future__ import annotations
 

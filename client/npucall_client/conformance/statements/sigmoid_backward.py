@@ -1,4 +1,4 @@
-"""aclnnSigmoidBackward, operators.md 2.2 and 2.3; of real numbers, complex ones are not drawn."""
+"""aclnnSigmoidBackward [src:sigmoid]; of real numbers, complex ones are not drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnSilu, forwards.md 2.2 and 2.3."""
+"""aclnnSilu [src:silu]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnSiluBackward, operators.md 2.2 and 2.3."""
+"""aclnnSiluBackward [src:silu]."""
 
 from __future__ import annotations
 

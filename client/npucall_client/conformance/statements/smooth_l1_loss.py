@@ -1,4 +1,4 @@
-"""aclnnSmoothL1Loss, forwards.md 1.2 and 1.4."""
+"""aclnnSmoothL1Loss [src:smooth-l1-loss]."""
 
 from __future__ import annotations
 

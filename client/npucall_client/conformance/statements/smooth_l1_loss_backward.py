@@ -1,4 +1,4 @@
-"""aclnnSmoothL1LossBackward, operators.md 2.1 and 2.3."""
+"""aclnnSmoothL1LossBackward [src:smooth-l1-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnSoftMarginLoss, forwards.md 1.2 and 1.4."""
+"""aclnnSoftMarginLoss [src:soft-margin-loss]."""
 
 from __future__ import annotations
 

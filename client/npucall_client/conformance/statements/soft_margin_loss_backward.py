@@ -1,4 +1,4 @@
-"""aclnnSoftMarginLossBackward, operators.md 2.1 and 2.3."""
+"""aclnnSoftMarginLossBackward [src:soft-margin-loss]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnSoftmax, forwards.md 2.2 and 2.3."""
+"""aclnnSoftmax [src:softmax]."""
 
 from __future__ import annotations
 

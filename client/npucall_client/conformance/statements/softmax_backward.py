@@ -1,4 +1,4 @@
-"""aclnnSoftmaxBackward, operators.md 2.2 and 2.3."""
+"""aclnnSoftmaxBackward [src:softmax]."""
 
 from __future__ import annotations
 

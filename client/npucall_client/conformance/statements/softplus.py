@@ -1,4 +1,4 @@
-"""aclnnSoftplus, forwards.md 2.2 and 2.3."""
+"""aclnnSoftplus [src:softplus]."""
 
 from __future__ import annotations
 

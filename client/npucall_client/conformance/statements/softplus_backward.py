@@ -1,4 +1,4 @@
-"""aclnnSoftplusBackward, operators.md 2.2 and 2.3."""
+"""aclnnSoftplusBackward [src:softplus]."""
 
 from __future__ import annotations
 

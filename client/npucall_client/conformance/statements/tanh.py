@@ -1,4 +1,4 @@
-"""aclnnTanh, forwards.md 2.2 and 2.3."""
+"""aclnnTanh [src:tanh]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnTanhBackward, operators.md 2.2 and 2.3."""
+"""aclnnTanhBackward [src:tanh]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnThreshold, forwards.md 2.2 and 2.3."""
+"""aclnnThreshold [src:threshold]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aclnnThresholdBackward, operators.md 2.2 and 2.3."""
+"""aclnnThresholdBackward [src:threshold]."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ element, or of one row. ``rounding`` rounds numbers to a dtype. ``defects`` has 
 that operators share.
 
 **How to state an operator** (``statements/kl_div_backward.py`` and ``l1_loss_backward.py`` are
-examples). Write ``statements/<operator>.py``. Work from the mathematics and from the tables of
-operators.md, never from ``npucall.operators.<operator>``: an error there must not be repeated here.
-A module-level ``Statement``, or a tuple of them (variants), is all that is needed::
+examples). Write ``statements/<operator>.py``. Work from the mathematics and from the operator's
+page and headers [src:cann-pages], never from ``npucall.operators.<operator>``: an error there must
+not be repeated here. A module-level ``Statement``, or a tuple of them (variants), is all that is
+needed::
 
     def scalar(k: Given, g: float, y: float) -> float:     # one element, Python floats
         return g * (1 - y) * y
@@ -95,7 +96,7 @@ A module-level ``Statement``, or a tuple of them (variants), is all that is need
 * ``empty_before`` names the first row that is checked behind what ends the checks of an empty call;
   every row before it is also tried on an empty tensor, but those that begin with one of
   ``empty_spares``.
-* ``contradictions``: rows of operators.md 1.4 and forwards.md 5 with what each source expects.
+* ``contradictions``: where sources contradict each other, a call and what each source expects.
 
 ``tests/conformance_suite/test_statements.py`` holds every statement to the rules; the quickest
 check is ``npucall conform local: --operator SigmoidBackward``.

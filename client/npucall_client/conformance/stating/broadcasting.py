@@ -1,4 +1,4 @@
-"""Which shape tensors stretch to together, stated a second time: operators.md 0.6."""
+"""Which shape tensors stretch to together, stated a second time [src:broadcasting]."""
 
 from __future__ import annotations
 

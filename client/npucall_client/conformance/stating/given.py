@@ -24,8 +24,8 @@ Reals: TypeAlias = NDArray[np.float64]
 MEAN = 1
 """The code of ``mean`` in attributes called reduction."""
 FLOAT_INSIDE = 32.0
-"""What float32 inside costs the terms of a formula, in units of 2^-24 of their size (operators.md
-3.2), unless its statement says less."""
+"""What float32 inside costs the terms of a formula, in units of 2^-24 of their size
+[src:reference-precision], unless its statement says less."""
 BATCHMEAN = 3
 _SCALED = (MEAN, BATCHMEAN, "mean")
 """Reductions that multiply by 1 / a count."""

@@ -127,14 +127,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A row of operators.md 1.4, or of forwards.md 5: sources that differ, and who is right.
+    """Sources that contradict each other, and which of them the reference follows.
 
     ``sources``: by source, what the call answers if that source is right: a ``Refusal``, the only
     output's numbers, or ``...`` for any answer without an error. Numbers are compared to 1 %.
     """
 
     number: int | str
-    """Rows of forwards.md are "F1" and so on."""
+    """Of its row in docs/conformance.md; those of forward operators begin with F."""
     topic: str
     setup: Setup
     sources: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What two element types promote to, stated a second time: operators.md 0.4.
+"""What two element types promote to, stated a second time [src:promotion].
 
 Within a kind the wider type wins, and between kinds the one that can hold the other's idea of a
 number: BOOL, integers, floats, complex numbers. Exceptions stand below.

@@ -49,7 +49,7 @@ def crossed(values: Mapping[str, tuple[float, ...]], **more: Any) -> Setup:
 
 
 def of_reductions(*codes: int) -> tuple[Setup, ...]:
-    """Codes of reductions that are accepted, whatever they mean."""
+    """Codes of reductions that are accepted, whatever they mean [src:reductions]."""
     return tuple(Setup(attributes={"reduction": code}) for code in codes)
 
 

@@ -1,7 +1,7 @@
 """Which element types operators take on which products, where statements share a table.
 
 Products go by their short SoC names. BF16 is on Atlas A2 and A3 and on Ascend 950 alone; Ascend 310
-has none of these operators. Sources: operators.md 0.8, 1, 2 and 2.5; forwards.md 1 to 4.
+has none of these operators. Sources: [src:products], [src:product-lists].
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STRINGS = {
 
 
 def product_of(soc: str) -> str:
-    """The short name of the family of a SoC, as operators.md 0.8 has it; empty if it is in none."""
+    """The short name of the family of a SoC, as in [src:products]; empty if it is in none."""
     return next((p for p, pattern in _STRINGS.items() if re.fullmatch(pattern, soc)), "")
 
 

@@ -1,4 +1,7 @@
-"""The members as directories have told of them: what counts while one of them begins anew. Pure."""
+"""The members as directories have told of them: what counts while one of them starts again. Pure.
+
+A directory that has just started knows nobody for a moment [src:pool-directory-restart].
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def present(*names: str) -> Rule:
 
 
 def succeed_if_empty(*names: str) -> Rule:
-    """If one of them has no elements the call is done; its outputs are zeros."""
+    """If one of them is empty the call is done; its outputs are zeros [src:empty-tensors]."""
 
     def check(draft: Draft) -> None:
         if any(spec.elements == 0 for _, spec in draft.tensors(names)):

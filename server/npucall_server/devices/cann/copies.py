@@ -1,9 +1,9 @@
 """Copies between ordinary memory and the device, for what does not fit into staging as a whole.
 
-No asynchronous copy is given ordinary memory: a driver that does not notice such memory queues a
-copy of whatever is there when it runs. So the bytes go through pinned memory in pieces: while the
-device copies some, the host fills or empties others. Or, where no pinned memory may be used, by
-copies that wait.
+No asynchronous copy is given ordinary memory [src:pinned-copies]: a driver that does not notice
+such memory queues a copy of whatever is there when it runs. So the bytes go through pinned memory
+in pieces: while the device copies some, the host fills or empties others. Or, where no pinned
+memory may be used, by copies that wait.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Descriptors:
         destroy: Callable[[int], None],
         handles: Sequence[int],
     ) -> int:
-        """A list of descriptors made last; it takes them over, and destroys them with itself."""
+        """A list of the descriptors made last; it owns and destroys them [src:descriptors]."""
         made = create((ctypes.c_void_p * len(handles))(*handles), len(handles))
         del self._owned[len(self._owned) - len(handles) :]
         return self._own(destroy, made)

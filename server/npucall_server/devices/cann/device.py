@@ -251,9 +251,9 @@ class CannDevice:
         """What CANN keeps for the threads of lanes goes when they end, before the device does."""
         most = f"{_LATEST_SECONDS:g} s"
         if left := self._ending.wait(_SOON_SECONDS):
-            self._note(f"{left} threads of the lanes still run; the server waits {most} for them")
+            self._note(f"threads of lanes that still run: {left}; the server waits {most} for them")
             if left := self._ending.wait(_LATEST_SECONDS):
                 raise DeviceError(
-                    f"{left} threads of the device's lanes have not ended within {most}"
+                    f"threads of the device's lanes that did not end within {most}: {left}"
                 )
         self._context.close()

@@ -1,4 +1,4 @@
-"""The events of a stream, which have the device's own time."""
+"""The events of a stream, which have the device's own time [src:events]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C of aclnn headers: which functions a text declares.
+"""The C of aclnn headers: which functions a text declares [src:header-grammar].
 
 Preprocessor conditions are not evaluated: whatever stands in the text is declared.
 """

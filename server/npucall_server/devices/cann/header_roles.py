@@ -1,8 +1,8 @@
 """Which tensors of a C prototype an operator writes.
 
-Headers do not say so: a quarter of CANN's operators declare every tensor const, outputs included,
-and some inputs are not const. Names, order and const together tell it for all but one operator in a
-hundred, and those are listed here.
+Headers do not say so [src:output-roles]: a quarter of CANN's operators declare every tensor const,
+outputs included, and some inputs are not const. Names, order and const together tell it for all but
+one operator in a hundred, and those are listed here.
 """
 
 from __future__ import annotations

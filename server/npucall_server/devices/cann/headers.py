@@ -1,7 +1,7 @@
 """The headers of an installed CANN: the operators that they declare, as far as C says it.
 
-``read`` makes Operators of them that have a C prototype and no more: no rules, no formula. What it
-leaves out comes with the reason.
+``read`` makes Operators of them that have a C prototype and no more: no rules, no formula
+[src:generic-operators]. What it leaves out comes with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two phases of an operator. Both stand here because they belong to one aclOpExecutor."""
+"""The two phases of an operator, which belong to one aclOpExecutor [src:executor-once]."""
 
 from __future__ import annotations
 

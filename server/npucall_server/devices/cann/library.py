@@ -1,4 +1,4 @@
-"""C functions in shared libraries, each declared in one line and called like a Python function.
+"""C functions in shared libraries, each declared in one line [src:library-opening].
 
 A ``StatusFunction`` raises where the C function answers another status than 0: no caller looks at
 statuses. Every function is resolved when its library is opened, not when it is first called.

@@ -63,7 +63,7 @@ class OpApiFunction:
 
 @dataclass
 class OpApi:
-    """The libraries of operators on this host, searched in CANN's own order.
+    """The libraries of operators on this host, in CANN's order [src:library-search].
 
     A symbol counts only if the same library has both phases.
     """
@@ -164,7 +164,7 @@ class OpApi:
             return None
 
     def _owner_allows(self, path: Path) -> bool:
-        """CANN's owner check of custom packages.
+        """CANN's owner check of custom packages [src:library-search].
 
         Root takes libraries of root alone; anybody else takes their own, and those of root with a
         warning.

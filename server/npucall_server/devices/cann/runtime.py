@@ -32,7 +32,7 @@ class Libraries(NamedTuple):
     paths: tuple[str, str]
 
     def failure(self, function: str, status: int) -> NpucallError:
-        """The error of a function that failed in this thread; takes the thread's error text."""
+        """The error of a function that failed in this thread; takes its text [src:recent-error]."""
         return _failure(self.acl, function, status)
 
     def operators(self, paths: AscendPaths) -> OpApi:

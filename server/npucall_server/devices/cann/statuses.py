@@ -1,4 +1,4 @@
-"""Every failure of a C function becomes an error of npucall, by the table of statuses."""
+"""Every failure of a C function becomes an error of npucall, by its status [src:statuses]."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ UNVERIFIED = (
         "Libraries are found by their bare names",
         "`dlopen` with RTLD_LAZY, by the loader's path, finds the toolkit's libraries and, through "
         "them, the driver's; the stubs in devlib are not taken.",
-        "torch_npu opens them so. If not, the server does not start, and the doctor names each "
-        "path that was tried.",
+        "torch_npu opens them so [src:library-opening]. If not, the server does not start, and "
+        "the doctor names each path that was tried.",
         Stake.START, 0.98,
         ("devices/cann/library.py: open_library", "devices/cann/runtime.py: open_libraries"),
         "`npucall-server doctor`: the section libraries names the files that were loaded.",
@@ -27,8 +27,8 @@ UNVERIFIED = (
         "Operators come from the library that CANN would take",
         "The order of custom packages, of libopapi_*.so and of the older libraries, and the check "
         "of owners, are those of torch_npu; both phases are taken from one library.",
-        "Read in torch_npu's source. If not, a custom package's operator is not the one that "
-        "PyTorch on the same host runs.",
+        "Read in torch_npu's source [src:library-search]. If not, a custom package's operator is "
+        "not the one that PyTorch on the same host runs.",
         Stake.LATER, 0.95,
         ("devices/cann/operators.py: OpApi",),
         "Install a custom package that has aclnnKlDivTargetBackward too: doctor must say variant "
@@ -39,8 +39,8 @@ UNVERIFIED = (
         "aclInit in the main thread, the device's context in all others",
         "Lanes bind the context of aclrtSetDevice with aclrtSetCurrentContext. Each aclInit, also "
         "one that answers 100002, is undone by one aclFinalizeReference.",
-        "CANN's guide recommends this for threads, and its runtime counts so. If not, the first "
-        "call answers 107002, or the end is not clean.",
+        "CANN's guide recommends this for threads [src:contexts], and its runtime counts so "
+        "[src:set-device]. If not, the first call answers 107002, or the end is not clean.",
         Stake.START, 0.98,
         ("devices/cann/runtime.py: DeviceContext",),
         "Doctor's last line says that the device was given back; a server with 8 lanes serves, and "
@@ -77,8 +77,8 @@ UNVERIFIED = (
         "INFNAN is set before the streams, or refused without harm",
         "aclrtSetDeviceSatMode right after aclrtSetDevice holds for streams made later; products "
         "without the choice answer a status that changes nothing.",
-        "torch_npu does so on the products that have the choice. If not, an overflow gives the "
-        "largest number in place of infinity.",
+        "torch_npu does so on the products that have the choice [src:infinities]. If not, an "
+        "overflow gives the largest number in place of infinity.",
         Stake.LATER, 0.95,
         ("devices/cann/runtime.py: aclrtSetDeviceSatMode",),
         "The doctor lets KlDivBackward in FLOAT16 overflow: infinity, not 65504.",
@@ -98,8 +98,8 @@ UNVERIFIED = (
         "In CONTINUE mode a synchronise that succeeds means that nothing is under way",
         "A call that fails between its copies and its kernel is synchronised too, and the lane "
         "goes on if that succeeds; an error of a kernel is answered once.",
-        "Read in the runtime's source; torch_npu uses STOP mode, so few have tried it. If not, a "
-        "call behind a failed one fails too.",
+        "Read in the runtime's source [src:sticky-errors]; torch_npu uses STOP mode, so few have "
+        "tried it. If not, a call behind a failed one fails too.",
         Stake.LATER, 0.9,
         ("devices/cann/lane.py: _settled",),
         "Let calls fail for want of memory for their workspace, with good ones between: right "
@@ -142,7 +142,8 @@ UNVERIFIED = (
         "Pieces of 512 bytes are enough room between tensors",
         "Each length is rounded up to 32, then 32 are added: kernels touch no more behind a "
         "tensor.",
-        "torch_npu's allocator leaves as much. If not, outputs that lie beside inputs are wrong.",
+        "torch_npu's allocator leaves as much [src:padding]. If not, outputs that lie beside "
+        "inputs are wrong.",
         Stake.LATER, 0.98,
         ("devices/cann/memory.py: piece_bytes",),
         "`npucall conform` in full: outputs lie beside inputs, so what overreaches shows.",
@@ -151,7 +152,8 @@ UNVERIFIED = (
         "workspace-reuse",
         "A larger workspace than needed is taken, and may be reused at once on its stream",
         "One growing buffer a lane; its size is told as phase one wanted it.",
-        "torch_npu does so. If not, numbers are wrong where calls follow each other closely.",
+        "torch_npu does so [src:stream-order]. If not, numbers are wrong where calls follow each "
+        "other closely.",
         Stake.FAST, 0.98,
         ("devices/cann/scratch.py: _workspace",),
         "Alternate calls with a large and a small workspace, such as CtcLossBackward and "
@@ -200,7 +202,8 @@ UNVERIFIED = (
         "consumed-executor",
         "Phase two consumes its executor whatever it answers",
         "It is never used or destroyed after phase two, failed or not.",
-        "Documented for success, read in the source for failure. If not, failed calls leak.",
+        "Documented for success, read in the source for failure [src:executor-once]. If not, "
+        "failed calls leak.",
         Stake.LATER, 0.95,
         ("devices/cann/launch.py: launch",),
         "10,000 calls that phase two refuses, if one is found, and as many again: the process does "
@@ -234,8 +237,8 @@ UNVERIFIED = (
         "A lane's thread lives as long as the server, so that the second equal call skips most of "
         "phase one; a hit takes the addresses of the call at hand. ACLNN_CACHE_LIMIT and "
         "DISABLE_L2_CACHE count if Python sets them before the libraries are opened.",
-        "Read in the source. If not, calls are slower; wrong addresses would show in the doctor's "
-        "second run.",
+        "Read in the source [src:phase-one-cache]. If not, calls are slower; wrong addresses "
+        "would show in the doctor's second run.",
         Stake.FAST, 0.97,
         ("devices/lane_thread.py: LaneThread", "npu_settings.py: tell_cann"),
         "`plan_ns` of the second equal call is a fraction of the first's, but not with "
@@ -247,7 +250,8 @@ UNVERIFIED = (
         "Strides and offset count elements; the storage shape is the one that the call names. A "
         "tensor of rank 0 has no dimensions, one without elements no address; phase two is called "
         "for both. Some documents ask for rank 1 at least.",
-        "torch_npu describes views so. If not, such calls are refused, and others are served.",
+        "torch_npu describes views so [src:layouts]. If not, such calls are refused, and others "
+        "are served.",
         Stake.LATER, 0.9,
         ("devices/cann/descriptors.py: aclCreateTensor",),
         "`npucall conform TARGET --block layout --block rank --block empty`.",
@@ -277,8 +281,8 @@ UNVERIFIED = (
         "rules",
         "Rules, formulas and roundings are the device's",
         "They come from documents and public sources of the operators.",
-        "The three founding operators are in two sources each. If not, the conformance suite says "
-        "where.",
+        "The gradients of KL divergence and L1 loss are in two sources each. If not, the "
+        "conformance suite says where.",
         Stake.LATER, 0.5,
         ("devices/cann/host.py: HostCatalogue",),
         "`npucall conform TARGET --html report.html`, on each product.",
@@ -286,7 +290,8 @@ UNVERIFIED = (
     Claim(
         "header-roles",
         "Outputs of operators from headers are those that are guessed",
-        "By const, names and order, compared with the documents of more than a thousand operators.",
+        "By const, names and order, compared with the documents of more than a thousand operators "
+        "[src:output-roles].",
         "If not, an output comes back as it was sent, and the caller can state the role.",
         Stake.LATER, 0.9,
         ("devices/cann/header_roles.py: roles_of",),

@@ -102,8 +102,8 @@ def _sections(report: Report) -> Iterator[tuple[str, str, Markup]]:
         yield "pairs", "Two servers", _pairs.pairs(report)
     if report.contradictions():
         note = _note(
-            "Where documents and sources contradict each other (operators.md 1.4, forwards.md 5), "
-            "one call each shows which of them the server agrees with."
+            "Where CANN's documents and sources contradict each other, one call each shows "
+            "with which of them the server agrees. docs/conformance.md explains the numbers."
         )
         yield "documents", "Documents against behaviour", join(note, _tables.sources(report))
 
