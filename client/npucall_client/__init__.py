@@ -29,6 +29,7 @@ Its modules, from the top::
     calling                   options, results, plans; arguments become a call
     reservations, shared      a reservation that is renewed; memory shared with a server
     answers, arguments, argument_texts  answers; arguments, of Python and of a command line
+    hints                     what a server says, as Python says it: hints in errors, warnings
     arrays, held              what callers hold for a tensor; what a session holds
     senders                   what waits and sends
     settings, tracing         every setting of the client; spans of OpenTelemetry
@@ -41,12 +42,14 @@ from typing import TYPE_CHECKING
 from npucall_client.calling import Plan, Result
 from npucall_client.client import Client, connect
 from npucall_client.held import Empty
+from npucall_client.hints import CallWarning
 from npucall_client.sessions.program import Program, ProgramPlan
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
 from npucall_client.shared.memory import SharedMemory
 
 __all__ = [
+    "CallWarning",
     "Client",
     "Empty",
     "Plan",
