@@ -32,8 +32,8 @@ def parameters(reduction: str, shape: str) -> tuple[Parameter, ...]:
 def community_checks(*last: rules.Rule) -> tuple[rules.Rule, ...]:
     """The checks of the community operator.
 
-    Its own end with the exit for empty tensors. The service adds those after it: the operator would run on
-    wrong extents, fail without a word, or answer memory that nobody wrote.
+    Its own end with the exit for empty tensors. The service adds those after it: the operator would
+    run on wrong extents, fail without a word, or answer memory that nobody wrote.
     """
     return (
         rules.present(*TENSORS),

@@ -40,7 +40,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
         rules.same_shape("grad_output", "self"),
         rules.real("min", "max"),  # the service's; what the operator makes of one is not known
         rules.succeed_if_empty("grad_output", "self"),
-        # These are the service's: after its own checks the operator fails without naming a parameter.
+        # These are the service's: after its own checks the operator fails without naming a
+        # parameter.
         rules.same_dtype("out", as_="self"),
         rules.same_shape("out", "self"),
     ),

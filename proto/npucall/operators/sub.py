@@ -30,9 +30,9 @@ def sub(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:
         out = self - alpha * other
 
     Both are converted to their promoted dtype, and so is ``alpha``: if that dtype is an integer or
-    BOOL, ``alpha`` must be an integer or a truth value. FLOAT16 and BF16 are computed in float32 and
-    rounded once. Integers wrap around; for BOOL the result says whether the two differ. ``out`` may
-    have any dtype that the promoted one can be cast to.
+    BOOL, ``alpha`` must be an integer or a truth value. FLOAT16 and BF16 are computed in float32
+    and rounded once. Integers wrap around; for BOOL the result says whether the two differ. ``out``
+    may have any dtype that the promoted one can be cast to.
 
     As in torch, except that torch refuses BOOL and promotes a tensor of rank 0 differently.
     """
