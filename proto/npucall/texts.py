@@ -1,4 +1,4 @@
-"""What somebody else wrote, as it may be kept and shown: short, and obeyed by no terminal."""
+"""Texts from others, made safe to keep and to show: short, and without terminal commands."""
 
 
 def cut(text: str, limit: int) -> str:
@@ -16,6 +16,6 @@ def shown(text: str) -> str:
 
 
 def middle_cut(text: str, limit: int) -> str:
-    """Beginning and end of a text, ``limit`` characters in all, where it is longer."""
+    """The text or, if it is longer than ``limit`` characters, its beginning and end."""
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]}\n...\n{text[-half:]}"

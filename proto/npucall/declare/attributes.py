@@ -1,4 +1,4 @@
-"""What Python callers give for an attribute -> the value that its C type holds."""
+"""An attribute's value from Python -> the value that its C type holds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
     """The value of an attribute.
 
     Integers and floats may be NumPy's. An aclScalar has the dtype of a NumPy number; Python's own
-    float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of what it holds; an
-    aclDataType whatever NumPy takes for a dtype.
-    Raises AttributeValueError, without an aclnn status, for what the C type cannot hold.
+    float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of its members; an
+    aclDataType is anything that NumPy takes for a dtype. Raises AttributeValueError, without an
+    aclnn status, for what the C type cannot hold.
     """
     kind = attribute.kind
     try:
@@ -87,7 +87,7 @@ def _dtype(given: Any) -> DType | None:
 
 
 def _each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The conversion of a sequence whose members are converted like this."""
+    """The conversion of a sequence, from that of its members."""
 
     def convert_all(given: Any) -> tuple[Any, ...] | None:
         members = tuple(convert(member) for member in given)
