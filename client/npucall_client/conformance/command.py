@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from npucall.products import product_of
-from npucall_client.client import connect
+from npucall_client.client import connect as connect_and_wait
 from npucall_client.conformance import bundle
 from npucall_client.conformance.asked import Asked, judge, on_every_product, versions
 from npucall_client.conformance.cases.case import BLOCKS, dtype_named
@@ -42,6 +43,17 @@ _FAILURES = "npucall-failures"
 """Where the bundles of a run of random calls are, unless it is told another folder."""
 _SOC, _EXPORTED = "Ascend910B1", "cann-standard"
 """What golden data are for, and the profile whose tolerances they have, unless told."""
+<<<<<<< HEAD
+connect = partial(connect_and_wait, wait=False)
+"""A suite has a patience of its own, and says what it could not judge."""
+_TARGET_HELP = "HOST:PORT, unix:PATH, local: or pool:...; else NPUCALL_TARGET, 127.0.0.1:50051."
+
+Target = Annotated[str | None, typer.Argument(help=_TARGET_HELP)]
+Soc = Annotated[
+    str, typer.Option(help="Of local: the SoC whose rules hold; of a pool that of its members.")
+]
+=======
+>>>>>>> main
 Adapter = Annotated[
     str,
     typer.Option(
