@@ -13,9 +13,12 @@
 Its modules, from the top::
 
     torch                     losses and activations for PyTorch
-    command, reservation_command  the command ``npucall``; ``npucall reserve`` and ``release``
+    command                   the command ``npucall``
+    reservation_command       ``npucall reserve`` and ``npucall release``
     conformance, watching     the suite; the commands that show what others do
     testing                   the fixture for pytest
+    command_texts             what ``npucall info`` and ``npucall operators`` say
+    console, exits            tables and targets of all commands; exit codes
     aio                       the client for asyncio
     client, base              ``connect`` and ``Client``; what both clients do
     pool                      many servers behind one target
@@ -30,6 +33,7 @@ Its modules, from the top::
     arrays, held              what callers hold for a tensor; what a session holds
     senders                   what waits and sends
     settings, tracing         every setting of the client; spans of OpenTelemetry
+    targets, timeouts         what a target says; how long a caller may wait
 """
 
 from importlib import import_module

@@ -149,6 +149,8 @@ class Binding:
         options: Options,
         home: Home | None = None,
         within: object = None,
+        *,
+        planning: bool = False,
     ) -> BoundCall:
         """The call of an operator; one that is not declared here must have been declared before.
 
@@ -173,6 +175,7 @@ class Binding:
             options.outputs,
             keep_layout=options.keep_layout,
             send_unread=self._settings.send_unread,
+            planning=planning,
             home=home,
             within=within,
         )
@@ -204,7 +207,7 @@ def _check_no_option(operator: Operator[Any, Any], kwargs: Mapping[str, Any]) ->
 
 def closed() -> CancelledError:
     """What every use of a client raises once it is closed."""
-    return CancelledError("client: expected it open, found it closed; connect() opens another one")
+    return CancelledError("the client is closed; connect() opens another one")
 
 
 def value_of(call: BoundCall, response: Response) -> Any:

@@ -153,9 +153,7 @@ class PipelineBase(Generic[F]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise CancelledError(
-                "pipeline: expected it open, found it closed; client.pipeline() opens another one"
-            )
+            raise CancelledError("the pipeline is closed; client.pipeline() opens another one")
 
     def _end(self, call: F, bound: BoundCall, outcome: Response | Exception, start: int) -> None:
         if not call.done():  # nobody has cancelled it

@@ -83,13 +83,15 @@ class Connection:
         """The same with other options, None standing for not given."""
         return Connection(self._transport, self._binding.having(**options), self._shared)
 
-    async def bind(
+    async def bind(  # noqa: PLR0913  # all that makes a call
         self,
         operator: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         home: Home | None = None,
         within: object = None,
+        *,
+        planning: bool = False,
     ) -> tuple[BoundCall, Options]:
         """What travels, and the options that it travels with.
 
@@ -100,11 +102,11 @@ class Connection:
         if not binding.knows(operator):
             info = await self._transport().operator(operator, "", options.timeout)
             binding.declare(info)
-        call = binding.bind(operator, args, kwargs, options, home, within)
+        call = binding.bind(operator, args, kwargs, options, home, within, planning=planning)
         if call.home is not home and call.home not in self._shared:
             raise ValueError(
-                f"remote: expected one of this connection, found one of {call.home!r}; fetch() "
-                "brings it here"
+                f"remote: expected a Remote of this connection, found one of {call.home!r}; "
+                "fetch() moves it"
             )
         return call, options
 
@@ -130,7 +132,7 @@ class Connection:
 
     async def plan(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
         """What ``Client.plan`` answers."""
-        call, options = await self.bind(operator, args, kwargs)
+        call, options = await self.bind(operator, args, kwargs, planning=True)
         try:
             answer = await self._transport().plan(call, options.timeout, options.request_id)
         except NpucallError as error:
