@@ -108,12 +108,8 @@ def bind(  # noqa: PLR0913  # all that makes a call
     Of inputs whose values the operator never reads only the spec goes, unless ``send_unread``.
     ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
     without reference it decides what is an output, whatever the listing guessed; those that the
-<<<<<<< HEAD
-    listing takes for inputs, or for read and written, are sent as they are.
-    ``planning``: the call is only checked; tensors may be of torch's device "meta", or ``Empty``.
-=======
     listing takes for inputs, or for read and written, are sent as they are. Names in C count too.
->>>>>>> main
+    ``planning``: the call is only checked; tensors may be of torch's device "meta", or ``Empty``.
     ``home``: the session that all has to be in which a session holds, ``within`` its program.
     Raises TypeError where a Python call would, and the errors of the contract for what cannot
     travel.

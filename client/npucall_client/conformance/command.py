@@ -43,17 +43,8 @@ _FAILURES = "npucall-failures"
 """Where the bundles of a run of random calls are, unless it is told another folder."""
 _SOC, _EXPORTED = "Ascend910B1", "cann-standard"
 """What golden data are for, and the profile whose tolerances they have, unless told."""
-<<<<<<< HEAD
 connect = partial(connect_and_wait, wait=False)
 """A suite has a patience of its own, and says what it could not judge."""
-_TARGET_HELP = "HOST:PORT, unix:PATH, local: or pool:...; else NPUCALL_TARGET, 127.0.0.1:50051."
-
-Target = Annotated[str | None, typer.Argument(help=_TARGET_HELP)]
-Soc = Annotated[
-    str, typer.Option(help="Of local: the SoC whose rules hold; of a pool that of its members.")
-]
-=======
->>>>>>> main
 Adapter = Annotated[
     str,
     typer.Option(
