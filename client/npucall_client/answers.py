@@ -99,7 +99,9 @@ def _check_kept(bound: BoundCall, name: str, place: Place) -> None:
     handle = asked.handle if isinstance(asked, Keep) else None
     found = place.id if isinstance(place, HandlePart) else place
     if asked is None or found != handle:
-        raise InternalError(f"response: expected {name} as {asked or 'bytes'}, found {place!r}")
+        raise InternalError(
+            f"response: expected {name} in {asked or 'the message'}, found it in {place!r}"
+        )
 
 
 def receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyArray:

@@ -225,8 +225,8 @@ def _hold(bound: BoundCall, name: str, held: Held) -> Tensor:
         bound.home = held.home
     elif bound.home is not held.home:
         raise ValueError(
-            f"{name}: expected a tensor of the same session as the others, found {held!r} of "
-            "another one; fetch() brings it here"
+            f"{name}: expected a tensor of the same session as the other arguments, found "
+            f"{held!r} of another session; fetch() moves it"
         )
     place = bound.storage[name] = held.place(bound.within)
     if not isinstance(place, StepOutput):

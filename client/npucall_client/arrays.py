@@ -103,7 +103,7 @@ def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
     if keep_layout:
         raise TensorLayoutError(
             f"{name}: expected strides of 0 or more whole elements, found {array.strides} bytes; "
-            "keep_layout=False gathers such an array",
+            "with keep_layout=False the client sends a dense copy",
             parameter=name,
         )
     return Sent(array.dtype, array.shape, None, None, _bytes(np.ascontiguousarray(array)))

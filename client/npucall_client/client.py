@@ -186,7 +186,8 @@ class Client(ClientBase):
         where tensors of torch came in they are tensors of torch.
 
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
-        ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
+        ``aclnn_status`` and ``parameter``; TypeError where a Python call would. What the reply
+        warns of is a ``CallWarning`` of Python at the line of the call.
         """
         return finished(self._calls.run(operator, args, kwargs))
 
@@ -204,7 +205,10 @@ class Client(ClientBase):
         **kwargs: Any,
     ) -> Result: ...
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
-        """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
+        """As ``run``, and answers everything: outputs, variant, timings, warnings, server.
+
+        What the reply warns of is in ``warnings``, and no warning of Python.
+        """
         return finished(self._calls.execute(operator, args, kwargs))
 
     @overload

@@ -181,6 +181,6 @@ def _run(prepared: Prepared, storages: Mapping[str, Buffer]) -> list[Buffer]:
         return evaluate.run(prepared, storages)
     except MemoryError as error:
         raise OutOfMemoryError(
-            f"memory: expected {prepared.bytes_in_flight} bytes for this call, found less",
+            f"this process has no {prepared.bytes_in_flight} bytes of memory free for the call",
             phase="run",
         ) from error

@@ -36,8 +36,8 @@ def _lost_elsewhere() -> Iterator[None]:
         yield
     except WrongServerError as error:
         raise HandleLostError(
-            "session: expected the member of the pool that opened it, found another server at its "
-            "address; open another session, or one with refill=True"
+            "another server runs now at the address of the session's member, and the handles are "
+            "gone; open another session, or one with refill=True"
         ) from error
 
 
@@ -85,10 +85,10 @@ class PoolSessions:
             raise self._lost(candidate)
 
     def _lost(self, candidate: Candidate[ChannelTransport] | None) -> HandleLostError:
-        where = "its member" if candidate is None else candidate.address
+        where = "the session's member" if candidate is None else candidate.address
         return HandleLostError(
-            f"session: expected {where} in the pool, found that it is gone, and the handles with "
-            "it; open another session, or one with refill=True"
+            f"{where} has left the pool, and the handles of the session are gone; open another "
+            "session, or one with refill=True"
         )
 
     async def open(self, lease: float, budget: int, timeout: float) -> Opened:

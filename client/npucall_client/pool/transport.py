@@ -284,8 +284,8 @@ class PoolTransport:
             self._sharing.append(candidate)
             return memory
         raise SharedMemoryError(
-            "shared memory: expected a member of the pool on this host that shares some, found "
-            f"none of {len(refusals)}" + "".join(f"; {refusal}" for refusal in refusals[:1])
+            f"none of the {len(refusals)} members on this host shares memory (setting "
+            "shared_memory of the server)" + "".join(f"; {refusal}" for refusal in refusals[:1])
         )
 
     async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
@@ -342,10 +342,10 @@ class PoolTransport:
         known = self.table.known.values()
         failures = [f"{e.address}: {e.failure}" for e in known if e.failure is not None]
         why = self._source.why_empty()
-        found = "; ".join(failures[:3]) or why or f"{len(known)} that take no calls now"
+        found = "; ".join(failures[:3]) or why or "they take no calls now"
         return ServerUnreachableError(
-            f"pool: expected a member of {self._settings.target} that takes calls within "
-            f"{course.timeout:g} s, found {len(known)} members: {found}"
+            f"no member of {self._settings.target} took the call within {course.timeout:g} s; "
+            f"the pool has {len(known)} members: {found}"
         )
 
 

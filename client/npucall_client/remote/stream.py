@@ -133,7 +133,7 @@ class CallStream:
             if len(self._open) >= self._window:
                 await self._wait_for_room(timeout)
             if self._closing:
-                raise CancelledError("pipeline: expected it open, found it closed")
+                raise CancelledError("the pipeline is closed; client.pipeline() opens another one")
             self._enqueue(sent)
             if sent.ends < self._watched:
                 self._sooner.notify()
@@ -141,7 +141,7 @@ class CallStream:
 
     def cancel(self, call: SentCall) -> None:
         """Ends a call; the server hears of it."""
-        self._give_up(call, CancelledError("call: cancelled"))
+        self._give_up(call, CancelledError("the caller cancelled the call"))
 
     async def close(self) -> None:
         """Waits until every call has ended."""
@@ -159,8 +159,8 @@ class CallStream:
             lambda: self._closing or len(self._open) < self._window, timeout
         ):
             raise DeadlineError(
-                f"pipeline: expected one of {self._window} calls to be answered within the "
-                f"timeout of {timeout:g} s, found none"
+                f"the server answered none of the {self._window} open calls of the pipeline within "
+                f"{timeout:g} s (timeout)"
             )
 
     def _start(self) -> None:

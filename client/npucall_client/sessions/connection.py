@@ -7,7 +7,9 @@ import weakref
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from npucall.errors import NpucallError
 from npucall_client.calling import plan_of, result_of, value_of
+from npucall_client.hints import add_hint
 from npucall_client.sessions.checks import Checks
 
 if TYPE_CHECKING:
@@ -103,8 +105,8 @@ class Connection:
         call = binding.bind(operator, args, kwargs, options, home, within, planning=planning)
         if call.home is not home and call.home not in self._shared:
             raise ValueError(
-                f"remote: expected one of this connection, found one of {call.home!r}; fetch() "
-                "brings it here"
+                f"remote: expected a Remote of this connection, found one of {call.home!r}; "
+                "fetch() moves it"
             )
         return call, options
 
@@ -131,10 +133,22 @@ class Connection:
     async def plan(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
         """What ``Client.plan`` answers."""
         call, options = await self.bind(operator, args, kwargs, planning=True)
-        return plan_of(await self._transport().plan(call, options.timeout, options.request_id))
+        try:
+            answer = await self._transport().plan(call, options.timeout, options.request_id)
+        except NpucallError as error:
+            add_hint(error, call)
+            raise
+        return plan_of(answer)
 
     async def send(self, call: BoundCall, options: Options) -> Response:
         """One call."""
+        try:
+            return await self._send(call, options)
+        except NpucallError as error:
+            add_hint(error, call)
+            raise
+
+    async def _send(self, call: BoundCall, options: Options) -> Response:
         name = options.request_id
         if call.home is None:
             return await self._transport().execute(call, options.timeout, name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 from npucall.dtypes import BY_NUMPY
 from npucall.places import Keep
 from npucall_client import answers, arrays
+from npucall_client.hints import warn
 from npucall_client.senders import finished
 from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote, RemoteTensor
@@ -75,6 +76,7 @@ class SessionBase:
         for remote in remotes.values():
             remote.filled()
         reply = answers.decode_reply(response.reply)
+        warn(reply.warnings)
         outputs = answers.unpack(call, reply, response.storage, remotes)
         return answers.value_of(call.operator, outputs)
 
