@@ -6,6 +6,7 @@ The only module of the client that reads the environment.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, fields
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
+from npucall import variables
 from npucall.errors import SettingError
 from npucall_client.targets import checked_target
 from npucall_client.timeouts import checked_seconds
@@ -123,6 +125,7 @@ class ClientSettings:
 
         Raises SettingError, a ValueError, for a value that cannot be.
         """
+        _warn_of_unknown()
         named = {key: value for key, value in given.items() if value is not None}
         environment = {
             field.name: os.environ[variable]
@@ -149,6 +152,17 @@ class ClientSettings:
             asked = self.ca or self.certificate or self.server_name
             return bool(asked) and not self.target.startswith("unix")
         return self.tls
+
+
+_warned: set[str] = set()
+"""Variables that were told once."""
+
+
+def _warn_of_unknown() -> None:
+    """Warns once of each variable of the environment that nothing of npucall reads."""
+    for name, fault in variables.faults_of(os.environ.keys() - _warned).items():
+        _warned.add(name)
+        warnings.warn(fault, stacklevel=5)
 
 
 def _refused(error: ValidationError) -> SettingError:

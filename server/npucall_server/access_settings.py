@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
+from npucall.extras import missing
 from npucall_server.access.issuers import checked_url, is_url
 from npucall_server.access.tenants import TenantTables
 
@@ -76,9 +77,7 @@ class AccessSettings(BaseModel):
             if given and getattr(self, name) is None:
                 raise ValueError(f"{name}: expected a value, since {given[0]} is set, found none")
         if given and find_spec("jwt") is None:
-            raise ValueError(
-                "oidc_issuer: the extra auth is missing; pip install 'npucall-server[auth]'"
-            )
+            raise ValueError(missing("oidc_issuer", "npucall-server", "auth"))
         return self
 
     @property

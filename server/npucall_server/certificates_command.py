@@ -9,15 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from npucall.extras import missing
 from npucall_server.exits import ExitCode
 
 try:
     from npucall_server.authority import Authority, Issued
 except ImportError:
-    sys.exit(
-        "npucall-server: certificates: the extra auth is missing; "
-        "pip install 'npucall-server[auth]'"
-    )
+    sys.exit(missing("npucall-server certificates", "npucall-server", "auth"))
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,6 +20,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from npucall import variables
 from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import PeerSettings
 from npucall_server.faults import sentences
@@ -170,3 +171,8 @@ def quiet_grpc() -> None:
     It writes to standard error a line for each handshake that fails, whoever tries.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
+def unknown_variables() -> list[str]:
+    """A sentence on each variable of the environment that nothing of npucall reads."""
+    return list(variables.faults_of(os.environ).values())
