@@ -31,6 +31,7 @@ from npucall.errors import (
     ArgumentMissingError,
     NpucallError,
     Repeat,
+    SettingError,
 )
 from npucall_client.exits import ExitCode as CommandExit
 from npucall_client.settings import ClientSettings
@@ -140,6 +141,8 @@ def _error_rows(error: type[NpucallError], depth: int) -> Iterator[tuple[str, ..
 
 
 def _status_of(error: type[NpucallError]) -> str:
+    if issubclass(error, SettingError):
+        return ""
     if issubclass(error, ArgumentMissingError):
         return str(PARAM_NULLPTR.value)
     return f"{PARAM_INVALID.value} from a rule" if issubclass(error, ArgumentError) else ""

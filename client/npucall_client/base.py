@@ -12,10 +12,12 @@ from npucall_client.local import LocalTransport
 from npucall_client.pool.sources import source_of
 from npucall_client.pool.transport import PoolTransport
 from npucall_client.remote.channel import ChannelTransport
-from npucall_client.reservations import Renewal, checked_seconds
+from npucall_client.reservations import Renewal
 from npucall_client.sessions.connection import Connection, Shared
 from npucall_client.sessions.home import Home
-from npucall_client.settings import LOCAL, POOL, ClientSettings
+from npucall_client.settings import ClientSettings
+from npucall_client.targets import LOCAL, POOL
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     from npucall_client.senders import Sender
@@ -54,8 +56,9 @@ def _check_wishes(target: str, wishes: dict[str, object]) -> None:
         allowed = target.startswith(POOL) or (name == "soc" and target == LOCAL)
         if wish is not None and not allowed:
             raise ValueError(
-                f"{name}: expected none beside target {target}, found {wish}; the server has its "
-                "own, only pool: takes a wish" + (", or local:" if name == "soc" else "")
+                f"{name}: expected none with target {target}, found {wish}; only a pool: "
+                + ("or local: " if name == "soc" else "")
+                + f"lets you choose the {name}, a server has its own"
             )
 
 
@@ -104,7 +107,7 @@ class ClientBase:
         home = Home(
             transport.sessions,
             self._settings.target,
-            lease or 0.0,
+            0.0 if lease is None else checked_seconds(lease, "lease"),
             budget or 0,
             options.timeout,
             options.request_id,
@@ -124,13 +127,18 @@ class ClientBase:
         """A reservation, which is renewed from here on."""
         if self._settings.reservation:
             raise ValueError(
-                "reserve: expected a client without a reservation, found one with the setting "
-                "reservation (NPUCALL_RESERVATION)"
+                "reserve: this client has a reservation already, by the setting reservation "
+                "(NPUCALL_RESERVATION); unset it, or call under it"
             )
-        checked_seconds(seconds, wait)
+        seconds = checked_seconds(seconds, "seconds")
+        wait = checked_seconds(wait, "wait", zero=True)
         transport = self._open()
         granted = await transport.reserve(seconds, wait, self._binding.options.timeout, count)
         return Renewal(transport, granted, transport.sender)
+
+    def _waiting(self, wait: bool | None) -> Transport:  # noqa: FBT001  # as the option
+        """The transport with that option; None: as it is."""
+        return self._transport if wait is None else self._transport.waiting(wait)
 
     def _open(self) -> Transport:
         """The transport. Raises CancelledError once the client is closed."""
@@ -159,8 +167,8 @@ class ReservedBase(ClientBase):
 
     def _has_it_already(self, seconds: float, wait: float, count: int) -> ValueError:
         return ValueError(
-            f"reserve: expected a client without a reservation, found one with "
-            f"{self.remaining:.0f} s of it left; asked for {count}, {seconds:g} s, wait {wait:g} s"
+            f"reserve: this client has a reservation already, for {self.remaining:.0f} s more; "
+            f"asked for {count}, {seconds:g} s, wait {wait:g} s"
         )
 
     def _open(self) -> Transport:

@@ -5,7 +5,7 @@ Knows no gRPC and no transport, so that every client binds and reads in the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from time import perf_counter_ns
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,6 +16,8 @@ from npucall.operators import CATALOGUE
 from npucall.wire.listing import declare
 from npucall.wire.replies import decode_reply, decode_timings
 from npucall_client import answers, arguments
+from npucall_client.hints import warn
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,6 +87,11 @@ class Plan:
     """Who answered."""
 
 
+_BY_NAME = ("variant", "outputs", "timeout")
+"""Options that a call by name has among its arguments."""
+_OPTIONS = {each.name for each in fields(Options)}
+
+
 class Binding:
     """Arguments become calls, with the options and settings of a client."""
 
@@ -102,19 +109,22 @@ class Binding:
     def having(self, **given: Any) -> Binding:
         """The same with other options, None standing for not given."""
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        if "timeout" in named:
+            named["timeout"] = checked_seconds(named["timeout"])
         return Binding(self._settings, replace(self.options, **named), self._declared)
 
     def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
         """Takes the options that a call by name has among its arguments out of them.
 
-        Raises TypeError for what is no operator and no name.
+        Raises TypeError for what is no operator and no name, and for an option that
+        ``client.options`` takes and a call does not.
         """
         if isinstance(operator, Operator):
+            _check_no_option(operator, kwargs)
             return self.options
         if not isinstance(operator, str):
             raise _no_operator(operator)
-        names = ("variant", "outputs", "timeout")
-        given = {name: kwargs.pop(name) for name in names if name in kwargs}
+        given = {name: kwargs.pop(name) for name in _BY_NAME if name in kwargs}
         return self.having(**given).options if given else self.options
 
     def knows(self, operator: Operator[Any, Any] | str) -> bool:
@@ -139,6 +149,8 @@ class Binding:
         options: Options,
         home: Home | None = None,
         within: object = None,
+        *,
+        planning: bool = False,
     ) -> BoundCall:
         """The call of an operator; one that is not declared here must have been declared before.
 
@@ -163,6 +175,7 @@ class Binding:
             options.outputs,
             keep_layout=options.keep_layout,
             send_unread=self._settings.send_unread,
+            planning=planning,
             home=home,
             within=within,
         )
@@ -182,14 +195,25 @@ def _no_operator(given: object) -> TypeError:
     return TypeError(f"operator: expected an operator, found the module {given.__name__}{instead}")
 
 
+def _check_no_option(operator: Operator[Any, Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option among the arguments of an operator object."""
+    for name in _OPTIONS & kwargs.keys() - operator.by_name.keys():
+        if name == "variant":
+            instead = f"call it by name to choose one: run({operator.name!r}, variant=...)"
+        else:
+            instead = f"use client.options({name}=...)"
+        raise TypeError(f"{operator.name}: {name} is no parameter of the operator; {instead}")
+
+
 def closed() -> CancelledError:
     """What every use of a client raises once it is closed."""
-    return CancelledError("client: expected it open, found it closed; connect() opens another one")
+    return CancelledError("the client is closed; connect() opens another one")
 
 
 def value_of(call: BoundCall, response: Response) -> Any:
-    """What ``run`` answers: the only output, or a named tuple of several."""
+    """What ``run`` answers: the only output, or a named tuple of several; warns as the reply."""
     reply = answers.decode_reply(response.reply)
+    warn(reply.warnings)
     return answers.value_of(call.operator, answers.unpack(call, reply, response.storage))
 
 

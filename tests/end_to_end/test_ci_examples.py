@@ -6,18 +6,18 @@ What needs an engine of containers, tests/containers does.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from .pages import files
+from .pages import ROOT, files
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EXAMPLES = ROOT / "examples" / "ci"
 SCHEMAS = {"github.yml": "vendor.github-workflows", "gitlab.yml": "vendor.gitlab-ci"}
 
@@ -41,26 +41,6 @@ def commands(name: str) -> list[str]:
         return script
     checkout = "git clone --quiet --branch $NPUCALL_REF $NPUCALL_REPOSITORY npucall"  # its action
     return [checkout, *(step["run"] for step in job["steps"] if "run" in step)]
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a branch main that has the files of this one as they are."""
-    folder = tmp_path_factory.mktemp("repository")
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in filter(lambda name: (ROOT / name).is_file(), listed.stdout.splitlines()):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
-    identity = "-c", "user.name=anna", "-c", "user.email=anna@lab.example"
-    for command in (
-        ["init", "--quiet", "-b", "main"],
-        ["add", "."],
-        ["commit", "--quiet", "-m", "x"],
-    ):
-        subprocess.run(["git", *identity, *command], cwd=folder, check=True)
-    return folder
 
 
 def write_users_project(folder: Path) -> None:

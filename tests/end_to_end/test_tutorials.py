@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,6 +60,41 @@ def test_the_readme_begins_with_the_two_commands_that_ci_runs() -> None:
     for page in "README.md", "README.zh-CN.md":
         (first, *_) = re.findall(r"^```sh\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
         assert re.findall(r"^make \w+", first, re.MULTILINE) == ["make demo", "make test"]
+
+
+def first_shell_block(page: str) -> str:
+    return re.findall(r"^```sh\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)[0]
+
+
+ADDRESS = "https://lab.example/npucall"
+
+
+def typed(commands: str, folder: Path, repository: Path) -> None:
+    """Commands that install, in an empty folder; git finds the repository by an address."""
+    environment = {
+        **os.environ,
+        "REPOSITORY": ADDRESS,
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{repository}.insteadOf",
+        "GIT_CONFIG_VALUE_0": ADDRESS,
+    }
+    subprocess.run(["bash", "-ec", commands], cwd=folder, env=environment, check=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", ["docs/laptop.md", "docs/ci.md"])
+def test_a_tutorial_takes_a_new_user_from_an_empty_folder_to_its_end(
+    page: str, repository: Path, npucall_server: str, tmp_path: Path
+) -> None:
+    typed(first_shell_block(page), tmp_path, repository)
+    follow(text(page), tmp_path, npucall_server, tmp_path / ".venv/bin")
+
+
+@pytest.mark.long
+def test_one_line_installs_from_git(repository: Path, tmp_path: Path) -> None:
+    (line,) = re.findall(r"^pip install .*git\+.*$", text("README.md"), re.MULTILINE)
+    typed(f"python3 -m venv .venv\n.venv/bin/{line}", tmp_path, repository)
+    typed(".venv/bin/npucall info local:", tmp_path, repository)
 
 
 def test_output_that_is_not_as_shown_is_found() -> None:

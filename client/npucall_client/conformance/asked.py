@@ -29,7 +29,7 @@ from npucall_client.conformance.running.runner import (
 )
 from npucall_client.conformance.running.subjects import Subjects
 from npucall_client.conformance.statements import statements
-from npucall_client.settings import LOCAL
+from npucall_client.targets import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

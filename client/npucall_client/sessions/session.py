@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 from npucall.dtypes import BY_NUMPY
 from npucall.places import Keep
 from npucall_client import answers, arrays
+from npucall_client.hints import warn
 from npucall_client.senders import finished
 from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote, RemoteTensor
-from npucall_client.sessions.results import came_from_torch, new_handle, results_of
+from npucall_client.sessions.results import new_handle, results_of
 from npucall_client.sessions.transport import Upload
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,13 +70,13 @@ class SessionBase:
             self._home,
             call,
             await self._connection.checks(),
-            from_torch=came_from_torch(args, kwargs),
         )
         call.kept = {name: Keep(remote.handle) for name, remote in remotes.items()}
         response = await self._connection.send(call, options)
         for remote in remotes.values():
             remote.filled()
         reply = answers.decode_reply(response.reply)
+        warn(reply.warnings)
         outputs = answers.unpack(call, reply, response.storage, remotes)
         return answers.value_of(call.operator, outputs)
 
@@ -85,7 +87,7 @@ class SessionBase:
         await self._home.flush()
 
     def _timeout(self, given: float | None) -> float:
-        return self._connection.options.timeout if given is None else given
+        return self._connection.options.timeout if given is None else checked_seconds(given)
 
 
 class Session(SessionBase):

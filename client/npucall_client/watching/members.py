@@ -18,7 +18,8 @@ from npucall_client.pool.sources import source_of
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.senders import finished
 from npucall_client.senders.threads import THREADS
-from npucall_client.settings import LOCAL, POOL, ClientSettings
+from npucall_client.settings import ClientSettings
+from npucall_client.targets import LOCAL, POOL
 from npucall_client.watching.texts import size
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ def _heard(source: Source, settings: ClientSettings) -> Sequence[Member]:
     source.start(update)
     if not known.wait(settings.connect_timeout) and not heard:
         raise ServerUnreachableError(
-            f"pool: expected the members of {settings.target} within {settings.connect_timeout:g} "
-            f"s, found none: {source.why_empty()}; mend the target (NPUCALL_TARGET)"
+            f"target: expected members of {settings.target} within {settings.connect_timeout:g} s, "
+            f"found none: {source.why_empty()}; correct the target (NPUCALL_TARGET)"
         )
     return heard[-1]
 

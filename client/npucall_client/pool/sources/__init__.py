@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall_client.pool.sources import targets
+from npucall_client import targets
 from npucall_client.pool.sources.directories import DirectorySource
 from npucall_client.pool.sources.files import PAUSE_SECONDS as FILE_PAUSE
 from npucall_client.pool.sources.files import PathLister
