@@ -55,6 +55,9 @@ class ClientSettings:
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
     connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
     """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
+    wait: bool = True
+    """Wait for a server that is full, or for a quota, as long as the server says and the timeout of
+    the call allows, and send the call again. False: raise the refusal at once. NPUCALL_WAIT."""
     stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
     """Bytes of a call's arrays from which they travel in chunks; fewer, where no message of the
     server holds so many (its max_message_bytes). NPUCALL_STREAM_FROM."""

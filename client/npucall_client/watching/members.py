@@ -115,8 +115,8 @@ def _heard(source: Source, settings: ClientSettings) -> Sequence[Member]:
     source.start(update)
     if not known.wait(settings.connect_timeout) and not heard:
         raise ServerUnreachableError(
-            f"pool: expected the members of {settings.target} within {settings.connect_timeout:g} "
-            f"s, found none: {source.why_empty()}; mend the target (NPUCALL_TARGET)"
+            f"target: expected members of {settings.target} within {settings.connect_timeout:g} s, "
+            f"found none: {source.why_empty()}; correct the target (NPUCALL_TARGET)"
         )
     return heard[-1]
 
