@@ -43,7 +43,8 @@ def page() -> str:
         From the declarations in `npucall.operators`. Rules are in the order in which the server
         checks them: the first one that is broken is the answer. The software accepts products with
         a *, but current documents do not list them. Next to the name of an argument is its name
-        in C.
+        in C. You may use either name, and give a word for a number that has one:
+        `reduction="mean"`.
         """,
         families(),
         product_table(),
