@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 import page_parts
@@ -84,14 +83,11 @@ def _rows(function: Any) -> Iterator[tuple[str, str]]:
         about = getattr(hint, "__metadata__", (None,))[0]
         if not hasattr(about, "help"):
             continue
-        written = f"--{name.strip('_').replace('_', '-')}"
         if name == "target":
-            written = "TARGET"
-        elif not isinstance(defaults[name].default, bool):
-            written += f" {about.metavar or _metavar(name, hint)}"
+            continue  # the same as --target
+        names = (about.default, *(about.param_decls or ()))  # in Annotated the first is a name
+        long = [each for each in names if str(each).startswith("--")]
+        written = long[0] if long else f"--{name}".replace("_", "-")
+        if not isinstance(defaults[name].default, bool):
+            written += f" {about.metavar}"
         yield f"`{written}`", page_parts.line(about.help or "")
-
-
-def _metavar(name: str, hint: Any) -> str:
-    kinds = get_args(get_args(hint)[0]) or get_args(hint)[:1]
-    return "PATH" if Path in kinds else "N" if int in kinds else name.upper()

@@ -1,4 +1,4 @@
-"""docs/operators.md, and the paragraph of operators in README.md, from the catalogue."""
+"""operators.md, from the catalogue."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def page() -> str:
         software, but current documents do not list them. What a name in a call is called in C
         stands beside it.
         """,
+        families(),
         product_table(),
         *(_section(operator) for operator in CATALOGUE),
         "## What the declarations were written from",

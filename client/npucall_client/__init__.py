@@ -9,7 +9,30 @@
         gradient = client.run(kl_div_backward, grad_output, self=student, target=teacher)
 
 ``connect("local:")`` computes in this process, without a server.
+
+Its modules, from the top::
+
+    torch                     losses and activations for PyTorch
+    command, reservation_command  the command ``npucall``; ``npucall reserve`` and ``release``
+    conformance, watching     the suite; the commands that show what others do
+    testing                   the fixture for pytest
+    aio                       the client for asyncio
+    client, base              ``connect`` and ``Client``; what both clients do
+    pool                      many servers behind one target
+    local, local_sessions     ``local:``, and its sessions
+    remote                    calls on a server
+    sessions, pipeline        arrays that stay on the server; many calls in flight
+    transport                 what a client asks of a server, or of this process
+    calling                   options, results, plans; arguments become a call
+    reservations, shared      a reservation that is renewed; memory shared with a server
+    answers, arguments, argument_texts  answers; arguments, of Python and of a command line
+    arrays, held              what callers hold for a tensor; what a session holds
+    senders                   what waits and sends
+    settings, tracing         every setting of the client; spans of OpenTelemetry
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from npucall_client.calling import Plan, Result
 from npucall_client.client import Client, connect
@@ -31,3 +54,13 @@ __all__ = [
     "SharedMemory",
     "connect",
 ]
+
+__version__: str
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        """The version, read from the distribution's metadata where somebody asks for it."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("npucall-client")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

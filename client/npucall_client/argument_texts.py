@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare.names import python_name
 from npucall.declare.parameters import Attribute, Kind, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.operators import CATALOGUE
+from npucall.texts import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
 
 _AS_TYPED = (Kind.STRING, Kind.DTYPE)
 """Attributes that are taken as they are typed; quotes are not needed."""
+
+_JSON_WORDS = ("null", "true", "false")
 
 
 def arguments_of(
@@ -37,24 +41,36 @@ def arguments_of(
     called = operator.with_roles(dict.fromkeys(written, Output))
     known = [p for p in called.parameters if not (operator.reference and isinstance(p, Output))]
     by_name = {parameter.name: parameter for parameter in known}
-    names = ", ".join(by_name)
-    own = {
-        name: str(each.numpy)
-        for declared in CATALOGUE.of_name(operator.name)
-        for name, each in declared.sample.dtypes.items()
-    }
     for name in written:
-        if name not in by_name:
-            raise ValueError(f"{name}: expected a name among {names}")
+        _check(name, name, by_name, "expected a name")
+    declared = CATALOGUE.of_name(operator.name)
+    own = {name: str(each.numpy) for of in declared for name, each in of.sample.dtypes.items()}
+    worded = {parameter.name for of in declared for parameter in of.attributes if parameter.words}
     arguments: dict[str, Any] = {}
     outputs: dict[str, Any] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or name not in by_name:
-            raise ValueError(f"{text}: expected NAME=VALUE with a name among {names}")
+        typed, equals, value = text.partition("=")
+        name = python_name(called, typed)
+        _check(text, name if equals else "", by_name, "expected NAME=VALUE with a name")
+        if name in arguments or name in outputs:
+            raise ValueError(f"{text}: expected {name} once, found it twice")
         kind = outputs if isinstance(by_name[name], Output) else arguments
-        kind[name] = _value(by_name[name], value, own.get(name, dtype))
+        word = _word(value) if name in worded else ""
+        kind[name] = word or _value(by_name[name], value, own.get(name, dtype))
     return arguments, outputs
+
+
+def _check(text: str, name: str, known: Collection[str], expected: str) -> None:
+    """Raises ValueError for a name that no parameter has."""
+    if name not in known:
+        hint = did_you_mean(name, known)
+        raise ValueError(f"{text}: {expected} among {', '.join(known)}{hint}")
+
+
+def _word(text: str) -> str:
+    """The word that stands for a number; empty where there is none."""
+    text = text.strip('"')
+    return text if text.isalpha() and text not in _JSON_WORDS else ""
 
 
 def _value(parameter: Parameter, text: str, dtype: str) -> Any:
@@ -87,7 +103,10 @@ def _read_json(name: str, text: str) -> Any:
 
 def _load(path: str, dtype: str) -> Any:
     """The array in a file; NumPy writes types that it does not have itself without their names."""
-    array = np.load(Path(path), allow_pickle=False)
+    try:
+        array = np.load(Path(path), allow_pickle=False)
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"{path}: expected a file that numpy.save wrote, found another") from error
     return array.view(_dtype(dtype)) if array.dtype.kind == "V" else array
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import element
+from npucall.declare.names import in_python
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.dtypes import BY_NUMPY
 from npucall.limits import CACHED_CALLS
@@ -100,7 +101,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
     Of inputs whose values the operator never reads only the spec goes, unless ``send_unread``.
     ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
     without reference it decides what is an output, whatever the listing guessed; those that the
-    listing takes for inputs, or for read and written, are sent as they are.
+    listing takes for inputs, or for read and written, are sent as they are. Names in C count too.
     ``home``: the session that all has to be in which a session holds, ``within`` its program.
     Raises TypeError where a Python call would, and the errors of the contract for what cannot
     travel.
@@ -113,6 +114,8 @@ def bind(  # noqa: PLR0913  # all that makes a call
         home=home,
         within=within,
     )
+    if not outputs.keys() <= operator.by_name.keys():
+        outputs = in_python(operator, outputs)
     roles = _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator
     items: list[_Item] = []

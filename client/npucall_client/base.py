@@ -12,10 +12,12 @@ from npucall_client.local import LocalTransport
 from npucall_client.pool.sources import source_of
 from npucall_client.pool.transport import PoolTransport
 from npucall_client.remote.channel import ChannelTransport
-from npucall_client.reservations import Renewal, checked_seconds
+from npucall_client.reservations import Renewal
 from npucall_client.sessions.connection import Connection, Shared
 from npucall_client.sessions.home import Home
-from npucall_client.settings import LOCAL, POOL, ClientSettings
+from npucall_client.settings import ClientSettings
+from npucall_client.targets import LOCAL, POOL
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     from npucall_client.senders import Sender
@@ -104,7 +106,7 @@ class ClientBase:
         home = Home(
             transport.sessions,
             self._settings.target,
-            lease or 0.0,
+            0.0 if lease is None else checked_seconds(lease, "lease"),
             budget or 0,
             options.timeout,
             options.request_id,
@@ -127,7 +129,8 @@ class ClientBase:
                 "reserve: expected a client without a reservation, found one with the setting "
                 "reservation (NPUCALL_RESERVATION)"
             )
-        checked_seconds(seconds, wait)
+        seconds = checked_seconds(seconds, "seconds")
+        wait = checked_seconds(wait, "wait", zero=True)
         transport = self._open()
         granted = await transport.reserve(seconds, wait, self._binding.options.timeout, count)
         return Renewal(transport, granted, transport.sender)

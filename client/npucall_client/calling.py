@@ -5,8 +5,9 @@ Knows no gRPC and no transport, so that every client binds and reads in the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from time import perf_counter_ns
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npucall.declare import Operator
@@ -15,6 +16,7 @@ from npucall.operators import CATALOGUE
 from npucall.wire.listing import declare
 from npucall.wire.replies import decode_reply, decode_timings
 from npucall_client import answers, arguments
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,6 +86,11 @@ class Plan:
     """Who answered."""
 
 
+_BY_NAME = ("variant", "outputs", "timeout")
+"""Options that a call by name has among its arguments."""
+_OPTIONS = {each.name for each in fields(Options)}
+
+
 class Binding:
     """Arguments become calls, with the options and settings of a client."""
 
@@ -101,14 +108,22 @@ class Binding:
     def having(self, **given: Any) -> Binding:
         """The same with other options, None standing for not given."""
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        if "timeout" in named:
+            named["timeout"] = checked_seconds(named["timeout"])
         return Binding(self._settings, replace(self.options, **named), self._declared)
 
     def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
-        """Takes the options that a call by name has among its arguments out of them."""
+        """Takes the options that a call by name has among its arguments out of them.
+
+        Raises TypeError for what is no operator and no name, and for an option that
+        ``client.options`` takes and a call does not.
+        """
         if isinstance(operator, Operator):
+            _check_no_option(operator, kwargs)
             return self.options
-        names = ("variant", "outputs", "timeout")
-        given = {name: kwargs.pop(name) for name in names if name in kwargs}
+        if not isinstance(operator, str):
+            raise _no_operator(operator)
+        given = {name: kwargs.pop(name) for name in _BY_NAME if name in kwargs}
         return self.having(**given).options if given else self.options
 
     def knows(self, operator: Operator[Any, Any] | str) -> bool:
@@ -137,7 +152,8 @@ class Binding:
         """The call of an operator; one that is not declared here must have been declared before.
 
         ``home``: the session that all belongs to that a session holds; ``within``: its program.
-        Variants take the same arguments, since they share a C prototype: any will do to bind.
+        Variants take the same arguments, since they share a C prototype: any will do to bind, but
+        they may know other words.
         """
         if isinstance(operator, Operator):
             called, variant = operator, operator.variant
@@ -145,7 +161,8 @@ class Binding:
             if not self.knows(operator):
                 raise LookupError(f"{operator}: expected it declared, by what the server lists")
             same_name = CATALOGUE.of_name(operator)
-            called = same_name[0] if same_name else self._declared[operator]
+            named = [each for each in same_name if each.variant == options.variant]
+            called = [*named, *same_name][0] if same_name else self._declared[operator]
             variant = options.variant if called.variant else ""
         call = arguments.bind(
             called,
@@ -160,6 +177,28 @@ class Binding:
         )
         call.progress = options.progress
         return call
+
+
+def _no_operator(given: object) -> TypeError:
+    """What to write in place of what somebody took for an operator: most often its module."""
+    if not isinstance(given, ModuleType):
+        return TypeError(
+            'operator: expected an operator, or its name such as "aclnnKlDiv", '
+            f"found {type(given).__name__}"
+        )
+    inside = [name for name, value in vars(given).items() if isinstance(value, Operator)]
+    instead = f"; write: from {given.__name__} import {inside[0]}" if inside else ""
+    return TypeError(f"operator: expected an operator, found the module {given.__name__}{instead}")
+
+
+def _check_no_option(operator: Operator[Any, Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option among the arguments of an operator object."""
+    for name in _OPTIONS & kwargs.keys() - operator.by_name.keys():
+        if name == "variant":
+            instead = f"call it by name to choose one: run({operator.name!r}, variant=...)"
+        else:
+            instead = f"use client.options({name}=...)"
+        raise TypeError(f"{operator.name}: {name} is no parameter of the operator; {instead}")
 
 
 def closed() -> CancelledError:

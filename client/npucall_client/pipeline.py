@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-from npucall.errors import CancelledError
+from npucall.errors import CancelledError, NpucallError
 from npucall_client.calling import result_of
-from npucall_client.senders import finished
+from npucall_client.senders import finished, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -168,7 +168,7 @@ class PipelineBase(Generic[F]):
 
 def _deliver(call: Pending, bound: BoundCall, outcome: Response | Exception, start: int) -> None:
     if isinstance(outcome, Exception):
-        call.set_exception(outcome)
+        call.set_exception(shortened(outcome) if isinstance(outcome, NpucallError) else outcome)
         return
     try:
         answer = result_of(bound, outcome, start)

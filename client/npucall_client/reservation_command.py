@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from npucall_client.client import connect
-from npucall_client.command import Target, TargetOption
+from npucall_client.console import Target, TargetOption, the_target
+from npucall_client.exits import ExitCode
 from npucall_client.settings import ClientSettings, environment_under
 
 if TYPE_CHECKING:
@@ -20,23 +21,36 @@ if TYPE_CHECKING:
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _OF_A_TERMINAL = ("SIGINT", "SIGQUIT")
 """What a terminal sends to the command itself too."""
-_NO_COMMAND, _NOT_RUN = 127, 126
 _BY_SIGNAL = 128
 
 
 def reserve(
-    seconds: Annotated[float, typer.Argument(help="For how long at most.")],
-    command: Annotated[
-        list[str], typer.Argument(help="What runs meanwhile, and its arguments, behind --.")
+    seconds: Annotated[
+        float, typer.Argument(metavar="SECONDS", help="How long you need the device at most.")
     ],
-    wait: Annotated[float, typer.Option(help="Seconds to wait until others have ended.")] = 0.0,
-    count: Annotated[int, typer.Option(help="Devices, of a pool.")] = 1,
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND", help="The command and its arguments; -- stands before it."
+        ),
+    ],
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Wait so long for others to end.")
+    ] = 0.0,
+    count: Annotated[
+        int, typer.Option(metavar="NUMBER", help="With a pool: reserve so many devices.")
+    ] = 1,
     target: TargetOption = None,
 ) -> None:
-    """Runs a command that has the device alone: npucall reserve 60 -- python bench.py.
+    """Runs a command that has the device for itself.
 
-    The command finds the reservation in NPUCALL_RESERVATION and the server in NPUCALL_TARGET, which
-    every npucall client reads. The device is released when it ends; its exit code is answered.
+    The command finds the reservation in NPUCALL_RESERVATION and the server in NPUCALL_TARGET. Every
+    npucall client reads both. When the command ends, the device is free again. The exit code is the
+    command's; 126 and 127 mean that it could not be run, 128 + N that signal N ended it.
+
+    Examples:
+        npucall reserve 60 -- python bench.py
+        npucall reserve 600 --wait 300 --target npu-host:50051 -- python bench.py
     """
     settings = ClientSettings.of(target=target)
     with connect(target) as client, client.reserve(seconds, wait=wait, count=count) as quiet:
@@ -46,9 +60,13 @@ def reserve(
     raise typer.Exit(code)
 
 
-def release(target: Target = None) -> None:
-    """Ends the reservation of whoever has one; for admins."""
-    with connect(target) as client:
+def release(target: Target = None, target_option: TargetOption = None) -> None:
+    """Ends a reservation, whoever has it. Only admins may.
+
+    Examples:
+        npucall release --target npu-host:50051
+    """
+    with connect(the_target(target, target_option)) as client:
         client.release_reservation()
 
 
@@ -58,10 +76,10 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
         process = subprocess.Popen(command, env=environment)  # noqa: S603  # what the user asked for
     except FileNotFoundError as error:
         print(f"npucall: {error}", file=sys.stderr)
-        return _NO_COMMAND
+        return ExitCode.NO_COMMAND
     except OSError as error:
         print(f"npucall: {error}", file=sys.stderr)
-        return _NOT_RUN
+        return ExitCode.NOT_RUN
     with _signals_of(process):
         code = process.wait()
     return code if code >= 0 else _BY_SIGNAL - code

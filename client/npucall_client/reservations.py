@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -85,14 +84,6 @@ class Renewal:
                 continue
             # Where it was asked later than it was answered, the end is no later than this.
             self._ends = min(self._ends, time.monotonic() + granted.ends_seconds)
-
-
-def checked_seconds(seconds: float, wait: float) -> None:
-    """Raises ValueError for seconds that no server grants."""
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"seconds: expected more than 0, found {seconds}")
-    if not 0 <= wait < math.inf:
-        raise ValueError(f"wait: expected 0 or more, found {wait}")
 
 
 def check_one(count: int) -> None:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import field, fields
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
+
+from npucall.errors import SettingError
+from npucall_client.targets import checked_target
+from npucall_client.timeouts import checked_seconds
 
 _TOGETHER = (
     {"certificate", "key"},
@@ -20,10 +25,7 @@ _TOGETHER = (
 """Settings that belong together: with one of them as an argument the others' variables do not
 count."""
 
-LOCAL = "local:"
-"""The target that computes in this process."""
-POOL = "pool:"
-"""What the target of a pool begins with."""
+_TIMEOUTS = ("timeout", "connect_timeout")
 
 
 def _labels(given: object) -> object:
@@ -37,16 +39,21 @@ def _labels(given: object) -> object:
     return {key: value for key, _, value in pairs}
 
 
+def _connect_seconds(given: object) -> float:
+    return checked_seconds(given, "connect_timeout")
+
+
 @dataclass(frozen=True)
 class ClientSettings:
     """How a client reaches its server, and what it asks for if a call does not say."""
 
-    target: str = "127.0.0.1:50051"
+    target: Annotated[str, BeforeValidator(checked_target)] = "127.0.0.1:50051"
     """HOST:PORT or unix:PATH of a server, ``local:``, or a pool: ``pool:HOST:PORT,HOST:PORT``,
-    ``pool:dns:NAME:PORT``, ``pool:file:PATH``, ``pool:directory:HOST:PORT``. NPUCALL_TARGET."""
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    ``pool:dns:NAME:PORT``, ``pool:file:PATH``, ``pool:directory:HOST:PORT``. A HOST alone means
+    port 50051. NPUCALL_TARGET."""
+    timeout: Annotated[float, BeforeValidator(checked_seconds)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
-    connect_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 10.0
+    connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
     """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
     stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
     """Bytes of a call's arrays from which they travel in chunks; fewer, where no message of the
@@ -111,7 +118,7 @@ class ClientSettings:
     def of(cls, **given: Any) -> ClientSettings:
         """The settings given, None standing for not given; the rest from the environment.
 
-        Raises pydantic.ValidationError, a ValueError, for a value that cannot be.
+        Raises SettingError, a ValueError, for a value that cannot be.
         """
         named = {key: value for key, value in given.items() if value is not None}
         environment = {
@@ -122,7 +129,15 @@ class ClientSettings:
         for group in _TOGETHER:
             if group & named.keys():
                 environment = {key: environment[key] for key in environment.keys() - group}
-        return cls(**{**environment, **named})
+        values: dict[str, Any] = {**environment, **named}
+        for name in environment.keys() & set(_TIMEOUTS) - named.keys():
+            with suppress(ValueError):  # else the rule says what is wrong
+                values[name] = float(environment[name])
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            refused = _refused(error)
+        raise refused
 
     @property
     def encrypts(self) -> bool:
@@ -131,6 +146,20 @@ class ClientSettings:
             asked = self.ca or self.certificate or self.server_name
             return bool(asked) and not self.target.startswith("unix")
         return self.tls
+
+
+def _refused(error: ValidationError) -> SettingError:
+    """What is wrong with the first of the settings, without a value that may be a secret."""
+    fault = error.errors(include_url=False)[0]
+    own = fault.get("ctx", {}).get("error")
+    if isinstance(own, SettingError):
+        return own
+    name = str(fault["loc"][0])
+    shown = {each.name: each.repr for each in fields(ClientSettings)}
+    said = fault["msg"].removeprefix("Value error, ")
+    found = f", found {fault['input']!r}" if shown.get(name) and own is None else ""
+    said = said if said.startswith(f"{name}: ") else f"{name}: {said}"
+    return SettingError(f"{said}{found} ({name}, NPUCALL_{name.upper()})", setting=name)
 
 
 def environment_under(target: str, reservation: str) -> dict[str, str]:

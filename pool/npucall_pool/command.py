@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+import npucall_pool
 from npucall_pool import cluster, report, steps
 from npucall_pool.cluster import ClusterError
 from npucall_pool.plan import Plan
@@ -36,6 +37,23 @@ def main() -> NoReturn:
     except (ClusterError, ValueError) as error:
         sys.stderr.write(f"npucall-pool: {error}\n")
     sys.exit(_AT_FAULT)
+
+
+def _say_version(asked: bool) -> None:  # noqa: FBT001  # the value of an option
+    if asked:
+        typer.echo(f"npucall-pool {npucall_pool.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options of the command without a subcommand."""
 
 
 @app.command()

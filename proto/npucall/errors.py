@@ -1,6 +1,6 @@
-"""What can go wrong: one class for each reason, raised alike by server and client.
+"""What can go wrong: one class for each reason. Server and client raise the same classes.
 
-Every class says which gRPC status it travels with, and whether the same call may be repeated.
+Every class names its gRPC status code, and says whether the same call may be repeated.
 ``wire.status`` turns errors into ``google.rpc.Status`` and back.
 """
 
@@ -37,24 +37,26 @@ PARAM_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
 
 
 class Repeat(Enum):
-    """Whether the same call may be sent again, unchanged. Handles are filled once."""
+    """Whether the same call may be sent again, unchanged. A handle can be filled only once."""
 
     NEVER = "never"
-    """It fails again."""
+    """The same call fails again."""
     HERE = "here"
-    """This server, or the one that takes its place, answers it soon: the client repeats it, after a
-    pause, as long as its timeout allows. Another server may answer it at once."""
+    """This server, or the one that replaces it, can answer the call soon. The client pauses and
+    repeats it, as long as its timeout allows. Another server may answer it at once."""
     FEW_TIMES = "here, unless the call ends its servers"
-    """As here, but this very call may be what ended the server or broke its device: where two
-    servers ended that had begun it, of which the second ran nothing else, it is not sent again
+    """As here. But this very call may have ended the server or broken its device. If two servers
+    end while they run it, and the second one runs nothing else, the client does not send it again
     (PoisonedCallError)."""
     LATER = "after RetryInfo's delay"
     """This server may answer it then: the caller is told, and decides. Another server may answer it
     at once."""
     LATER_HERE = "after RetryInfo's delay, and here alone"
-    """As LATER, but no other server is asked: the limit is the caller's own."""
+    """As after RetryInfo's delay, but the client asks no other server: the limit is the caller's
+    own."""
     ELSEWHERE = "elsewhere"
-    """Another server may answer it. Of this one nobody knows when: the caller is told."""
+    """Another server may answer it. Nobody knows when this one can, so the client does not wait: it
+    raises the error."""
 
 
 class NpucallError(Exception):
@@ -78,14 +80,14 @@ class NpucallError(Exception):
     ) -> None:
         super().__init__(message)
         self.parameters = (parameter,) if isinstance(parameter, str) else parameter
-        """The parameters to blame, the first one in doubt."""
+        """The parameters to blame, the most likely one first."""
         self.aclnn_status = aclnn_status
-        """The number that CANN's first phase gives for this, or None."""
+        """The status that CANN's first phase returns for this fault, or None."""
         self.retry_after = retry_after
         """Seconds after which the same call may succeed, or None."""
         self.details = details
         """Facts as strings: operator, variant, phase, soc, limit, setting, quota, request_id,
-        driver_message; each where it is known."""
+        driver_message; each only if it is known."""
 
     @property
     def parameter(self) -> str | None:
@@ -102,7 +104,7 @@ class NpucallError(Exception):
 
 
 class OperatorUnknownError(NpucallError):
-    """No operator has that name, or none of that name has that variant. See ListOperators."""
+    """No operator has this name, or it has no such variant. ``npucall operators`` lists them."""
 
     code, reason = StatusCode.NOT_FOUND, "OPERATOR_UNKNOWN"
 
@@ -115,109 +117,115 @@ class OperatorUnavailableError(NpucallError):
 
 
 class VariantUnavailableError(OperatorUnavailableError):
-    """The variant is known, but the device has another one. Use that, or another server."""
+    """The variant is known, but this device has another one. Use that one, or another server."""
 
     reason = "VARIANT_UNAVAILABLE"
 
 
 class MessageError(NpucallError):
-    """The request cannot be read, or breaks the structure that the contract describes."""
+    """The server cannot read the request, or it breaks the contract. Correct the client."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "MESSAGE_MALFORMED"
 
 
 class TensorLayoutError(NpucallError):
-    """Shape, strides, offset, storage and number of bytes of a tensor do not fit together."""
+    """The shape, strides, offset, storage and number of bytes of a tensor contradict each other."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "TENSOR_LAYOUT"
 
 
 class ArgumentUnknownError(NpucallError):
-    """The operator has no parameter of that name."""
+    """The operator has no parameter of this name."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_UNKNOWN"
 
 
 class ArgumentMissingError(NpucallError):
-    """A required argument is absent: a null pointer for the C function."""
+    """A required argument is missing: the C function would get a null pointer."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_MISSING"
 
 
 class ArgumentError(NpucallError):
-    """An argument breaks a rule of the operator; its subclasses say which kind of rule."""
+    """An argument breaks a rule of the operator. The subclasses say which kind of rule."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_INVALID"
 
 
 class DTypeError(ArgumentError):
-    """An element type that the operator, the product or the wire does not take."""
+    """The operator, the product or the protocol does not accept this element type."""
 
     reason = "DTYPE_UNSUPPORTED"
 
 
 class ShapeError(ArgumentError):
-    """Shapes that do not fit the operator or each other."""
+    """The shapes do not fit the operator, or do not fit each other."""
 
     reason = "SHAPE_MISMATCH"
 
 
 class FormatError(ArgumentError):
-    """A tensor format that the operator refuses."""
+    """The operator does not accept this tensor format."""
 
     reason = "FORMAT_UNSUPPORTED"
 
 
 class AttributeValueError(ArgumentError):
-    """A value that an attribute cannot have."""
+    """The attribute cannot have this value."""
 
     reason = "ATTRIBUTE_INVALID"
 
 
+class SettingError(ArgumentError, ValueError):
+    """Made by the client: a target, a timeout or another setting that cannot be. Correct it."""
+
+    reason = "SETTING_INVALID"
+
+
 class SharedMemoryError(NpucallError):
-    """The server shares no such memory, or none at all. Send the bytes."""
+    """The server does not share this memory, or shares none. Send the bytes instead."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "SHARED_MEMORY"
 
 
 class SessionUnknownError(NpucallError):
-    """No session of this caller has that id, or the call names none. Open a session."""
+    """This caller has no session with this id, or the call names no session. Open a session."""
 
     code, reason = StatusCode.NOT_FOUND, "SESSION_UNKNOWN"
 
 
 class SessionExpiredError(NpucallError):
-    """The lease of the session has ended. Open another session, and fill its handles anew."""
+    """The lease of the session has ended. Open another session, and fill its handles again."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "SESSION_EXPIRED"
 
 
 class WrongServerError(NpucallError):
-    """Another server opened the session. Send the call to that server."""
+    """The session belongs to another server. Send the call to that server."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "WRONG_SERVER"
 
 
 class HandleLostError(NpucallError):
-    """The server was started again since, and its handles are gone. Fill them anew in a session."""
+    """The server has restarted and lost its handles. Open a session and fill them again."""
 
     code, reason = StatusCode.ABORTED, "HANDLE_LOST"
 
 
 class HandleEmptyError(NpucallError):
-    """Nothing has filled the handle, or what was to fill it failed. Fill it."""
+    """The handle is empty: nothing has filled it, or the call that should fill it failed."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "HANDLE_EMPTY"
 
 
 class HandleReleasedError(NpucallError):
-    """The handle was released. Keep what you still need."""
+    """The handle was released. Release a handle only when no later call needs it."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "HANDLE_RELEASED"
 
 
 class HandleExistsError(NpucallError):
-    """Something else fills the handle, or has filled it. Use another id."""
+    """Another call fills this handle, or has filled it. Use another id."""
 
     code, reason = StatusCode.ALREADY_EXISTS, "HANDLE_EXISTS"
 
@@ -229,19 +237,19 @@ class HandleMemoryError(NpucallError):
 
 
 class MissingError(NpucallError):
-    """The server does not have the bytes of some digests. Upload them, or send the bytes."""
+    """The server does not have the bytes of some digests. Upload them, or send them in the call."""
 
     code, reason = StatusCode.NOT_FOUND, "MISSING"
 
 
 class DigestMismatchError(NpucallError):
-    """The bytes that came have another digest than was said. Compute the digest of these bytes."""
+    """The bytes do not have the digest that the request names. Compute it from these bytes."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "DIGEST_MISMATCH"
 
 
 class TooLargeError(NpucallError):
-    """More than a limit of the server will ever allow. Split the call, or raise the setting."""
+    """The call exceeds a limit of the server. Split it, or raise the setting in the error."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE"
 
@@ -254,14 +262,14 @@ class QueueFullError(NpucallError):
 
 
 class QuotaError(NpucallError):
-    """A quota of the caller's own tenant is spent. Wait, or ask who administrates the server."""
+    """The caller's own tenant has used up a quota. Wait, or ask the server's administrator."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "QUOTA"
     repeat = Repeat.LATER_HERE
 
 
 class UnauthenticatedError(NpucallError):
-    """The server does not know who calls. Its subclasses say what is wrong with the credential."""
+    """The server does not know the caller. The subclasses say what is wrong with the credential."""
 
     code, reason = StatusCode.UNAUTHENTICATED, "CREDENTIAL"
 
@@ -273,64 +281,64 @@ class CredentialMissingError(UnauthenticatedError):
 
 
 class CredentialInvalidError(UnauthenticatedError):
-    """The credential is not one that this server accepts: forged, revoked, or for somebody else."""
+    """This server does not accept the credential: it is forged, revoked, or for another server."""
 
     reason = "CREDENTIAL_INVALID"
 
 
 class CredentialExpiredError(UnauthenticatedError):
-    """The credential was good, and its time has ended. Get a new one."""
+    """The credential has expired. Get a new one."""
 
     reason = "CREDENTIAL_EXPIRED"
 
 
 class TenantUnknownError(UnauthenticatedError):
-    """The credential is good, and belongs to no tenant of this server."""
+    """The credential is valid, but belongs to no tenant of this server."""
 
     reason = "TENANT_UNKNOWN"
 
 
 class PermissionDeniedError(NpucallError):
-    """The server knows the caller, whose role does not allow this."""
+    """The caller's role does not allow this. The settings of the server's tenants give roles."""
 
     code, reason = StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"
 
 
 class ReservedError(NpucallError):
-    """Somebody else has reserved the device, or one's own reservation has ended. Wait for it."""
+    """Somebody else has reserved the device, or your own reservation has ended. Wait for it."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "RESERVED"
     repeat = Repeat.ELSEWHERE
 
 
 class DeadlineError(NpucallError):
-    """The deadline of the call, or the server's own limit on a call's time, ended first."""
+    """The call took longer than its deadline, or than the server's call_timeout."""
 
     code, reason = StatusCode.DEADLINE_EXCEEDED, "DEADLINE"
 
 
 class StalledError(DeadlineError):
-    """No byte of the call came for as long as the server waits for one. Repeat the call."""
+    """No byte of the call arrived within the server's peer_timeout. Repeat the call."""
 
     reason = "STALLED"
     repeat = Repeat.HERE
 
 
 class CancelledError(NpucallError):
-    """The caller cancelled the call, or went away."""
+    """The caller cancelled the call, or disconnected."""
 
     code, reason = StatusCode.CANCELLED, "CANCELLED"
 
 
 class DrainingError(NpucallError):
-    """The server is going down and takes no new calls. Repeat the call."""
+    """The server is shutting down and takes no new calls. Repeat the call."""
 
     code, reason = StatusCode.UNAVAILABLE, "DRAINING"
     repeat = Repeat.HERE
 
 
 class BusyError(NpucallError):
-    """The server has no room for the request, and has read nothing of it. Repeat the call."""
+    """The server has no memory free to read the request now. Repeat the call."""
 
     code, reason = StatusCode.UNAVAILABLE, "BUSY"
     repeat = Repeat.HERE
@@ -343,7 +351,7 @@ class DeviceError(NpucallError):
 
 
 class OutOfMemoryError(DeviceError):
-    """The device has no memory for this call now. Make it smaller, or repeat it later."""
+    """The device has too little free memory for this call. Make it smaller, or repeat it later."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "DEVICE_MEMORY"
     repeat = Repeat.ELSEWHERE
@@ -357,40 +365,40 @@ class DeviceLostError(DeviceError):
 
 
 class InternalError(NpucallError):
-    """A bug. The server's log has the traceback beside the request id."""
+    """A bug in the server. Its log has the traceback, under the request id."""
 
     code, reason = StatusCode.INTERNAL, "INTERNAL"
 
 
 class ServerUnreachableError(NpucallError):
-    """Made by the client: nothing answers at the target. Start the server, or mend the target."""
+    """The client found no server at the target. Start the server, or correct the target."""
 
     code, reason = StatusCode.UNAVAILABLE, "SERVER_UNREACHABLE"
     repeat = Repeat.HERE
 
 
 class ConnectionLostError(ServerUnreachableError):
-    """Made by the client: the connection broke while the call was under way. Repeat the call."""
+    """The client lost the connection while the call ran. Repeat the call."""
 
     reason = "CONNECTION_LOST"
     repeat = Repeat.FEW_TIMES
 
 
 class NoMemberError(NpucallError):
-    """Made by the client: no member of the pool is what the call wants. Mend the wish."""
+    """No member of the pool has the SoC, product or labels that you ask for. Ask for others."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "NO_MEMBER"
     repeat = Repeat.ELSEWHERE
 
 
 class MixedPoolError(NpucallError):
-    """Made by the client: members of several SoCs, whose results differ. Say which (``soc``)."""
+    """The pool has several SoCs, and their results differ. Say which one you want (``soc``)."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "MIXED_POOL"
 
 
 class PoisonedCallError(NpucallError):
-    """Made by the client: the call ended the server each time that it ran. Do not repeat it."""
+    """Each server that ran this call ended, so the client sends it no more. Do not repeat it."""
 
     code, reason = StatusCode.ABORTED, "POISONED_CALL"
 

@@ -250,13 +250,14 @@ class Receiving:
         index, start = chunk.storage, chunk.offset
         if index >= len(self._sizes):
             raise MessageError(
-                f"chunk: expected one of {self._what}'s {len(self._sizes)} storages, found {index}"
+                f"chunk: expected the index of one of the {len(self._sizes)} storages of "
+                f"{self._what}, found {index}"
             )
         size, come, end = self._sizes[index], self._ends[index], start + len(chunk.data)
         if start != come or end > size:
             raise MessageError(
-                f"chunk: expected bytes from {come} on of the {size} of storage {index} of "
-                f"{self._what}, found those from {start} to {end}"
+                f"chunk: expected the bytes of storage {index} of {self._what} from {come} on, of "
+                f"{size} in all, found those from {start} to {end}"
             )
         self._sink(chunk)
         self._ends[index] = end

@@ -206,9 +206,9 @@ def check_same(handle: Handle[T], identity: bytes | None) -> None:
 
 def empty(name: str, handle: bytes, why: str = "") -> HandleEmptyError:
     """The error for reading an empty handle; ``why`` it could not be filled."""
-    found = f"could not be filled: {why}" if why else "nothing has filled"
+    found = f"the call that should fill it failed: {why}" if why else "nothing has filled it yet"
     return HandleEmptyError(
-        f"{name}: expected a handle that holds bytes, found {handle.hex()}, which {found}",
+        f"{name}: handle {handle.hex()} is empty; {found}",
         parameter=name,
         handle=handle.hex(),
     )
@@ -216,7 +216,8 @@ def empty(name: str, handle: bytes, why: str = "") -> HandleEmptyError:
 
 def _released(name: str, handle: bytes) -> HandleReleasedError:
     return HandleReleasedError(
-        f"{name}: expected a handle that is in use, found {handle.hex()}, which was released",
+        f"{name}: handle {handle.hex()} was released; fill another one, and release it only when "
+        "no later call needs it",
         parameter=name,
         handle=handle.hex(),
     )
@@ -224,16 +225,15 @@ def _released(name: str, handle: bytes) -> HandleReleasedError:
 
 def _exists(handle: bytes, expected: str, found: str) -> HandleExistsError:
     return HandleExistsError(
-        f"handle: expected {expected} for {handle.hex()}, found {found}; a handle is filled once, "
-        "use another id",
+        f"handle: expected {expected} for {handle.hex()}, found {found}; a handle can be filled "
+        "only once, use another id",
         handle=handle.hex(),
     )
 
 
 def _too_many() -> HandleMemoryError:
     return HandleMemoryError(
-        f"handle: expected less than {MAX_HANDLES} handles of one session, found as many; release "
-        "some",
+        f"handle: the session has {MAX_HANDLES} handles, as many as it may have; release some",
         limit=str(MAX_HANDLES),
         held=str(MAX_HANDLES),
         wanted="1",

@@ -74,12 +74,12 @@ def fault_of_labels(labels: Mapping[str, str]) -> str:
     for name, value in labels.items():
         if not _LABEL.fullmatch(name) or len(name) > MAX_LABEL_NAME_BYTES:
             return (
-                f"expected a name of at most {MAX_LABEL_NAME_BYTES} of a-z, 0-9, _, ., / and -, "
-                f"found {cut(name, MAX_NAME_BYTES)!r}"
+                f"expected a name of at most {MAX_LABEL_NAME_BYTES} characters of a-z, 0-9, _, ., "
+                f"/ and -, found {cut(name, MAX_NAME_BYTES)!r}"
             )
         if not value.isprintable() or len(value.encode()) > MAX_LABEL_VALUE_BYTES:
             return (
-                f"expected for {name} at most {MAX_LABEL_VALUE_BYTES} bytes of printable "
+                f"expected a value of {name} of at most {MAX_LABEL_VALUE_BYTES} bytes of printable "
                 f"characters, found {cut(value, MAX_NAME_BYTES)!r}"
             )
     return ""

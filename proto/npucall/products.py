@@ -108,7 +108,7 @@ def taken_for(soc: str) -> Taken:
 
 def _guess(soc: str, product: Product) -> str:
     return (
-        f"soc: expected a name that npucall knows, found {soc}; by its family it is taken for "
-        f"{product}, which is a guess: dtypes, rules and numbers may differ. Compare them by "
-        "`npucall conform`, and report the name with the result"
+        f"soc: npucall does not know {soc}, and guesses from its family that it is like {product}; "
+        "dtypes, rules and numbers may differ: run `npucall conform`, and report the name with "
+        "the result"
     )

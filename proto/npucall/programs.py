@@ -202,7 +202,8 @@ def check_output_places(call: Prepared, places: Mapping[str, OutputPlace]) -> No
     for name in places:
         if name not in call.outputs:
             raise MessageError(
-                f"output_places: expected outputs ({', '.join(call.outputs)}), found {name!r}"
+                f"output_places: expected outputs of the call ({', '.join(call.outputs)}), found "
+                f"{name!r}"
             )
 
 
@@ -224,15 +225,17 @@ def _checked(step: ProgramStep, earlier: Sequence[ProgramStep], *, planned: bool
         storage = [place if isinstance(place, StepOutput) else None for place in storage]
         step = step._replace(storage=storage)
     elif None in storage:
-        raise MessageError("storage: expected a place, found none; a program has no chunks")
+        raise MessageError(
+            "storage: expected a place for its bytes, found none; a program cannot send chunks"
+        )
     call.check_sizes(sizes(call, storage, earlier))
     check_output_places(call, step.output_places)
     for name, _ in step.results:
         if name in call.checked_inputs:
             raise ArgumentError(
-                f"{name}: expected values that are known before the program runs, since "
-                f"{call.operator.name} checks them, found an output of the same program; keep that "
-                "output, and take it in a second program",
+                f"{name}: expected values that are known before the program runs, found an output "
+                f"of the same program; {call.operator.name} checks them first, so keep that "
+                "output and use it in a second program",
                 parameter=name,
             )
     return step

@@ -1,4 +1,23 @@
-"""Texts from others, made safe to keep and to show: short, and without terminal commands."""
+"""Texts for messages: what others wrote, short and harmless in a terminal; and delays."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LONGEST_NAME = 64
+"""Characters of an unknown name from which on nobody looks for what it may mean."""
+_ALIKE = 0.75
+"""How much of two names is alike where one may be meant by the other."""
+
+
+def retry_in(seconds: float) -> str:
+    """What a refusal says of its ``retry_after``, which travels as RetryInfo."""
+    exact = seconds < 100  # noqa: PLR2004  # longer ones in whole seconds
+    return f"retry in {seconds:.3g} s" if exact else f"retry in {seconds:.0f} s"
 
 
 def cut(text: str, limit: int) -> str:
@@ -19,3 +38,20 @@ def middle_cut(text: str, limit: int) -> str:
     """The text or, if it is longer than ``limit`` characters, its beginning and end."""
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]}\n...\n{text[-half:]}"
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: those that are spelled nearly like it, if any.
+
+    Upper case, underscores and the ``aclnn`` in front make no difference.
+    """
+    if len(found) > _LONGEST_NAME:
+        return ""
+    names = {_plain(name): name for name in known}
+    wanted = _plain(found)
+    near = [wanted] if wanted in names else get_close_matches(wanted, names, cutoff=_ALIKE)
+    return f"; did you mean {' or '.join(names[each] for each in near)}?" if near else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").removeprefix("aclnn")

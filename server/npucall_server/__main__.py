@@ -28,6 +28,8 @@ def main() -> NoReturn:
     command, *arguments = sys.argv[1:] or ["serve"]
     if command == "health":
         sys.exit(health_command.run(arguments))
+    if command == "--version":
+        process.say_version("npucall-server")
     if command in ("token", "tenants"):
         from npucall_server import access_commands  # noqa: PLC0415  # for who manages, not for who serves
 

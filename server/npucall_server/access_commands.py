@@ -79,7 +79,9 @@ def _settings(config: Path | None) -> ServerSettings:
 def _new(given: argparse.Namespace) -> None:
     path, tenants = _token_file(given)
     if not 0 < given.days <= _MOST_DAYS:
-        raise _FaultError(f"--days: expected more than 0, at most {_MOST_DAYS}, found {given.days}")
+        raise _FaultError(
+            f"--days: expected more than 0 and at most {_MOST_DAYS}, found {given.days}"
+        )
     role = None if given.role is None else Role.named(given.role)
     try:
         text, token = tokens.new(given.tenant, given.name, role, given.days * _DAY)
@@ -88,10 +90,13 @@ def _new(given: argparse.Namespace) -> None:
     tokens.append(path, token)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-    _say(f"token of {token.tenant}/{token.name}, until {token.end}; it is not shown again")
-    _say(f"its hash is the last line of {path}: delete the line to revoke it")
+    _say(f"token of {token.tenant}/{token.name}, valid until {token.end}; this shows it only once")
+    _say(f"the last line of {path} is its hash: delete that line to revoke the token")
     if tenants and token.tenant not in tenants:
-        _say(f"warning: the settings have no tenant {token.tenant}: it is refused until they do")
+        _say(
+            f"warning: the settings have no tenant {token.tenant}; servers refuse the token until "
+            "they have"
+        )
 
 
 def _list(given: argparse.Namespace) -> None:
@@ -113,7 +118,9 @@ def _token_file(given: argparse.Namespace) -> tuple[Path, dict[str, Tenant]]:
     settings = _settings(given.config)
     path = given.file or settings.token_hashes
     if path is None:
-        raise _FaultError("token_hashes: expected a file, found none; set it, or give --file")
+        raise _FaultError(
+            "token_hashes: expected a file, found none; set token_hashes, or give --file"
+        )
     return path, settings.tenants
 
 
@@ -185,13 +192,13 @@ def _warnings(settings: ServerSettings) -> Iterator[str]:
     tenants = settings.tenants
     for name, tenant in tenants.items():
         if tenant.users and settings.shared_memory is None:
-            yield f"tenants.{name}.users: without shared_memory nobody is known by his user"
+            yield f"tenants.{name}.users: has no effect, since shared_memory is not set"
         if tenant.certificates and settings.tls_client_ca is None:
-            yield f"tenants.{name}.certificates: without tls_client_ca there are none"
+            yield f"tenants.{name}.certificates: has no effect, since tls_client_ca is not set"
         if tenant.claims and settings.oidc_issuer is None:
-            yield f"tenants.{name}.claims: without oidc_issuer there are none"
+            yield f"tenants.{name}.claims: has no effect, since oidc_issuer is not set"
         if tenant.role == "server" and not (tenant.hosts or tenant.certificates):
-            yield f"tenants.{name}.hosts: without it its servers may announce none"
+            yield f"tenants.{name}.hosts: is not set, so its servers may announce no host"
     for kind in "certificates", "claims":
         yield from _overlaps(tenants, kind)
     if settings.token_hashes is not None:
@@ -205,8 +212,8 @@ def _overlaps(tenants: dict[str, Tenant], kind: str) -> Iterator[str]:
         for other, theirs in entries[:index]:
             if other != name and _overlap(pattern, theirs):
                 yield (
-                    f"tenants.{name}.{kind}: {pattern} may be what tenants.{other} has with "
-                    f"{theirs}; who belongs to both is refused"
+                    f"tenants.{name}.{kind}: {pattern} may match the same callers as {theirs} of "
+                    f"tenants.{other}; the server refuses callers that belong to both"
                 )
 
 
@@ -216,14 +223,16 @@ def _overlap(one: str, other: str) -> bool:
 
 def _of_tokens(path: Path, tenants: dict[str, Tenant]) -> Iterator[str]:
     if not path.exists():
-        yield f"token_hashes: {path} is not there; npucall-server token new makes it"
+        yield f"token_hashes: there is no file {path}; npucall-server token new makes it"
         return
     found, faults = tokens.read(path.read_bytes())
     yield from (f"token_hashes: {path}: {fault}" for fault in faults)
     for token in found.values():
         if token.tenant not in tenants:
-            whose = f"{token.name}'s token"
-            yield f"token_hashes: {whose} is of {token.tenant}, which is no tenant here"
+            yield (
+                f"token_hashes: the token of {token.name} is for the tenant {token.tenant}, which "
+                "the settings do not have"
+            )
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

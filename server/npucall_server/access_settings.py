@@ -64,8 +64,8 @@ class AccessSettings(BaseModel):
         given = [name for name in ("token_hashes", *_OIDC) if getattr(self, name) is not None]
         if given and not self.tenants:
             raise ValueError(
-                f"{given[0]}: expected tenants beside it, found none: add a table [tenants.NAME] "
-                "to the settings file (config)"
+                f"{given[0]}: expected tenants with it, found none; add a table [tenants.NAME] to "
+                "the settings file (config)"
             )
         return self
 
@@ -74,11 +74,10 @@ class AccessSettings(BaseModel):
         given = [name for name in _OIDC if getattr(self, name) is not None]
         for name in ("oidc_issuer", "oidc_audience"):
             if given and getattr(self, name) is None:
-                raise ValueError(f"{name}: expected a value beside {given[0]}, found none")
+                raise ValueError(f"{name}: expected a value, since {given[0]} is set, found none")
         if given and find_spec("jwt") is None:
             raise ValueError(
-                "oidc_issuer: expected the extra auth, found it missing: "
-                "pip install 'npucall-server[auth]'"
+                "oidc_issuer: the extra auth is missing; pip install 'npucall-server[auth]'"
             )
         return self
 

@@ -97,7 +97,8 @@ def at_host(host: str, address: str) -> str:
         raise ValueError(f"listen_host: expected a host without a port, found {host!r}")
     if address.startswith(_UNIX):
         raise ValueError(
-            f"listen_host: expected none beside listen {address}, found {host}; unset one of them"
+            f"listen_host: expected none, since listen is {address}, found {host}; unset one of "
+            "them"
         )
     named, _, port = address.rpartition(":")
     if named.strip("[]") not in ("", bare):
@@ -124,9 +125,9 @@ def fault_of_path(path: Path) -> str:
     if length > _LONGEST_PATH:
         return f"expected a path of at most {_LONGEST_PATH} bytes, found {length}: {path}"
     if not folder.is_dir():
-        return f"expected a folder that exists, found none at {folder}"
+        return f"expected a path in a folder that exists, found no folder {folder}"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return f"expected a folder in which this user may make files, found {folder}"
+        return f"expected a folder where this user may create files, found {folder}"
     return ""
 
 

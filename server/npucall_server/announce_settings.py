@@ -126,8 +126,8 @@ class AnnounceSettings(TransportSettings):
         host = where.rpartition(":")[0]
         if host in _WILDCARDS:
             raise ValueError(
-                "advertise: expected HOST:PORT beside announce, since listen names no host that "
-                f"clients could reach, found none beside {self.listen}; set it (--advertise)"
+                f"advertise: expected HOST:PORT, since listen ({self.listen}) names no host that "
+                "clients can reach, found none; set it (--advertise)"
             )
         return where
 
@@ -138,6 +138,7 @@ class AnnounceSettings(TransportSettings):
         plain = address.security is Security.PLAIN and not addresses.is_loopback(address.where)
         if plain and self.announce_token_file is not None:
             raise ValueError(
-                f"expected TLS to {address.where} beside announce_token_file, found none; a token "
-                "travels encrypted or stays on this machine: set announce_ca, or put tls: before it"
+                f"expected TLS to {address.where}, since announce_token_file is set, found none; "
+                "the server sends a token only encrypted: set announce_ca, or write tls: before "
+                "the address"
             )

@@ -6,15 +6,16 @@ import os
 import secrets
 import threading
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
-from npucall.errors import DeviceLostError
 from npucall.limits import MAX_REGIONS
 from npucall.wire.replies import ServerIdentity
 from npucall_server import binding, grpc_server
 from npucall_server.announcing.announcer import Announcer
 from npucall_server.announcing.member import Beats, Parts
 from npucall_server.budget import Budget
+from npucall_server.devices.base import device_lost
 from npucall_server.execution.executions import Executions
 from npucall_server.execution.placed import Places
 from npucall_server.execution.program import PROGRAM
@@ -159,8 +160,9 @@ class Server:
         """
         if not self._losing.acquire(blocking=False):
             return  # the process ends already
-        self._executor.lose(_device_lost)  # first of all: nobody else shall get a turn
-        self._gate.close(_device_lost)
+        refusal = partial(device_lost, _RESTART_SECONDS)
+        self._executor.lose(refusal)  # first of all: nobody else shall get a turn
+        self._gate.close(refusal)
         threading.Thread(target=self._end, args=(error,), name="npucall-lost", daemon=True).start()
 
     def _end(self, error: NpucallError) -> None:
@@ -270,7 +272,8 @@ class Server:
             return UsageFile(path.absolute(), self.usage, self._log)
         except OSError as error:
             raise binding.SettingsError(
-                f"usage_file: expected a file that can be read and written, {path}: {error}"
+                f"usage_file: expected a file that the server can read and write, found {path}: "
+                f"{error}"
             ) from error
 
     def _open_side(self, regions: Regions) -> SideSocket | None:
@@ -284,12 +287,6 @@ class Server:
             return SideSocket(path.absolute(), users, regions, self._log, guard)
         except OSError as error:
             raise binding.BindError(
-                f"shared_memory: expected a path for a socket, {path}: {error}"
+                f"shared_memory: expected a path where the server can make a socket, found {path}: "
+                f"{error}"
             ) from error
-
-
-def _device_lost() -> NpucallError:
-    return DeviceLostError(
-        "device: another call broke it; the server starts again, repeat the call",
-        retry_after=_RESTART_SECONDS,
-    )

@@ -111,7 +111,7 @@ class Arrivals:
                 self._changed.wait_for(self._ready)
                 self.waited_ns += time.perf_counter_ns() - start
             if self._stopped:
-                raise CancelledError("call: ended before its bytes had come")
+                raise CancelledError("the call ended before all its bytes arrived")
             if self._taken == self._elements:
                 raise StopIteration
             return self._next()

@@ -51,10 +51,14 @@ def warnings(bound: list[Address], settings: TransportSettings) -> list[str]:
         if addresses.is_loopback(address.where):
             continue
         if address.security is Security.PLAIN:
-            said.append(f"{address.where} is open to whoever reaches it: nothing is encrypted")
+            said.append(
+                f"everybody who reaches {address.where} can read and send calls: nothing is "
+                "encrypted there"
+            )
         elif address.security is Security.TLS and not settings.knows_tokens:
             said.append(
-                f"{address.where} is open to whoever reaches it: nobody proves who they are"
+                f"everybody who reaches {address.where} can send calls: nobody proves there who "
+                "they are"
             )
     return said
 
@@ -82,7 +86,9 @@ def _bind(
     if (path := addresses.unix_path(where)) is not None:
         check_path(setting, path)
         if _answers(path):
-            raise BindError(f"{setting}: expected a free address, found a server at {where}")
+            raise BindError(
+                f"{setting}: expected a free address, found {where}, where another server answers"
+            )
     try:
         if certificates is None or address.security is Security.PLAIN:
             port = server.add_insecure_port(where)

@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from npucall.errors import NpucallError
+from npucall.errors import CancelledError, NpucallError
 from npucall.wire.status import BEGUN, INSTANCE, REQUEST_ID
 from npucall_server.access.identity import anybody
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     import grpc
 
     from npucall_server.access.identity import Identity
+
+
+def went_away() -> CancelledError:
+    """What a call ends with that nobody waits for any more."""
+    return CancelledError("the caller cancelled the call, or disconnected")
 
 
 class Waiting(Protocol):

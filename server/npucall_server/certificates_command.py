@@ -15,7 +15,7 @@ try:
     from npucall_server.authority import Authority, Issued
 except ImportError:
     sys.exit(
-        "npucall-server: certificates: expected the extra auth, found it missing: "
+        "npucall-server: certificates: the extra auth is missing; "
         "pip install 'npucall-server[auth]'"
     )
 
@@ -88,7 +88,7 @@ def _made(given: argparse.Namespace) -> list[_Pair]:
     if not _LEAST_DAYS <= days <= _MOST_DAYS:
         raise ValueError(f"days: expected {_LEAST_DAYS} to {_MOST_DAYS}, found {days}")
     if given.announces and not hosts:
-        raise ValueError("announces: expected --host NAME beside it, found none")
+        raise ValueError("announces: expected --host NAME with it, found none")
     certificate, key = _files(folder, _AUTHORITY)
     if certificate.exists() or key.exists():
         try:

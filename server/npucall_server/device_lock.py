@@ -43,16 +43,16 @@ def take(path: Path, wait: float, note: Callable[[str], None]) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise LockError(
-            f"device_lock: expected a file that this user may write, found {error}"
+            f"device_lock: expected a file that this user may write, found: {error}"
         ) from error
     end = time.monotonic() + wait
     if not _locked(descriptor):
-        note(f"device_lock: {_holder(descriptor)} has {path}; waits up to {wait:g} s for it")
+        note(f"device_lock: {_holder(descriptor)} has {path}; this server waits up to {wait:g} s")
         while not _locked(descriptor):
             if time.monotonic() >= end:
                 raise TakenError(
-                    f"device_lock: expected a device that nobody has, found {_holder(descriptor)} "
-                    f"with {path} for {wait:g} s; device_lock_wait is how long to wait"
+                    f"device_lock: {_holder(descriptor)} has held {path} for {wait:g} s "
+                    "(device_lock_wait); end that process, or wait longer"
                 )
             time.sleep(_POLL_SECONDS)
     os.ftruncate(descriptor, 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
+from npucall.texts import retry_in
 from npucall_server.access.tenants import Tenants
 from npucall_server.asked_turn import AskedTurn, asks
 from npucall_server.devices.base import Phases
@@ -315,19 +316,19 @@ class Executor:
         return Completed(outputs, queue_ns, phases or Phases(0, 0, ran_ns, 0))
 
     def _queue_full(self) -> QueueFullError:
-        return self._full("queue_length", self.limits.queue_length, "calls wait")
+        return self._full("queue_length", self.limits.queue_length, "the queue is full")
 
     def _memory_full(self) -> QueueFullError:
-        return self._full("memory_limit", self.limits.memory_limit, "bytes are in flight")
+        return self._full("memory_limit", self.limits.memory_limit, "other calls hold the memory")
 
     def _full(self, setting: str, limit: int, what: str) -> QueueFullError:
         """The refusal; its delay is what the calls now here usually take."""
         shortest, longest = _RETRY_BOUNDS
-        delay = self._usual_seconds * self.calls_in_flight / self.device.lanes
+        usual = self._usual_seconds * self.calls_in_flight / self.device.lanes
+        delay = min(max(usual, shortest), longest)
         return QueueFullError(
-            f"server: expected a free place, found that as many {what} as {setting} = {limit} "
-            "allows; repeat the call later",
-            retry_after=min(max(delay, shortest), longest),
+            f"{what} ({setting} = {limit}); {retry_in(delay)}",
+            retry_after=delay,
             limit=str(limit),
             setting=setting,
         )
@@ -349,5 +350,6 @@ def _check(what: str, size: int, limit: int, unit: str, setting: str) -> None:
 def going_down() -> NpucallError:
     """What calls that come while the server drains raise."""
     return DrainingError(
-        "server: it is going down and takes no new calls", retry_after=_DRAIN_RETRY_SECONDS
+        f"the server is shutting down and takes no new calls; {retry_in(_DRAIN_RETRY_SECONDS)}",
+        retry_after=_DRAIN_RETRY_SECONDS,
     )

@@ -59,7 +59,7 @@ class Front:
             ) from error
         if address and not addresses.is_loopback(address) and not self._settings.tls_certificate:
             self._log.event(
-                "warning", message=f"metrics at {address} are open to whoever reaches them"
+                "warning", message=f"everybody who reaches {address} can read the metrics"
             )
         self._metrics_address = address
 

@@ -81,7 +81,7 @@ class FrontSettings(
     def _tenants_can_be_known(self) -> Self:
         if self.tenants and not self.knows_callers:
             raise ValueError(
-                "tenants: expected a way to know their callers, found none: set "
+                "tenants: expected a way to know their callers, found none; set "
                 f"{self.ways_to_know}"
             )
         return self
@@ -148,7 +148,9 @@ class _ConfigFile(TomlConfigSettingsSource):
         try:
             return self._read_file(Path(path)) if path else {}
         except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"config: expected TOML in {path}, found a fault: {error}") from error
+            raise ValueError(f"config: expected valid TOML in {path}, found: {error}") from error
+        except OSError as error:
+            raise ValueError(f"config: expected a file that can be read, found: {error}") from error
 
 
 def read_as(kind: type[S], arguments: Sequence[str]) -> S:

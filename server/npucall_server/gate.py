@@ -167,7 +167,7 @@ class Gate:
             try:
                 self._is_known(shown.holder)
             except UnauthenticatedError:
-                self._reservations.release_any("reservation of somebody who is known no more")
+                self._reservations.release_any("reservation of an unknown caller ended")
                 self._changed.notify_all()
 
     def close(self, refusal: Callable[[], NpucallError]) -> None:
@@ -199,7 +199,7 @@ class Gate:
         if self._closed is not None:
             raise self._closed()
         if not caller.is_active():
-            raise CancelledError("reservation: its caller went away")
+            raise CancelledError("the caller stopped waiting for the reservation")
 
     def _wait(self, caller: Caller, until: float) -> None:
         self._check(caller)

@@ -6,16 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from npucall import keepalive
 from npucall.errors import QueueFullError
+from npucall.texts import retry_in
 from npucall_server.access.guard import check_method
 from npucall_server.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.callers import UnaryCaller, refusals_told
 from npucall_server.handling import on, room_for_messages
 from npucall_server.ledger import Ledger
-from npucall_server.services import access, operators
+from npucall_server.services import access, operators, reflection
 from npucall_server.services.health import NAME as HEALTH
 from npucall_server.services.health import Health
 from npucall_server.services.sessions import service as sessions
@@ -107,24 +107,26 @@ class Listings:
 
     def add_reflection(self, server: grpc.Server) -> None:
         """Has the server describe its services to clients such as grpcurl."""
-        names = (*self._names, HEALTH, reflection.SERVICE_NAME)
-        servicer: Any = reflection.ReflectionServicer(names)
-        answers, room, peers = servicer.ServerReflectionInfo, self._standing_room, self._peers
-        guard = self._handling.guard
+        answers = reflection.answers_for((*self._names, HEALTH))
+        room, peers, guard = self._standing_room, self._peers, self._handling.guard
 
         def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             caller = UnaryCaller(context)
             with refusals_told(context):
                 caller.identity = guard.identify(caller.peer, caller.metadata, context)
-                check_method(caller.identity, "ServerReflectionInfo")
+                check_method(caller.identity, reflection.METHOD)
                 place = room.take(caller, 1, caller.cancel)
             try:
                 yield from answers(peers.messages(messages, caller), context)
             finally:
                 place.give_back()
 
-        servicer.ServerReflectionInfo = on(self._standing_threads, describe)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+        handler = grpc.stream_stream_rpc_method_handler(
+            on(self._standing_threads, describe), reflection.read_request, reflection.write_response
+        )
+        for name in (reflection.NAME, reflection.ALPHA):
+            methods = {reflection.METHOD: handler}
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
 
 
 class Services(Listings):
@@ -186,8 +188,8 @@ def health_handlers(
 
 def _too_many_standing() -> QueueFullError:
     return QueueFullError(
-        f"server: expected less than {_STANDING} watchers of health and streams of reflection, "
-        "found as many; repeat the call later",
+        f"{_STANDING} callers watch health or use reflection, as many as may; "
+        f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(_STANDING),
     )

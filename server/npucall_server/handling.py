@@ -16,7 +16,7 @@ from npucall.limits import (
     MAX_TEXT_BYTES,
     MAX_TRACEBACK_CHARACTERS,
 )
-from npucall.texts import cut, middle_cut
+from npucall.texts import cut, middle_cut, retry_in
 from npucall.wire import status
 from npucall.wire.status import BEGUN, NONE, TRACEPARENT
 from npucall_server.access.guard import check_method
@@ -126,7 +126,7 @@ class Handling:
                 response = method(request.pop(), record, caller)  # whose own it is from here on
                 record.response_bytes = len(response)
             except grpc.RpcError:
-                record.reason, record.message = "CANCELLED", "request: its message did not come"
+                record.reason, record.message = "CANCELLED", "the caller's message did not arrive"
                 raise
             except Exception as error:  # noqa: BLE001  # the one place where a bug becomes an answer
                 _abort(self.failure(error, record), context)
@@ -164,7 +164,7 @@ class Handling:
                 record.tenant, record.caller = caller.identity.tenant, caller.identity.name
                 yield from method(messages, record, caller, self)
             except (grpc.RpcError, GeneratorExit):
-                record.reason, record.message = "CANCELLED", f"{name}: its caller went away"
+                record.reason, record.message = "CANCELLED", f"the caller of {name} disconnected"
                 raise
             except Exception as error:  # noqa: BLE001  # as above
                 _abort(self.failure(error, record), context)
@@ -198,15 +198,17 @@ class Handling:
         """What a caller is told of an exception; the record gets it too."""
         if isinstance(error, MemoryError):
             error = OutOfMemoryError(
-                "memory: expected enough for this call and its response, found less; a lower "
-                "memory_limit makes the server refuse before it comes to this",
+                "the server's process has too little memory for this call and its answer; send "
+                "smaller calls, or lower memory_limit, so that the server refuses them earlier",
                 phase="run",
                 setting="memory_limit",
             )
         elif not isinstance(error, NpucallError):
             trace = "".join(traceback.format_exception(error))
             record.traceback = middle_cut(trace, MAX_TRACEBACK_CHARACTERS)
-            error = InternalError("server: a bug; its log says more under the request id")
+            error = InternalError(
+                "a bug in the server; its log has the traceback under the request id of this call"
+            )
         if isinstance(error, DeviceLostError):
             error.details.setdefault(BEGUN, NONE)  # else its execution has said more
         record.reason, record.message = error.reason, cut(str(error), MAX_NAME_BYTES)
@@ -223,8 +225,8 @@ def room_for_messages(count: int) -> Ledger:
     return Ledger(
         count,
         lambda: BusyError(
-            f"server: expected room for one more request, found {count} on their way in, as many "
-            "as a share of the setting memory_limit holds; repeat the call",
+            f"the server is receiving {count} requests, as many as a share of memory_limit allows; "
+            f"{retry_in(_RETRY_SECONDS)}",
             retry_after=_RETRY_SECONDS,
             limit=str(count),
             setting="memory_limit",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from npucall.errors import QueueFullError
+from npucall.texts import retry_in
 from npucall_server.binding import bind_plain
 from npucall_server.grpc_server import health_handlers
 from npucall_server.handling import room_for_messages
@@ -64,7 +65,8 @@ class HealthServer:
 
 def _too_many() -> QueueFullError:
     return QueueFullError(
-        f"server: expected less than {_WATCHERS} watchers of health, found as many; watch later",
+        f"{_WATCHERS} callers watch the server's health, as many as may; "
+        f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(_WATCHERS),
     )

@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+import npucall_server
 from npucall_server import process_limits
 from npucall_server.exits import ExitCode
 from npucall_server.log import LibraryLines, Log
@@ -43,6 +44,12 @@ def stop_signals() -> socket.socket:
     for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
         signal.signal(number, lambda *_: None)
     return reader
+
+
+def say_version(command: str) -> NoReturn:
+    """Answers ``--version``, and exits."""
+    sys.stdout.write(f"{command} {npucall_server.__version__}\n")
+    sys.exit(ExitCode.DRAINED)
 
 
 def fail(command: str, code: ExitCode, message: str) -> ExitCode:

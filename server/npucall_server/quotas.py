@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import HandleMemoryError, QuotaError, TooLargeError
+from npucall.texts import retry_in
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
@@ -120,8 +121,8 @@ class Quotas:
         wait = max(self._device_time.seconds_until(name, limit), _RETRY_SECONDS)
         setting = f"tenants.{name}.device_seconds_per_hour"
         raise QuotaError(
-            f"quota: expected less than {limit:g} seconds of the device in an hour ({setting}), "
-            f"found {used:.1f}; repeat the call in {wait:.0f} s",
+            f"the tenant has used the device for {used:.4g} s in the last hour ({setting} = "
+            f"{limit:g}); {retry_in(wait)}",
             retry_after=wait,
             quota="device_seconds_per_hour",
             limit=f"{limit:g}",
@@ -133,8 +134,8 @@ def _refusal(tenant: str, quota: str, limit: int, held: int, amount: int) -> Npu
     setting = f"tenants.{tenant}.{quota}"
     if quota == "handle_memory":
         return HandleMemoryError(
-            f"handle: expected at most {limit} bytes in the handles of the tenant ({setting}), "
-            f"found {held} and {amount} more; release handles",
+            f"the tenant's handles hold {held} bytes and this one needs {amount} more "
+            f"({setting} = {limit}); release handles",
             limit=str(limit),
             held=str(held),
             wanted=str(amount),
@@ -142,13 +143,13 @@ def _refusal(tenant: str, quota: str, limit: int, held: int, amount: int) -> Npu
         )
     if amount > limit:
         return TooLargeError(
-            f"quota: expected at most {limit} of the quota {quota} ({setting}), found {amount}",
+            f"{quota}: expected at most {limit} (setting {setting}), found {amount}",
             limit=str(limit),
             setting=setting,
         )
     return QuotaError(
-        f"quota: expected at most {limit} of the quota {quota} ({setting}), found {held} in use "
-        f"and {amount} more; repeat the call when others of the tenant's have ended",
+        f"the quota {quota} of the tenant has no room: {held} in use, {amount} more wanted "
+        f"({setting} = {limit}); {retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         quota=quota,
         limit=str(limit),

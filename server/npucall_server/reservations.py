@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import MessageError, ReservedError
+from npucall.texts import retry_in
 from npucall_server.reservation_keys import Term, person_of, same
 
 if TYPE_CHECKING:
@@ -252,9 +253,10 @@ class Reservations:
             wait = max(wait, self._earliest(wish) - self._now())
         if wish is not None and self.is_granted(wish):
             before, left, wait = 0, 0.0, _SOON_SECONDS
+        delay = max(wait, _SOON_SECONDS)
         return ReservedError(
-            f"device: expected it free, found {self._obstacle(wish, left)}",
-            retry_after=max(wait, _SOON_SECONDS),
+            f"{self._obstacle(wish, left)}; {retry_in(delay)}",
+            retry_after=delay,
             ends_seconds=f"{left:.3f}",
             position=str(before + 1),
         )
@@ -262,20 +264,23 @@ class Reservations:
     def _obstacle(self, wish: Wish | None, left: float) -> str:
         """Why nobody else has the device now."""
         if wish is not None and self.is_granted(wish):
-            return "that calls of others still run"
+            return "calls of others still run on the device"
         if self._held is not None or wish is None:
-            return f"it reserved for {left:.0f} s more"
+            return f"somebody else has reserved the device for {left:.0f} s more"
         seconds = self._earliest(wish) - self._now()
         if self._gap_of(wish) > self._restores_until:
-            return f"{seconds:.0f} s left between two of a tenant (setting reservation_gap)"
-        return f"{seconds:.0f} s left for keys of before a restart (setting reservation_key)"
+            return f"a tenant waits between two reservations (reservation_gap), {seconds:.0f} s now"
+        return (
+            "the server has restarted and keeps the device for reservations of before "
+            f"(reservation_key), for {seconds:.0f} s more"
+        )
 
     def lost(self) -> ReservedError:
         """What a holder is told whose reservation has ended."""
         left = self._left(self._held) if self._held is not None else 0.0
         return ReservedError(
-            "reservation: expected one of this caller that goes on, found that it has ended: "
-            f"released, at its end, or {self._rules.lease:g} s after it was last renewed",
+            "the reservation has ended: it was released, its time is over, or nobody renewed it "
+            f"for {self._rules.lease:g} s; reserve again",
             ends_seconds=f"{left:.3f}",
         )
 

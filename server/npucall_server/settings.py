@@ -142,8 +142,8 @@ class ServerSettings(
     def _share_memory_where_it_can_be_sealed(self) -> ServerSettings:
         if self.shared_memory is not None and not _CAN_SHARE_MEMORY:
             raise ValueError(
-                "shared_memory: expected Linux, which has sealed memory files and tells who "
-                "connects to a socket; found another system"
+                "shared_memory: expected Linux, found another system; only Linux has sealed "
+                "memory files"
             )
         return self
 

@@ -109,7 +109,7 @@ class Certificates:
             return any([file.changed() is not None for file in files])  # noqa: C419  # look at all
         except OSError as error:
             self._pending = True
-            raise CertificateError(f"expected a file that can be read: {error}") from error
+            raise CertificateError(f"expected a file that the server can read: {error}") from error
 
     def _check(self) -> None:
         """Raises CertificateError where the key is not the certificate's, or there is none."""
@@ -132,7 +132,7 @@ class Certificates:
 
     def _tell(self, fault: str) -> None:
         if fault != self._told:
-            self._log.event("warning", message=f"{fault}; the certificate of before counts on")
+            self._log.event("warning", message=f"{fault}; the server keeps the old certificate")
         self._told = fault
 
 

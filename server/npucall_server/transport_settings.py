@@ -96,8 +96,8 @@ class TransportSettings(BaseModel):
         texts = addresses.split_list(listen)
         if len(texts) > 1:
             raise ValueError(
-                f"listen_host: expected one address in listen beside it, found {len(texts)}; name "
-                "the host in each of them"
+                f"listen_host: expected one address in listen, found {len(texts)}; name the host "
+                "in each of them instead"
             )
         with named("listen"):
             addresses.check(addresses.split_prefix(texts[0])[1])
@@ -109,11 +109,11 @@ class TransportSettings(BaseModel):
             found, missing = "tls_certificate", "tls_key"
             if self.tls_certificate is None:
                 found, missing = missing, found
-            raise ValueError(f"{missing}: expected a file beside {found}, found none; set it")
+            raise ValueError(f"{missing}: expected a file, since {found} is set, found none")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError(
-                "tls_certificate: expected a file beside tls_client_ca, found none; set it, and "
-                "tls_key"
+                "tls_certificate: expected a file, since tls_client_ca is set, found none; set "
+                "tls_certificate and tls_key"
             )
         return self
 
@@ -137,12 +137,12 @@ class TransportSettings(BaseModel):
             return
         if address.security is Security.PLAIN:
             raise ValueError(
-                f"expected a loopback address, found {address.where}; nothing is encrypted there: "
-                "set tls_certificate, or insecure_bind (--insecure-bind) for who trusts the network"
+                f"expected a loopback address or TLS, found {address.where} without TLS; set "
+                "tls_certificate, or insecure_bind (--insecure-bind) if you trust the network"
             )
         if address.security is Security.TLS and not self.knows_tokens:
             raise ValueError(
-                f"expected a way to know who calls at {address}, found none; set token_hashes or "
+                f"expected a way to know the callers of {address}, found none; set token_hashes or "
                 "oidc_issuer, or tls_client_ca for mtls:, or insecure_bind (--insecure-bind) to "
                 "let in everybody"
             )

@@ -6,8 +6,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
-from npucall.errors import CancelledError, DeadlineError, QueueFullError
+from npucall.errors import DeadlineError, QueueFullError
+from npucall.texts import retry_in
 from npucall.wire.status import NONE, SHARED
+from npucall_server.callers import went_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +172,7 @@ class Turn:
         if time.monotonic() - self._begun >= self._seconds:
             raise self._late()
         if not self._caller.is_active():
-            raise CancelledError("call: cancelled by the caller, or the caller went away")
+            raise went_away()
         if self._gives_way and self._begins is not None:
             raise gave_way()
 
@@ -187,18 +189,22 @@ class Turn:
         if remaining is None or remaining > self._seconds:
             limit = f"{self._call_timeout:g}"
             return DeadlineError(
-                f"call: expected less than {limit} s, the server's call_timeout",
+                f"the call took longer than the server allows (call_timeout = {limit} s); send "
+                "smaller calls, or raise the setting",
                 limit=limit,
                 setting="call_timeout",
             )
-        return DeadlineError(f"call: its deadline ended after {remaining:.3g} s on the server")
+        return DeadlineError(
+            f"the deadline of the call ended after {remaining:.3g} s on the server; give it a "
+            "longer timeout"
+        )
 
 
 def gave_way() -> QueueFullError:
     """What a call raises that was ended for the sake of others."""
     return QueueFullError(
-        "call: expected to go on, found that others ask for room and its caller holds more "
-        "than half of it; repeat the call later",
+        "the server ended the call, because others need memory and this caller holds more than "
+        f"half of it; {retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
     )
 

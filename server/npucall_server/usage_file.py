@@ -67,7 +67,7 @@ class UsageFile:
             self._log.event(
                 "warning",
                 message=f"usage_file: expected a JSON line for each caller and minute in "
-                f"{self._path}, found {unread} other lines; they are passed over",
+                f"{self._path}, found {unread} other lines; the server ignores them",
             )
 
     def _restored(self, line: bytes) -> bool:
@@ -131,8 +131,8 @@ class UsageFile:
             self._warned = True
             self._log.event(
                 "warning",
-                message=f"usage_file: expected to write to {self._path}, found: {error}; the "
-                "account is kept in memory, and written when that is possible again",
+                message=f"usage_file: the server cannot write to {self._path}: {error}; it keeps "
+                "the account in memory and tries again",
             )
 
 

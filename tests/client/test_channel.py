@@ -189,12 +189,12 @@ def test_an_error_of_ours_arrives_with_its_facts(script: Script, scripted: Clien
     assert len(script.requests) == 1
 
 
-def test_the_error_of_grpc_is_only_the_cause(script: Script, scripted: Client) -> None:
+def test_the_error_of_grpc_is_only_the_context(script: Script, scripted: Client) -> None:
     script.answer = fail(QueueFullError("busy"))
     with pytest.raises(QueueFullError) as caught:
         run(scripted)
     assert not isinstance(caught.value, grpc.RpcError)
-    assert isinstance(caught.value.__cause__, grpc.RpcError)
+    assert isinstance(caught.value.__context__, grpc.RpcError)
 
 
 def test_a_call_is_repeated_while_the_server_is_unavailable(
@@ -245,7 +245,7 @@ def test_a_call_that_ended_no_server_is_repeated_as_long_as_its_timeout_allows(
     script.answer = answer
     with pytest.raises((ConnectionLostError, DeviceLostError), match="it broke") as caught:
         run(scripted.options(timeout=900.0))
-    assert isinstance(caught.value.__cause__, grpc.RpcError)
+    assert isinstance(caught.value.__context__, grpc.RpcError)
     assert len(script.requests) == 21
 
 

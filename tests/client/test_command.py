@@ -133,10 +133,10 @@ def test_one_operator_without_reference_is_described_by_its_prototype(server: Se
     shown = said("operators", "--operator", "aclnnInplaceAdd")
     assert "aclnnStatus aclnnInplaceAddGetWorkspaceSize(const aclTensor* selfRef," in shown
     assert "Known by its C prototype alone: no reference, unvalidated." in shown
-    assert "The roles of tensors are guessed from the header" in shown
-    assert "selfRef const aclTensor* in/out" in lines(shown)
-    assert "other const aclTensor* in" in lines(shown)
-    assert "alpha const aclScalar*" in lines(shown)
+    assert "The server guesses from the header which tensors are outputs." in shown
+    assert "selfRef const aclTensor* selfRef in/out" in lines(shown)
+    assert "other const aclTensor* other in" in lines(shown)
+    assert "alpha const aclScalar* alpha" in lines(shown)
     assert "Rules" not in shown
 
 
@@ -144,6 +144,11 @@ def test_one_operator_that_is_unavailable_is_described_with_the_reason(server: S
     shown = said("operators", "--operator", "aclnnKlDivBackward")
     assert "Not available here: Ascend310B (Atlas 200I/500 A2 inference) does not" in shown
     assert "Rules, in order" in shown
+
+
+def test_a_parameter_is_shown_with_its_type_and_name_in_c(server: Server) -> None:
+    shown = lines(said("operators", "--operator", "aclnnKlDivBackward"))
+    assert any(line.startswith("grad_output const aclTensor* gradOutput in") for line in shown)
 
 
 def test_one_operator_that_is_available_is_described_without_a_reason(server: Server) -> None:

@@ -112,7 +112,7 @@ FORMULAS = (
           found_in="grid documents", spared="reduction"),
     fault("FLOAT16 is not rounded where the output is FLOAT", KL,
           changed(kl_div_backward, kernel_dtype=rules.always(FLOAT)),
-          found_in="mixed", spared="grid"),
+          found_in="grid mixed", spared="invalid"),
     fault("the maximum of a row is not subtracted", "aclnnSoftmax",
           changed(softmax, formula=wrong.softmax_of_large_powers),
           found_in="edge", spared="grid layout"),

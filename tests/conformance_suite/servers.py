@@ -53,7 +53,9 @@ class Refusing(LocalTransport):
 class Failing(LocalTransport):
     """Raises what ``error_of`` has for a call, by how many came before it; else answers."""
 
-    def __init__(self, error_of: Callable[[int], Exception | None], *, lives: bool = True) -> None:
+    def __init__(
+        self, error_of: Callable[[int], BaseException | None], *, lives: bool = True
+    ) -> None:
         super().__init__("Ascend910B1")
         self.asked = 0
         self.lives = lives

@@ -98,6 +98,22 @@ def test_a_run_of_which_no_case_could_be_judged_fails_whatever_is_allowed(busy: 
     assert call("conform", "--case", OTHER, "--allow-skipped").exit_code == 1  # busy from now on
 
 
+def test_an_interrupted_run_reports_what_it_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Failing(lambda asked: KeyboardInterrupt() if asked else None)
+    monkeypatch.setattr(command, "connect", lambda *_, **__: client_of(server))
+    path, known = tmp_path / "report.json", tmp_path / "known.json"
+    cases = ("--case", CASE, "--case", OTHER)
+    kept = ("--json", str(path), "--baseline", str(known), "--write-baseline")
+    result = call("conform", *cases, *kept, "--allow-skipped")
+    assert result.exit_code == 1
+    assert "interrupted" in result.output
+    assert "1 case passed, 1 case not judged" in result.output
+    assert [each["case"] for each in json.loads(path.read_text())["outcomes"]] == [CASE]
+    assert not known.exists()
+
+
 def test_list_prints_ids_and_runs_nothing(wrong: None) -> None:
     result = call("conform", "--list", "--operator", "KlDivBackward", "--block", "grid")
     assert (result.exit_code, result.exception) == (0, None)

@@ -38,7 +38,8 @@ def when(line: str) -> Any:
 
 def options() -> set[str]:
     """Those that the command has."""
-    names = set(inspect.signature(command.conform).parameters) - {"target"}
+    names = set(inspect.signature(command.conform).parameters) - {"target", "target_option"}
+    names.add("target")  # which is an argument too
     return {f"--{name.strip('_').replace('_', '-')}" for name in names}
 
 
@@ -49,8 +50,8 @@ def called(line: str, folder: Path) -> Result:
         for option, value in FEW.items():
             if option not in words and not (option == "--quick" and "--fuzz" in words):
                 words += [option, value] if value else [option]
-    if "--fuzz" in words:  # a block is no part of it, and a second is enough
-        words[words.index("--fuzz") + 1] = "1"
+    if "--fuzz" in words:  # a block is no part of it, and a few seconds are enough
+        words[words.index("--fuzz") + 1] = "4"
         del words[words.index("--block") : words.index("--block") + 2]
     app: Any = typer.Typer()
     app.command()(command.conform)

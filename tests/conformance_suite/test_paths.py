@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from servers import failed, run
 
 import npucall_client
+from npucall_client.conformance import bundle
 from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall_client.conformance.reporting.report import Outcome
+    from npucall_client.conformance.running.runner import Evidence
 
 ALL = {path.name for path in PATHS} | {PLAN, PROGRAM_PLAN}
 
@@ -61,6 +64,22 @@ def test_a_fault_is_reported_by_its_paths(
     found = reporting(failed(outcomes_of(target, fault.operator)))
     assert fault.paths <= found
     assert "" not in found
+
+
+def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Evidence] = []
+    with npucall_client.connect(target) as client, closing(judged(client, target)) as server:
+        with monkeypatch.context() as patched:
+            next(fault for fault in FAULTS if "stream" in fault.paths).seed(patched)
+            run(server, operators=(ANY,), blocks=("paths",), quick=True, on_failure=found.append)
+            place = bundle.save(
+                tmp_path, found[0], profile="cpu-strict", seed=0, server=server.server, versions={}
+            )
+            again = bundle.replay(bundle.load(place), server)
+            assert again.problems == found[0].outcome.problems
+        assert bundle.replay(bundle.load(place), server).status == "passed"
 
 
 @pytest.mark.more

@@ -182,7 +182,7 @@ def test_a_server_may_not_watch(lab: Lab, house: Running) -> None:
         watching.until(lambda each: each.ended, "the refusal")
         answer = refusal(watching.call)
     assert isinstance(answer, PermissionDeniedError)
-    assert "does nothing else" in str(answer)
+    assert "and nothing else" in str(answer)
 
 
 def test_a_token_that_is_revoked_ends_its_stream(lab: Lab, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ WRONG: dict[str, tuple[pb.Member, str]] = {
     "two addresses": (member("a.lab:1,b.lab:1"), "address: expected the name or IP"),
     "a long host": (member("a" * 254 + ":1"), "address: expected the name or IP"),
     "a line break": (member("a.lab:1\n"), "address: expected HOST:PORT"),
-    "no instance": (member(instance=""), "instance: expected the process"),
+    "no instance": (member(instance=""), "instance: expected the id of the announcing process"),
     "a long text": (member(host="h" * 257), "host: expected at most 256 bytes"),
     "what a terminal obeys": (member(version="\x1b[2J"), "version: expected at most 256 bytes"),
     "many labels": (
@@ -185,7 +185,10 @@ WRONG: dict[str, tuple[pb.Member, str]] = {
     ),
     "a label's name": (member(labels={"A": "1"}), "labels: expected a name"),
     "a label's long name": (member(labels={"a" * 64: "1"}), "labels: expected a name"),
-    "a label's long value": (member(labels={"a": "x" * 257}), "labels: expected for a at most"),
+    "a label's long value": (
+        member(labels={"a": "x" * 257}),
+        "labels: expected a value of a of at most",
+    ),
     "a large member": (
         member(labels={f"l{number}": "x" * 1000 for number in range(20)}),
         "member: expected at most 16384 bytes",
@@ -213,7 +216,7 @@ def test_a_stream_announces_one_server(house: Running) -> None:
     announcing = house.announce(member("one.lab:1"))
     with pytest.raises(grpc.RpcError) as caught:
         announcing.beat(member("two.lab:1"))
-    assert "expected one.lab:1 in every beat" in str(refusal(caught.value))
+    assert "expected one.lab:1, as in the first beat" in str(refusal(caught.value))
 
 
 @pytest.mark.parametrize("bytes_", [b"\xff", b"\x0a\xff"])

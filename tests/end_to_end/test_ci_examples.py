@@ -6,17 +6,18 @@ What needs an engine of containers, tests/containers does.
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).parents[2]
+from .pages import ROOT, files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EXAMPLES = ROOT / "examples" / "ci"
 SCHEMAS = {"github.yml": "vendor.github-workflows", "gitlab.yml": "vendor.gitlab-ci"}
 
@@ -42,34 +43,11 @@ def commands(name: str) -> list[str]:
     return [checkout, *(step["run"] for step in job["steps"] if "run" in step)]
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a branch main that has the files of this one as they are."""
-    folder = tmp_path_factory.mktemp("repository")
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in filter(lambda name: (ROOT / name).is_file(), listed.stdout.splitlines()):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
-    identity = "-c", "user.name=anna", "-c", "user.email=anna@lab.example"
-    for command in (
-        ["init", "--quiet", "-b", "main"],
-        ["add", "."],
-        ["commit", "--quiet", "-m", "x"],
-    ):
-        subprocess.run(["git", *identity, *command], cwd=folder, check=True)
-    return folder
-
-
 def write_users_project(folder: Path) -> None:
-    """The two files of README.md that a user writes."""
-    text = (ROOT / "README.md").read_text()
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        name = block.splitlines()[0].removeprefix("# ")
-        if name in ("conftest.py", "test_loss.py"):
-            (folder / "tests").mkdir(parents=True, exist_ok=True)
-            (folder / "tests" / name).write_text(block)
+    """The two files of docs/ci.md that a user writes."""
+    (folder / "tests").mkdir()
+    for block in files((ROOT / "docs/ci.md").read_text(encoding="utf-8")):
+        (folder / "tests" / block.name).write_text(block.text, encoding="utf-8")
     assert len(list((folder / "tests").iterdir())) == 2
 
 

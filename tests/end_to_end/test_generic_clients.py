@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from google.protobuf import message_factory
+from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
@@ -122,6 +123,7 @@ def test_reflection_lists_the_services(reflected: ProtoReflectionDescriptorDatab
         "npucall.v1.OperatorService",
         "npucall.v1.SessionService",
         "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
     }
 
@@ -145,6 +147,74 @@ def test_a_client_made_of_reflection_alone_can_plan(
     response: Any = message_factory.GetMessageClass(plan.output_type).FromString(data)
     (out,) = response.reply.outputs
     assert list(out.tensor.shape) == [5, 4]
+
+
+def reflection_answer(channel: grpc.Channel, version: str, **asked: str) -> Any:
+    """Of either version, whose messages have the same fields."""
+    describe: Any = channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+    )
+    request = reflection_pb2.ServerReflectionRequest(**asked).SerializeToString()
+    (answer,) = describe(iter([request]), timeout=wire.PATIENCE)
+    return reflection_pb2.ServerReflectionResponse.FromString(answer)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"list_services": ""},
+        {"file_containing_symbol": "npucall.v1.OperatorService"},
+        {"file_by_filename": "google/rpc/status.proto"},
+        {"file_containing_symbol": "google.rpc.Nothing"},
+    ],
+)
+def test_both_versions_of_reflection_answer_alike(
+    channel: grpc.Channel, asked: dict[str, str]
+) -> None:
+    answers = [reflection_answer(channel, version, **asked) for version in ("v1", "v1alpha")]
+    assert answers[0] == answers[1]
+    assert answers[0].WhichOneof("message_response") == (
+        "list_services_response" if "list_services" in asked
+        else "error_response" if "Nothing" in asked.get("file_containing_symbol", "")
+        else "file_descriptor_response"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection_describes_its_own_services(channel: grpc.Channel, version: str) -> None:
+    name = f"grpc.reflection.{version}.ServerReflection"
+    answer = reflection_answer(channel, version, file_containing_symbol=name)
+    (data,) = answer.file_descriptor_response.file_descriptor_proto
+    file = descriptor_pb2.FileDescriptorProto.FromString(data)
+    assert file.package == f"grpc.reflection.{version}"
+    (method,) = file.service[0].method
+    assert method.input_type == f".grpc.reflection.{version}.ServerReflectionRequest"
+
+
+def test_a_client_made_of_reflection_alone_can_read_an_error(
+    channel: grpc.Channel, reflected: ProtoReflectionDescriptorDatabase
+) -> None:
+    """As grpcurl does it: the types of the details are asked for by the names in the status."""
+    with pytest.raises(grpc.RpcError) as caught:
+        wire.ask(
+            channel, "Plan", pb.PlanRequest(call=call("grad_output", "self")).SerializeToString()
+        )
+    error: Any = caught.value
+    (trailer,) = [value for key, value in error.trailing_metadata() if key.endswith("-bin")]
+    pool = DescriptorPool(reflected)
+    status: Any = message_class(pool, "google.rpc.Status").FromString(trailer)
+    details = {
+        each.type_url: message_class(pool, each.type_url.rpartition("/")[2]).FromString(each.value)
+        for each in status.details
+    }
+    info = details["type.googleapis.com/google.rpc.ErrorInfo"]
+    assert (info.domain, info.reason) == ("npucall", "ARGUMENT_MISSING")
+    violations = details["type.googleapis.com/google.rpc.BadRequest"].field_violations
+    assert [violation.field for violation in violations] == ["target"]
+
+
+def message_class(pool: DescriptorPool, name: str) -> Any:
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
 @pytest.mark.parametrize("service", ["", "npucall.v1.OperatorService"])

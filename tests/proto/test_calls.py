@@ -123,36 +123,40 @@ def test_an_operator_or_variant_that_is_not_there_is_refused(
     ("argument", "error", "message"),
     [
         (pb.Argument(name="x", integer=1), ArgumentUnknownError, "'x': expected a parameter of"),
-        (pb.Argument(name="target"), MessageError, "target: expected the value as 'tensor', found"),
+        (
+            pb.Argument(name="target"),
+            MessageError,
+            "target: expected its value as 'tensor', found",
+        ),
         (
             pb.Argument(name="target", integer=1),
             MessageError,
-            "target: expected the value as 'tensor', found 'integer'",
+            "target: expected its value as 'tensor', found 'integer'",
         ),
         (
             pb.Argument(name="reduction", boolean=True),
             MessageError,
-            "reduction: expected the value as 'integer', found 'boolean'",
+            "reduction: expected its value as 'integer', found 'boolean'",
         ),
         (
             pb.Argument(name="log_target", integer=1),
             MessageError,
-            "log_target: expected the value as 'boolean', found 'integer'",
+            "log_target: expected its value as 'boolean', found 'integer'",
         ),
         (
             pb.Argument(name="reduction", tensor=TENSOR),
             MessageError,
-            "reduction: expected the value as 'integer', found 'tensor'",
+            "reduction: expected its value as 'integer', found 'tensor'",
         ),
         (
             pb.Argument(name="target", stored=True, absent=pb.Absent()),
             MessageError,
-            "target: `stored` is set without a tensor",
+            "target: expected a tensor, since `stored` is set",
         ),
         (
             pb.Argument(name="reduction", stored=True, integer=1),
             MessageError,
-            "reduction: `stored` is set without a tensor",
+            "reduction: expected a tensor, since `stored` is set",
         ),
         (tensor(dtype=0), DTypeError, "target: expected a dtype of whole bytes .* value 0"),
         (tensor(dtype=30), DTypeError, "target: expected a dtype .* value 30"),  # INT4
@@ -178,7 +182,7 @@ def test_a_structure_that_the_c_function_could_not_be_asked_is_refused_without_a
 
 def test_an_argument_given_twice_is_refused() -> None:
     call = pb.Call(operator=NAME, arguments=[tensor(), tensor()])
-    with pytest.raises(MessageError, match="target: expected once, found twice"):
+    with pytest.raises(MessageError, match="target: expected one argument of this name, found two"):
         decode(call.SerializeToString(), CATALOGUE)
 
 

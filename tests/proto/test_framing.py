@@ -252,7 +252,7 @@ def test_the_last_place_of_a_storage_counts() -> None:
 def test_an_output_with_two_places_is_refused() -> None:
     place = pb.OutputPlace(output="out", discard=True)
     message = pb.ExecuteRequest(output_places=[place, place]).SerializeToString()
-    with pytest.raises(MessageError, match="output_places: expected each output once"):
+    with pytest.raises(MessageError, match="output_places: expected one place for an output"):
         split_request(message)
 
 

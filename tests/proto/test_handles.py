@@ -64,10 +64,10 @@ def test_the_same_joins_what_fills_a_handle_and_is_done_where_it_has() -> None:
 def test_nothing_else_fills_a_handle() -> None:
     handles: Handles[str] = Handles()
     begun(handles)
-    with pytest.raises(HandleExistsError, match="filled once"):
+    with pytest.raises(HandleExistsError, match="filled only once"):
         begun(handles, identity=b"two")
     filled(handles)
-    with pytest.raises(HandleExistsError, match="filled once"):
+    with pytest.raises(HandleExistsError, match="filled only once"):
         begun(handles, identity=b"two")
 
 
@@ -158,7 +158,7 @@ def test_a_session_has_so_many_handles_at_a_time(monkeypatch: pytest.MonkeyPatch
     handles: Handles[str] = Handles()
     filled(handles, A)
     filled(handles, B)
-    with pytest.raises(HandleMemoryError, match="less than 2 handles"):
+    with pytest.raises(HandleMemoryError, match="the session has 2 handles"):
         filled(handles, b"c" * 16)
     handles.release(A)
     filled(handles, b"c" * 16)

@@ -98,7 +98,7 @@ def test_a_value_travels_in_the_member_that_the_contract_names(name: str) -> Non
     [(name, member) for name in KINDS for member in MEMBERS if member != MEMBER_OF[name]],
 )
 def test_a_value_in_another_member_is_refused(name: str, member: str) -> None:
-    expected = f"{name}: expected the value as '{MEMBER_OF[name]}', found '{member}'"
+    expected = f"{name}: expected its value as '{MEMBER_OF[name]}', found '{member}'"
     with pytest.raises(MessageError, match=expected) as caught:
         raw(EVERY_KIND, pb.Argument(name=name, **{member: MEMBERS[member]}))
     assert (caught.value.parameter, caught.value.aclnn_status) == (name, None)
@@ -106,14 +106,14 @@ def test_a_value_in_another_member_is_refused(name: str, member: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_an_argument_without_value_is_refused(name: str) -> None:
-    with pytest.raises(MessageError, match=f"{name}: expected the value as .* found 'none'"):
+    with pytest.raises(MessageError, match=f"{name}: expected its value as .* found 'none'"):
         raw(EVERY_KIND, pb.Argument(name=name))
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_an_attribute_has_no_storage(name: str) -> None:
     argument = pb.Argument(name=name, stored=True, **{MEMBER_OF[name]: MEMBERS[MEMBER_OF[name]]})
-    with pytest.raises(MessageError, match=f"{name}: `stored` is set without a tensor"):
+    with pytest.raises(MessageError, match=f"{name}: expected a tensor, since `stored` is set"):
         raw(EVERY_KIND, argument)
 
 
@@ -185,7 +185,7 @@ def test_an_empty_array_may_come_in_its_own_member(name: str) -> None:
 def test_integers_stand_for_another_array_only_if_there_are_none(name: str) -> None:
     empty = pb.Argument(name=name, integers=pb.IntArray())
     assert only(raw(EVERY_KIND, empty).arguments) == ()
-    with pytest.raises(MessageError, match=f"{name}: expected the value as '{name}'"):
+    with pytest.raises(MessageError, match=f"{name}: expected its value as '{name}'"):
         raw(EVERY_KIND, pb.Argument(name=name, integers=pb.IntArray(values=[0])))
 
 

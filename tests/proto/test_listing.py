@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from npucall.declare.declaration import Operator
+from npucall.declare.parameters import c_name
 from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
@@ -14,7 +15,7 @@ from npucall.operators.leaky_relu_backward import leaky_relu_backward
 from npucall.products import A2, ASCEND_310, ASCEND_310B
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1.tensor_pb2 import DataType
-from npucall.wire.listing import describe
+from npucall.wire.listing import declare, describe
 
 everywhere = pytest.mark.parametrize(
     "operator", list(CATALOGUE), ids=lambda operator: operator.title
@@ -65,6 +66,42 @@ def test_the_parameters_of_kl_div_backward_are_those_of_the_document() -> None:
         ("log_target", pb.ROLE_ATTRIBUTE, "bool", False),
         ("out", pb.ROLE_OUTPUT, "aclTensor*", False),
     ]
+
+
+def test_a_parameter_is_listed_with_its_name_in_c() -> None:
+    listed = {p.name: p.c_name for p in describe(kl_div_backward, A2).parameters}
+    assert listed == {
+        "grad_output": "gradOutput",
+        "self": "self",
+        "target": "target",
+        "reduction": "reduction",
+        "log_target": "logTarget",
+        "out": "out",
+    }
+
+
+@everywhere
+def test_a_prototype_is_made_of_the_types_and_names_that_are_listed(
+    operator: Operator[..., Any],
+) -> None:
+    info = describe(operator, A2)
+    listed = ", ".join(f"{p.c_type} {p.c_name}" for p in info.parameters)
+    assert f"({listed}, uint64_t* workspaceSize" in info.prototype
+
+
+@everywhere
+def test_an_operator_that_is_known_by_its_listing_has_the_same_prototype(
+    operator: Operator[..., Any],
+) -> None:
+    info = describe(operator, A2)
+    assert declare(info).prototype == info.prototype
+
+
+def test_a_listing_of_an_older_server_gives_parameters_their_own_names() -> None:
+    info = describe(kl_div_backward, A2)
+    for parameter in info.parameters:
+        parameter.ClearField("c_name")
+    assert [c_name(p) for p in declare(info).parameters] == [p.name for p in info.parameters]
 
 
 def test_attributes_have_the_defaults_of_the_document_and_tensors_none() -> None:

@@ -60,7 +60,7 @@ BOMBS = {
 }
 
 
-REFUSED = "more than [0-9]+ fields|bytes besides the data|call: expected at most 65536 bytes"
+REFUSED = "more than [0-9]+ fields|bytes without the data|call: expected at most 65536 bytes"
 
 
 def read_all(message: bytes) -> None:
@@ -99,7 +99,7 @@ def test_a_call_has_at_most_4096_fields_at_any_depth() -> None:
     # The operator, the argument, its name, its list; then an entry with dtype and shape each.
     allowed, refused = of_tensors((4096 - 4) // 3), of_tensors((4096 - 4) // 3 + 1)
     assert len(allowed) > 2 * MAX_FIELDS
-    with pytest.raises(MessageError, match="expected the value as 'tensor'"):
+    with pytest.raises(MessageError, match="expected its value as 'tensor'"):
         decode(allowed, CATALOGUE)
     with pytest.raises(MessageError, match="more than 4096 fields"):
         decode(refused, CATALOGUE)
@@ -127,7 +127,7 @@ def test_what_a_request_has_besides_data_is_bounded(spelled: Callable[[bytes], b
     besides = len(spelled(bytes(200_000))) - 200_000 - 1
     most = bytes(MAX_OVERHEAD_BYTES - besides - 8)
     split_request(spelled(most))
-    with pytest.raises(MessageError, match="expected at most 262144 bytes besides the data"):
+    with pytest.raises(MessageError, match="expected at most 262144 bytes without the data"):
         split_request(spelled(most + bytes(20)))
 
 
@@ -146,7 +146,7 @@ def test_what_a_frame_has_besides_data_is_bounded() -> None:
         b"\x08\x01" + delimited(3, delimited(3, bytes(MAX_OVERHEAD_BYTES)) + data(b"x")),
         b"\x08\x01" + delimited(3, data(b"x") + delimited(3, bytes(MAX_OVERHEAD_BYTES))),
     ):
-        with pytest.raises(MessageError, match="besides the data"):
+        with pytest.raises(MessageError, match="without the data"):
             split_request_frame(frame)
     long_id = join_begin(1, Begin(request, request_id="x" * 200_000))
     for frame in long_id, UNKNOWN + long_id:
@@ -166,7 +166,7 @@ def test_the_frame_of_a_program_may_have_more_besides_data() -> None:
     for before in b"", UNKNOWN:
         _, found = split_request_frame(before + join_begin(1, long_id))
         assert found == long_id._replace(request_id="x" * 128)
-        with pytest.raises(MessageError, match="expected at most 1048576 bytes besides the data"):
+        with pytest.raises(MessageError, match="expected at most 1048576 bytes without the data"):
             split_request_frame(before + join_begin(1, too_long))
 
 
@@ -176,7 +176,7 @@ def test_a_program_lends_its_room_to_no_other_frame_of_the_message(last: bytes) 
     program = join_begin(1, Begin(b"", program=True))
     junk = delimited(9, bytes(MAX_OVERHEAD_BYTES))
     assert split_request_frame(last + junk + program)[1] == Begin(b"", program=True)
-    with pytest.raises(MessageError, match="expected at most 262144 bytes besides the data"):
+    with pytest.raises(MessageError, match="expected at most 262144 bytes without the data"):
         split_request_frame(program + junk + last)
 
 

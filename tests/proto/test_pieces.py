@@ -212,5 +212,5 @@ def test_memory_that_no_piece_wrote_is_never_handed_out(spans: list[tuple[int, i
         Piece(start, stop, dict.fromkeys(LOSS_INPUTS, bytes(4 * (stop - start))))
         for start, stop in spans
     )
-    with pytest.raises(InternalError, match="pieces: expected the next one from element"):
+    with pytest.raises(InternalError, match="pieces: expected one that starts at element"):
         pieces.run(call, parts)

@@ -80,8 +80,8 @@ def test_a_name_of_a_host_that_is_unknown_is_taken_for_the_nearest_product(
         product_of(soc)
     taken = taken_for(soc)
     assert taken.product.soc == product
-    assert taken.guess.startswith(f"soc: expected a name that npucall knows, found {soc}; by its")
-    assert f"taken for {taken.product}, which is a guess" in taken.guess
+    assert taken.guess.startswith(f"soc: npucall does not know {soc}, and guesses")
+    assert f"guesses from its family that it is like {taken.product}" in taken.guess
     assert "npucall conform" in taken.guess
 
 

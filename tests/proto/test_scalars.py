@@ -184,7 +184,7 @@ def test_a_text_with_a_zero_byte_is_refused() -> None:
 def test_a_value_of_another_kind_than_the_parameters_is_refused(
     name: str, member: str, value: Any
 ) -> None:
-    with pytest.raises(MessageError, match=f"{name}: expected the value as .* found '{member}'"):
+    with pytest.raises(MessageError, match=f"{name}: expected its value as .* found '{member}'"):
         raw(name, **{member: value})
 
 

@@ -137,7 +137,7 @@ def test_frames_within_frames_are_refused(before: bytes) -> None:
         ),
     ):
         _, second = frames(before + nested)  # type: ignore[operator]
-        with pytest.raises(MessageError, match="in no frame but the first of a message"):
+        with pytest.raises(MessageError, match="only in the first frame of a message"):
             split(second)  # type: ignore[operator]
 
 
@@ -153,13 +153,13 @@ def test_a_frame_has_its_own_limits_beside_others_too() -> None:
     too_long = join_begin(2, Begin(REQUEST, request_id="x" * MAX_OVERHEAD_BYTES))
     frames = list(request_frames(join_frames([long, long, too_long])))
     assert [split_request_frame(frame)[0] for frame in frames[:2]] == [1, 1]
-    with pytest.raises(MessageError, match="at most 262144 bytes besides the data"):
+    with pytest.raises(MessageError, match="at most 262144 bytes without the data"):
         split_request_frame(frames[2])
 
 
 def test_in_another_spelling_the_whole_message_has_the_limits_of_a_frame() -> None:
     long = join_begin(1, Begin(REQUEST, request_id="x" * 200_000))
-    with pytest.raises(MessageError, match="at most 262144 bytes besides the data"):
+    with pytest.raises(MessageError, match="at most 262144 bytes without the data"):
         request_frames(UNKNOWN + join_frames([long, long]))
 
 

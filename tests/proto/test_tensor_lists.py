@@ -96,7 +96,7 @@ def test_a_storage_of_another_length_is_refused_by_the_name_of_its_tensor() -> N
 
 
 def test_a_list_that_is_read_has_to_be_sent() -> None:
-    with pytest.raises(TensorLayoutError, match="expected its storage, since the") as caught:
+    with pytest.raises(TensorLayoutError, match="expected its values, which the") as caught:
         prepared(CAT, tensors=(PAIR, TRIPLE), dim=0, out=FIVE)
     assert caught.value.parameter == "tensors[0]"
 
@@ -123,7 +123,7 @@ def test_a_list_may_be_absent(mentioned: bool) -> None:
 
 def test_an_absent_list_has_no_storage() -> None:
     argument = pb.Argument(name="tensors", stored=True, absent=pb.Absent())
-    with pytest.raises(MessageError, match="tensors: `stored` is set without a tensor"):
+    with pytest.raises(MessageError, match="tensors: expected a tensor, since `stored` is set"):
         raw(CAT, argument)
 
 

@@ -1,4 +1,4 @@
-"""npucall.texts: what somebody else wrote is cut and escaped."""
+"""npucall.texts: what somebody else wrote is cut and escaped, delays are told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall.texts import cut, middle_cut, shown
+from npucall.texts import cut, middle_cut, retry_in, shown
 
 
 @given(st.text(), st.integers(0, 60))
@@ -37,3 +37,11 @@ def test_what_a_terminal_would_obey_is_escaped(text: str, escaped: str) -> None:
 def test_of_a_long_text_beginning_and_end_are_left() -> None:
     assert middle_cut("a" * 500 + "b" * 500, 10) == "aaaaa\n...\nbbbbb"
     assert middle_cut("short", 10) == "short"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.2, "0.2"), (0.05, "0.05"), (1.2345, "1.23"), (30.0, "30"), (1234.56, "1235")],
+)
+def test_a_delay_is_told_in_a_few_digits(seconds: float, told: str) -> None:
+    assert retry_in(seconds) == f"retry in {told} s"

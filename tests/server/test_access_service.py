@@ -199,7 +199,7 @@ def test_a_key_of_another_is_refused_whoever_shows_it(here: Lab) -> None:
 def test_a_call_under_a_reservation_that_ended_is_refused(here: Lab) -> None:
     key = here.anna.reserve().key
     here.anna.release(key)
-    with pytest.raises(grpc.RpcError, match="found that it has ended") as raised:
+    with pytest.raises(grpc.RpcError, match="the reservation has ended") as raised:
         here.anna.execute(key)
     assert reason(raised.value) == "RESERVED"
 
@@ -342,7 +342,7 @@ def test_a_grant_is_given_back_where_calls_of_others_do_not_end(
     monkeypatch.setattr(gate_module, "RUNNING_SECONDS", 0.05)
     running = pool.submit(slow.bert.execute)
     until(lambda: steps.running == 1, "it runs")
-    with pytest.raises(grpc.RpcError, match="found that calls of others still run") as raised:
+    with pytest.raises(grpc.RpcError, match="calls of others still run on the device") as raised:
         slow.anna.reserve()
     assert reason(raised.value) == "RESERVED"
     assert not slow.carl.info().HasField("reservation")

@@ -48,11 +48,11 @@ def test_a_directory_has_a_port_and_a_security(given: dict[str, Any], expected: 
         ({"announce": "mtls:d.lab"}, "announce: expected tls_certificate and tls_key"),
         (
             {"announce": "d.lab", "announce_token_file": "/t"},
-            "announce: expected TLS to d.lab:50050 beside announce_token_file",
+            "announce: expected TLS to d.lab:50050, since announce_token_file is set",
         ),
         (
             {"announce": "d.lab", "listen": "0.0.0.0:1", "insecure_bind": True},
-            "advertise: expected HOST:PORT beside announce",
+            "advertise: expected HOST:PORT, since listen",
         ),
         ({"announce": "d.lab", "listen": "unix:/run/s"}, "advertise: expected HOST:PORT"),
         ({"advertise": "npu1.lab"}, "advertise: expected HOST:PORT"),

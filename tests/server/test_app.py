@@ -130,7 +130,7 @@ def test_a_unix_socket_in_use_is_not_taken_over(socket_folder: Path) -> None:
     target = f"unix:{socket_folder}/used.sock"
     with running_server(listen=target):
         with (
-            pytest.raises(RuntimeError, match="found a server at unix:"),
+            pytest.raises(RuntimeError, match="where another server answers"),
             running_server(listen=target),
         ):
             pass

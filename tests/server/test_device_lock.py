@@ -60,8 +60,8 @@ def test_a_server_that_waited_in_vain_ends_with_72_and_names_who_has_the_device(
         said = late.communicate(timeout=PATIENCE)[1].decode()
         assert late.returncode == 72
         assert (
-            "npucall-server: device_lock: expected a device that nobody has, found process "
-            f"{first.process.pid} with {lock} for 0.2 s; device_lock_wait is how long to wait"
+            f"npucall-server: device_lock: process {first.process.pid} has held {lock} for 0.2 s "
+            "(device_lock_wait); end that process, or wait longer"
         ) in said
 
 

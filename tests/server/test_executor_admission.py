@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from npucall.errors import DrainingError, QueueFullError, TooLargeError
+from npucall.texts import retry_in
 from npucall_server.executor import Executor, Limits
 
 from .scripted import (
@@ -86,6 +87,8 @@ def test_a_full_queue_names_the_setting_and_says_when_to_come_back(houses: list[
     assert caught.value.details == {"limit": "2", "setting": "queue_length"}
     assert caught.value.retry_after is not None
     assert 0.05 <= caught.value.retry_after <= 5.0  # _RETRY_BOUNDS
+    said = f"the queue is full (queue_length = 2); {retry_in(caught.value.retry_after)}"
+    assert str(caught.value) == said
 
 
 def test_a_place_is_free_again_after_a_refusal_and_an_answer(houses: list[House]) -> None:

@@ -138,7 +138,7 @@ def test_a_call_whose_deadline_ends_while_it_waits_never_runs(gate: Gate) -> Non
     subject = executor(ScriptedDevice(gate))
     holder = start(subject, "holder")
     until(lambda: gate.entered == ["holder"], "it holds the turn")
-    with pytest.raises(DeadlineError, match="its deadline ended"):
+    with pytest.raises(DeadlineError, match="the deadline of the call ended"):
         execute(subject, CALL, {}, ScriptedCaller(remaining=0.02))
     assert waiting(subject) == 0
     gate.opened.set()
@@ -202,7 +202,7 @@ def test_a_running_call_is_stopped_between_two_blocks_when_its_deadline_ends() -
                 pass
 
     subject = executor(ScriptedDevice(run))
-    with pytest.raises(DeadlineError, match=r"its deadline ended after 0\.02 s"):
+    with pytest.raises(DeadlineError, match=r"the deadline of the call ended after 0\.02 s"):
         execute(subject, CALL, {}, ScriptedCaller(remaining=0.02))
     assert is_at_rest(subject)
 

@@ -70,8 +70,8 @@ def test_an_address_that_is_taken_ends_with_71() -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("missing/socket", "expected a folder that exists, found none at "),
-        ("file/socket", "expected a folder that exists, found none at "),
+        ("missing/socket", "expected a path in a folder that exists, found no folder "),
+        ("file/socket", "expected a path in a folder that exists, found no folder "),
         (108 * "x", "expected a path of at most 107 bytes, found "),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_written_to_has_no_place_for_a_socket(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     fault = addresses.fault_of_path(tmp_path / "socket")
-    assert fault == f"expected a folder in which this user may make files, found {tmp_path}"
+    assert fault == f"expected a folder where this user may create files, found {tmp_path}"
 
 
 def test_a_ready_file_that_cannot_be_written_ends_with_2(tmp_path: Path) -> None:

@@ -109,7 +109,9 @@ def test_a_digest_of_another_tenant_is_missing_in_the_same_words(house: House) -
 def test_bytes_of_a_digest_that_are_too_many_are_refused(house: House) -> None:
     digest = sha256(b"more").digest()
     house.digests.remember("", digest, b"more")
-    with pytest.raises(TensorLayoutError, match=r"target: expected 256 .* found 4 of that digest"):
+    with pytest.raises(
+        TensorLayoutError, match=r"target: expected 256 .* found a digest of 4 bytes"
+    ):
         house.run([BYTES[0], BYTES[1], Digest(digest)])
 
 
@@ -142,7 +144,7 @@ def test_handles_without_a_session_are_refused(house: House) -> None:
 
 
 def test_a_place_that_is_no_output_is_refused(house: House) -> None:
-    with pytest.raises(MessageError, match=r"outputs \(grad_input\), found 'out'"):
+    with pytest.raises(MessageError, match=r"outputs of the call \(grad_input\), found 'out'"):
         house.run(BYTES, {"out": Keep(A)})
 
 
@@ -152,7 +154,7 @@ def test_a_storage_without_a_place_is_refused(house: House) -> None:
 
 
 def test_a_result_outside_a_program_is_refused(house: House) -> None:
-    with pytest.raises(MessageError, match="a step of a program, found a call"):
+    with pytest.raises(MessageError, match="in a step of a program, found it in a call"):
         house.run([BYTES[0], BYTES[1], StepOutput(0, "grad_input")])
 
 
@@ -291,14 +293,14 @@ def test_chunks_for_a_storage_that_has_a_place_are_refused(house: House) -> None
         execution.prepare(join_request(L1, [None, part(B), None]), chunked=True)
         execution.admit()
         receiving = execution.expect("call")
-        with pytest.raises(MessageError, match="of the 0 of storage 1"):
+        with pytest.raises(MessageError, match="storage 1 of call from 0 on, of 0 in all"):
             receiving.take(Chunk(1, 0, BYTES[1]))
 
 
 def test_data_beside_chunks_is_refused(house: House) -> None:
     with (
         house.executions.begin(house.user, record()) as execution,
-        pytest.raises(MessageError, match="expected no data where storages follow"),
+        pytest.raises(MessageError, match="expected storages without data"),
     ):
         execution.prepare(join_request(L1, [None, BYTES[1], None]), chunked=True)
 

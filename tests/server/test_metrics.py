@@ -345,6 +345,6 @@ def test_without_the_extra_the_setting_names_it(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1] == (
-        "npucall-server: metrics_listen: expected the extra metrics, found it missing: "
+        "npucall-server: metrics_listen: the extra metrics is missing; "
         "pip install 'npucall-server[metrics]'"
     )

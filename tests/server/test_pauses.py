@@ -92,7 +92,7 @@ def test_nobody_else_computes_while_the_turn_is_held_again(pool: ThreadPoolExecu
 
 def test_a_deadline_ends_a_call_in_a_pause() -> None:
     subject = executor(ScriptedDevice(looping))
-    with pytest.raises(DeadlineError, match="its deadline ended"):
+    with pytest.raises(DeadlineError, match="the deadline of the call ended"):
         execute(subject, CALL, {}, ScriptedCaller(remaining=0.05))
     assert is_at_rest(subject)
 

@@ -160,7 +160,7 @@ def test_an_unknown_memory_is_refused_by_name() -> None:
 
 def test_a_place_for_what_is_no_output_is_refused() -> None:
     shared = Shared()
-    with pytest.raises(MessageError, match=r"outputs \(grad_input\), found 'self'"):
+    with pytest.raises(MessageError, match=r"outputs of the call \(grad_input\), found 'self'"):
         placed(l1(), shared, [shared.at(0)] * 3, {"self": shared.at(32)})
 
 

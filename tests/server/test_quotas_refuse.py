@@ -102,7 +102,7 @@ def test_of_the_device_when_it_comes_back(lab: Lab, channel: grpc.Channel) -> No
     assert ask(channel, "Execute", request(), bearer(token))
     answer = told(channel, token)
     assert (answer.reason, answer.details["quota"]) == ("QUOTA", "device_seconds_per_hour")
-    assert "repeat the call in" in answer.message
+    assert "retry in" in answer.message
     peer = Peer(channel, metadata=bearer(token))
     peer.begin(1)
     assert peer.reason(1) == "QUOTA"

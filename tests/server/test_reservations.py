@@ -50,7 +50,7 @@ def test_who_asks_first_has_the_device_and_others_are_refused(subject: Reservati
     granted = reserve(subject, A)
     assert (granted.ends_seconds, granted.renew_within_seconds) == (100.0, 30.0)
     subject.check(granted.key, A)
-    with pytest.raises(ReservedError, match="reserved for 100 s more") as raised:
+    with pytest.raises(ReservedError, match="reserved the device for 100 s more") as raised:
         subject.check("", B)
     assert raised.value.details == {"ends_seconds": "100.000", "position": "1"}
     assert raised.value.retry_after == 100.0
@@ -88,9 +88,9 @@ def test_without_tenants_a_key_counts_for_whoever_has_it(subject: Reservations) 
 def test_what_is_no_key_is_refused_though_nobody_has_the_device(
     subject: Reservations, key: str
 ) -> None:
-    with pytest.raises(ReservedError, match="found that it has ended"):
+    with pytest.raises(ReservedError, match="the reservation has ended"):
         subject.check(key, A)
-    with pytest.raises(ReservedError, match="found that it has ended"):
+    with pytest.raises(ReservedError, match="the reservation has ended"):
         subject.renew(key, A)
     subject.release(key, A)
 
@@ -179,7 +179,7 @@ def test_a_tenant_waits_for_its_gap_and_others_go_first(
     assert not subject.is_granted(again)
     refusal = subject.refusal(again)
     assert refusal.retry_after == 60.0
-    assert "60 s left between two of a tenant (setting reservation_gap)" in str(refusal)
+    assert "a tenant waits between two reservations (reservation_gap), 60 s now" in str(refusal)
     other = subject.ask(B, 100.0)
     assert subject.is_granted(other)
     subject.begin(other)
@@ -256,7 +256,7 @@ def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
     wish = subject.ask(A, 10.0)
     refusal = subject.refusal(wish)
     assert refusal.retry_after == 30.0
-    assert "30 s left for keys of before a restart (setting reservation_key)" in str(refusal)
+    assert "for reservations of before (reservation_key), for 30 s more" in str(refusal)
     assert subject.seconds_to_change() == 30.0
     subject.check("", B)
     clock.advance(30.0)

@@ -70,8 +70,14 @@ def refusal(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
         ("--device=cann:", "device: "),
         ("--soc=Ascend1", "soc: expected the name of an Ascend SoC"),
         ("--variant=newest", "variant: expected one of builtin, community, documented"),
-        ("--listen=0.0.0.0:50051", "listen: expected a loopback address, found 0.0.0.0:50051"),
-        ("--config=/nowhere/settings.toml", "[Errno 2] No such file or directory: "),
+        (
+            "--listen=0.0.0.0:50051",
+            "listen: expected a loopback address or TLS, found 0.0.0.0:50051",
+        ),
+        (
+            "--config=/nowhere/settings.toml",
+            "config: expected a file that can be read, found: [Errno 2] ",
+        ),
     ],
 )
 def test_a_bad_value_gives_one_line_that_names_it(
@@ -85,7 +91,7 @@ def test_a_bad_value_gives_one_line_that_names_it(
     [
         ("queue_length = 'many'\n", "queue_length: "),
         ("queue-length = 1\n", "queue-length: Extra inputs are not permitted"),
-        ("queue_length = \n", "config: expected TOML in "),
+        ("queue_length = \n", "config: expected valid TOML in "),
     ],
 )
 def test_a_bad_file_gives_one_line(
@@ -189,7 +195,7 @@ def test_the_host_of_the_address_may_be_said_alone(
     ("host", "listen", "said"),
     [
         ("10.0.0.5", "127.0.0.1:9", "expected 127.0.0.1, the host of listen, found 10.0.0.5; "),
-        ("10.0.0.5", "unix:/x", "expected none beside listen unix:/x, found 10.0.0.5; "),
+        ("10.0.0.5", "unix:/x", "expected none, since listen is unix:/x, found 10.0.0.5; "),
         ("10.0.0.5:9", "", "expected a host without a port, found '10.0.0.5:9'"),
     ],
 )
@@ -202,7 +208,7 @@ def test_two_hosts_are_refused(
 
 def test_a_host_beyond_loopback_needs_insecure_bind(capsys: pytest.CaptureFixture[str]) -> None:
     said = refusal(capsys, "--listen-host=10.0.0.5")
-    assert said.startswith("listen: expected a loopback address, found 10.0.0.5:50051")
+    assert said.startswith("listen: expected a loopback address or TLS, found 10.0.0.5:50051")
 
 
 def test_a_port_has_16_bits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -362,14 +362,14 @@ def test_a_socket_on_which_somebody_listens_is_not_replaced(
     with socket.socket(socket.AF_UNIX, kind) as other:
         other.bind(str(path))
         other.listen()
-        with pytest.raises(FileExistsError, match="found a server that uses it"):
+        with pytest.raises(FileExistsError, match="another server uses it"):
             Served(path)
     assert path.is_socket()
 
 
 def test_a_file_that_is_no_socket_is_not_replaced(path: Path) -> None:
     path.write_text("precious")
-    with pytest.raises(FileExistsError, match="found a file that is no socket"):
+    with pytest.raises(FileExistsError, match="a file is there that is not a socket"):
         Served(path)
     assert path.read_text() == "precious"
 

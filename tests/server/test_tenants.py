@@ -90,19 +90,19 @@ ISSUER = {"oidc_issuer": "https://ci.example", "oidc_audience": "x"}
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"token_hashes": "/x"}, "token_hashes: expected tenants beside it, found none"),
-        (ISSUER, "oidc_issuer: expected tenants beside it, found none"),
+        ({"token_hashes": "/x"}, "token_hashes: expected tenants with it, found none"),
+        (ISSUER, "oidc_issuer: expected tenants with it, found none"),
         ({"tenants": {"a": {}}}, "tenants: expected a way to know their callers, found none"),
         ({"tenants": {"a": {}}, "shared_memory": "/x"}, "tenants: expected a way to know"),
         ({"tenants": {"A": {}}, "token_hashes": "/x"}, "tenants"),
         ({"tenants": {"a": {"wieght": 1}}, "token_hashes": "/x"}, "tenants.a.wieght"),
         (
             {"tenants": {"a": {}}, "oidc_issuer": "https://x"},
-            "oidc_audience: expected a value beside oidc_issuer, found none",
+            "oidc_audience: expected a value, since oidc_issuer is set, found none",
         ),
         (
             {"tenants": {"a": {}}, "oidc_keys": "/x"},
-            "oidc_issuer: expected a value beside oidc_keys, found none",
+            "oidc_issuer: expected a value, since oidc_keys is set, found none",
         ),
         (
             {"tenants": {"a": {}}, **ISSUER, "oidc_issuer": "http://ci.example"},
@@ -160,10 +160,10 @@ def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
     assert lines["vision"] == "interactive 4 user; admins: alice memory 4.0GiB users 1000"
     assert lines["speech"] == "batch 1 user none claims repo:*"
     for warning in (
-        "tenants.vision.users: without shared_memory",
-        "tenants.speech.claims: without oidc_issuer",
-        "tenants.other.claims: repo:x may be what tenants.speech has with repo:*",
-        "token_hashes: bob's token is of gone, which is no tenant here",
+        "tenants.vision.users: has no effect, since shared_memory",
+        "tenants.speech.claims: has no effect, since oidc_issuer",
+        "tenants.other.claims: repo:x may match the same callers as repo:* of tenants.speech",
+        "token_hashes: the token of bob is for the tenant gone",
         "line 2: expected hash",
     ):
         assert warning in shown.err
@@ -174,7 +174,7 @@ def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
     [
         ("[tenants.a]\nweight = 0\n", "tenants.a.weight: Input should be greater than or equal"),
         ("queue_length = 1\n", "tenants: expected tables [tenants.NAME] in "),
-        ("[tenants\n", "config: expected TOML in "),
+        ("[tenants\n", "config: expected valid TOML in "),
         ("[tenants.a]\n", "tenants: expected a way to know their callers"),
     ],
 )

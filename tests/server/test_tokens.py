@@ -134,7 +134,7 @@ def test_the_command_prints_a_token_once_and_lists_whose_there_are(path: Path) -
     (text,) = made.stdout.splitlines()
     assert tokens.hash_of(text) in path.read_text()
     assert text not in made.stderr
-    assert "token of vision/alice, until " in made.stderr
+    assert "token of vision/alice, valid until " in made.stderr
 
 
 def test_the_list_says_whose_tokens_there_are_and_no_hash(
@@ -193,7 +193,7 @@ def test_without_a_file_the_command_says_how_to_name_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run_token(["list"]) == ExitCode.SETTINGS
-    said = "token_hashes: expected a file, found none; set it, or give --file"
+    said = "token_hashes: expected a file, found none; set token_hashes, or give --file"
     assert said in capsys.readouterr().err
 
 

@@ -240,7 +240,7 @@ def test_new_authorities_of_clients_count_for_new_connections(tmp_path: Path) ->
     [
         ("pem", "tls_certificate: expected a certificate in tls_certificate "),
         ("key", "tls_certificate: expected a certificate in tls_certificate "),
-        ("missing", "tls_certificate: expected a file that can be read: "),
+        ("missing", "tls_certificate: expected a file that the server can read: "),
         ("ca", "tls_certificate: expected certificates in tls_client_ca "),
     ],
 )

@@ -68,19 +68,27 @@ def test_what_is_encrypted_and_knows_its_callers_may_be_anywhere(
 
 
 REFUSED = [
-    ("0.0.0.0:1", {}, "listen: expected a loopback address, found 0.0.0.0:1; nothing is encrypted"),
-    ("127.0.0.1:1,10.0.0.5:1", {}, "listen: expected a loopback address, found 10.0.0.5:1; "),
-    ("plain:0.0.0.0:1", CLIENTS, "listen: expected a loopback address, found 0.0.0.0:1; "),
-    ("0.0.0.0:1", CERTIFICATE, "listen: expected a way to know who calls at tls:0.0.0.0:1, "),
-    ("tls:0.0.0.0:1", CLIENTS, "listen: expected a way to know who calls at tls:0.0.0.0:1, "),
+    ("0.0.0.0:1", {}, "listen: expected a loopback address or TLS, found 0.0.0.0:1 without TLS"),
+    ("127.0.0.1:1,10.0.0.5:1", {}, "listen: expected a loopback address or TLS, found 10.0.0.5:1 "),
+    ("plain:0.0.0.0:1", CLIENTS, "listen: expected a loopback address or TLS, found 0.0.0.0:1 "),
+    ("0.0.0.0:1", CERTIFICATE, "listen: expected a way to know the callers of tls:0.0.0.0:1, "),
+    ("tls:0.0.0.0:1", CLIENTS, "listen: expected a way to know the callers of tls:0.0.0.0:1, "),
     ("tls:127.0.0.1:1", {}, "listen: expected tls_certificate and tls_key for tls:127.0.0.1:1, "),
     ("mtls:127.0.0.1:1", CERTIFICATE, "listen: expected tls_client_ca for mtls:127.0.0.1:1, "),
-    ("127.0.0.1:1", {"tls_key": "x"}, "tls_certificate: expected a file beside tls_key, "),
-    ("127.0.0.1:1", {"tls_certificate": "x"}, "tls_key: expected a file beside tls_certificate, "),
-    ("127.0.0.1:1", {"tls_client_ca": "x"}, "tls_certificate: expected a file beside "),
+    ("127.0.0.1:1", {"tls_key": "x"}, "tls_certificate: expected a file, since tls_key is set, "),
+    (
+        "127.0.0.1:1",
+        {"tls_certificate": "x"},
+        "tls_key: expected a file, since tls_certificate is set, ",
+    ),
+    ("127.0.0.1:1", {"tls_client_ca": "x"}, "tls_certificate: expected a file, since "),
     ("127.0.0.1:1,", {}, "listen: expected HOST:PORT or unix:PATH, found ''"),
     ("127.0.0.1:1", {"health_listen": "here"}, "health_listen: expected HOST:PORT or unix:PATH, "),
-    (":1,:2", {"listen_host": "127.0.0.1"}, "listen_host: expected one address in listen beside "),
+    (
+        ":1,:2",
+        {"listen_host": "127.0.0.1"},
+        "listen_host: expected one address in listen, found 2; ",
+    ),
 ]
 
 

@@ -170,7 +170,7 @@ def test_a_full_disk_is_one_warning_and_what_is_missing_is_written_later(path: P
             NOON, NOON + 60,
         ]  # fmt: skip
     (warning,) = kept.warnings
-    assert warning.startswith(f"usage_file: expected to write to {path}, found: ")
+    assert warning.startswith(f"usage_file: the server cannot write to {path}: ")
 
 
 def test_strangers_on_the_host_cannot_read_it(path: Path) -> None:

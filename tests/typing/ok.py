@@ -39,6 +39,8 @@ def typed_calls(
     client.run(kl_div_backward, grad_output=number, self=unknown, target=half, reduction=0)
     client.run(kl_div_backward, single, self=single, target=single, log_target=True)
     client.run(l1_loss_backward, single, self=half, target=unknown, reduction=1)
+    client.run(l1_loss_backward, single, self=half, target=unknown, reduction="mean")
+    client.run(kl_div_backward, single, single, single, "batchmean")
     assert_type(client.execute(l1_loss_backward, single, single, single), Result)
     assert_type(client.plan(l1_loss_backward, single, single, single), Plan)
     assert_type(compute(l1_loss_backward, single, single, single), npt.NDArray[Any])

@@ -11,6 +11,7 @@ from npucall_client.aio.opening import Opening
 from npucall_client.aio.pipeline import Pipeline
 from npucall_client.aio.sessions import Remote, Session
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
+from npucall_client.senders import shortly
 from npucall_client.senders.loop import LoopSender
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Client(ClientBase):
 
         Arrays must not be changed until it is done. See ``npucall_client.Client.run``.
         """
-        return await self._calls.run(operator, args, kwargs)
+        return await shortly(self._calls.run(operator, args, kwargs))
 
     @overload
     async def execute(
@@ -114,7 +115,7 @@ class Client(ClientBase):
     ) -> Result: ...
     async def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
         """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
-        return await self._calls.execute(operator, args, kwargs)
+        return await shortly(self._calls.execute(operator, args, kwargs))
 
     @overload
     async def plan(
@@ -133,7 +134,7 @@ class Client(ClientBase):
     ) -> Plan: ...
     async def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
         """Checks a call as ``run`` would, without sending or computing data."""
-        return await self._calls.plan(operator, args, kwargs)
+        return await shortly(self._calls.plan(operator, args, kwargs))
 
     def pipeline(self) -> Pipeline:
         """A stream for many calls, several in flight at a time, with the options of this client.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from npucall_client.senders import shortly
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from types import TracebackType
@@ -20,10 +22,10 @@ class Opening(Generic[T]):
         self._open, self._close = open_, close
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._open().__await__()
+        return shortly(self._open()).__await__()
 
     async def __aenter__(self) -> T:
-        self._opened = await self._open()
+        self._opened = await shortly(self._open())
         return self._opened
 
     async def __aexit__(

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from npucall_client.pipeline import PipelineBase
+from npucall_client.senders import shortly
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -99,7 +100,7 @@ class Pipeline(PipelineBase[PendingCall[Any]]):
         ``npucall.errors`` once the pipeline is closed; all else is raised where what it answers is
         awaited.
         """
-        return await self._submit(operator, args, kwargs)
+        return await shortly(self._submit(operator, args, kwargs))
 
     async def as_completed(self) -> AsyncIterator[PendingCall[Any]]:
         """Calls in the order in which they end, until none is in flight.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 
+from npucall_client.senders import shortly
 from npucall_client.sessions.program import ProgramBase
 from npucall_client.sessions.remote import RemoteTensor
 from npucall_client.sessions.session import SessionBase
@@ -32,15 +33,15 @@ class Remote(RemoteTensor):
         self, *, progress: Progress | None = None, timeout: float | None = None
     ) -> AnyArray:
         """Downloads it, as a NumPy array of its own memory."""
-        return await self._numpy(progress, timeout)
+        return await shortly(self._numpy(progress, timeout))
 
     async def torch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
         """Downloads it, as a torch tensor. Raises ImportError without torch."""
-        return await self._torch(progress, timeout)
+        return await shortly(self._torch(progress, timeout))
 
     async def fetch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
         """Downloads it: as a torch tensor where tensors of torch came in, else as an array."""
-        return await self._fetch(progress, timeout)
+        return await shortly(self._fetch(progress, timeout))
 
     async def release(self) -> None:
         """Gives its memory back now, not when it is collected. It cannot be used any more."""
@@ -76,7 +77,7 @@ class Session(SessionBase):
 
         The array must not change until this is done. See ``npucall_client.Session.put``.
         """
-        remote: Remote = await self._put(array, progress, timeout, constant=constant)
+        remote: Remote = await shortly(self._put(array, progress, timeout, constant=constant))
         return remote
 
     @overload
@@ -115,7 +116,7 @@ class Session(SessionBase):
 
         See ``npucall_client.Session.run``.
         """
-        return await self._run(operator, args, kwargs)
+        return await shortly(self._run(operator, args, kwargs))
 
     def program(self, *, timeout: float | None = None) -> Program:
         """Many calls in one round trip: ``async with session.program() as p: await p.run(...)``.
@@ -168,7 +169,7 @@ class Program(ProgramBase):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._leave(kind)
+        await shortly(self._leave(kind))
 
     @overload
     async def run(
@@ -205,8 +206,8 @@ class Program(ProgramBase):
 
         See ``npucall_client.Program.run``.
         """
-        return await self._add(operator, args, kwargs)
+        return await shortly(self._add(operator, args, kwargs))
 
     async def plan(self) -> ProgramPlan:
         """What running it would need and give, as far as it has calls. Sends no data."""
-        return await self._plan()
+        return await shortly(self._plan())

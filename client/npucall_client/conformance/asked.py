@@ -29,7 +29,7 @@ from npucall_client.conformance.running.runner import (
 )
 from npucall_client.conformance.running.subjects import Subjects
 from npucall_client.conformance.statements import statements
-from npucall_client.settings import LOCAL
+from npucall_client.targets import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,20 +91,28 @@ def judge(  # noqa: PLR0913  # who is judged
         if known is not None and not asked.write_baseline:
             outcomes = known.hold(outcomes)
         bar = import_module("npucall_client.conformance.reporting.formats.table").progress
-        report.outcomes.extend(bar(outcomes, None if asked.fuzz else len(asked.cases)))
+        try:
+            report.outcomes.extend(bar(outcomes, None if asked.fuzz else len(asked.cases)))
+        except KeyboardInterrupt:
+            report.interrupted = True
         report.seconds = time.monotonic() - start
-    deviations.settle(report, known, asked.baseline if asked.write_baseline else None)
+    if not report.interrupted:
+        deviations.settle(report, known, asked.baseline if asked.write_baseline else None)
     return report
 
 
 def on_every_product(asked: Asked, connect: Callable[..., Client]) -> Matrix:
-    """Judges ``local:`` with the rules of each product; bundles are in a folder of its SoC."""
-    return Matrix(
-        tuple(
-            judge(replace(asked, save=asked.save and asked.save / soc), connect, LOCAL, soc=soc)
-            for soc in SOCS
-        )
-    )
+    """Judges ``local:`` with the rules of each product; bundles are in a folder of its SoC.
+
+    If somebody interrupts a product, the run ends with it.
+    """
+    reports: list[Report] = []
+    for soc in SOCS:
+        apart = replace(asked, save=asked.save and asked.save / soc)
+        reports.append(judge(apart, connect, LOCAL, soc=soc))
+        if reports[-1].interrupted:
+            break
+    return Matrix(tuple(reports))
 
 
 def _drawn(runner: Runner, asked: Asked) -> Iterator[Outcome]:

@@ -18,6 +18,7 @@ from npucall.dtypes import DTYPES, DType
 from npucall.errors import NpucallError
 from npucall.tensors import Format, TensorSpec
 from npucall_client.conformance.cases.calls import MadeCall
+from npucall_client.conformance.cases.select import Selection, select
 from npucall_client.conformance.judging.check import (
     Expectation,
     Refused,
@@ -27,7 +28,8 @@ from npucall_client.conformance.judging.check import (
 )
 from npucall_client.conformance.judging.truth import Expected
 from npucall_client.conformance.reporting.report import Outcome
-from npucall_client.conformance.running.runner import Evidence, finished
+from npucall_client.conformance.running.looks import LOOKS
+from npucall_client.conformance.running.runner import Evidence, Runner, finished
 from npucall_client.conformance.statements import statements
 from npucall_client.conformance.stating.given import Given
 from npucall_client.conformance.stating.parts import Contradiction, Refusal, Setup
@@ -133,13 +135,20 @@ def load(place: Path) -> Bundle:
 def replay(bundle: Bundle, judged: Judged, profile: str = "") -> Outcome:
     """Runs a bundle's call once more and judges the answer as then, or by another profile.
 
-    Raises NotJudgedError where it cannot be asked now.
+    If the answer is right, and the case is one that the suite looks at further (by every path, in a
+    crowd, again and again), the whole case runs once more. Raises NotJudgedError where the call
+    cannot be asked now.
     """
     outcome = Outcome(
         bundle.case, bundle.operator, bundle.variant, bundle.block, bundle.dtype, "passed"
     )
     answer = judged.ask(_call(bundle, judged.server.product))
-    checked = check(bundle.expectation, answer, profile or bundle.profile)
+    profile = profile or bundle.profile
+    checked = check(bundle.expectation, answer, profile)
+    if not checked.problems and bundle.block in LOOKS:
+        cases = select(statements(), Selection(cases=(bundle.case,)))
+        for again in Runner(judged, profile=profile, seed=bundle.seed).run(cases):
+            return again
     return finished(outcome, checked, list(checked.problems), answer)
 
 

@@ -20,7 +20,8 @@ from npucall_client.conformance.reporting.matrix import Matrix
 from npucall_client.conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_client.conformance.running.subjects import ADAPTERS, Subjects
 from npucall_client.conformance.statements import statements
-from npucall_client.settings import LOCAL
+from npucall_client.console import Soc, Target, TargetOption, the_target
+from npucall_client.targets import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,106 +42,136 @@ _FAILURES = "npucall-failures"
 """Where the bundles of a run of random calls are, unless it is told another folder."""
 _SOC, _EXPORTED = "Ascend910B1", "cann-standard"
 """What golden data are for, and the profile whose tolerances they have, unless told."""
-_TARGET_HELP = "HOST:PORT, unix:PATH, local: or pool:...; else NPUCALL_TARGET, 127.0.0.1:50051."
-
-Target = Annotated[str | None, typer.Argument(help=_TARGET_HELP)]
-Soc = Annotated[
-    str, typer.Option(help="Of local: the SoC whose rules hold; of a pool that of its members.")
-]
 Adapter = Annotated[
     str,
     typer.Option(
-        help="Judge the NPU of this host through a library in place of a server: "
-        f"{', '.join(ADAPTERS)}."
+        metavar="LIBRARY",
+        help="Judge the NPU of this host through a library, without a server: "
+        f"{', '.join(ADAPTERS)}.",
     ),
 ]
 Profile = Annotated[
     str,
     typer.Option(
-        help=f"{', '.join(PROFILES)}; else cpu-strict for the CPU reference, else cann-standard."
+        metavar="PROFILE",
+        help=f"Tolerances: {', '.join(PROFILES)}. Default: cpu-strict for a CPU reference, "
+        "cann-standard for a device.",
     ),
 ]
 
 
 def conform(  # noqa: PLR0913  # options of a command
     target: Target = None,
+    target_option: TargetOption = None,
     against: Annotated[
-        str | None, typer.Option(help="A second server, to judge and compare with the first.")
+        str | None,
+        typer.Option(metavar="TARGET", help="A second server, to judge and to compare with."),
     ] = None,
     soc: Soc = "",
     matrix: Annotated[  # noqa: FBT002  # a flag
-        bool, typer.Option("--matrix", help="Of local: every product, one after the other.")
+        bool, typer.Option("--matrix", help="With local:, judge every product, one by one.")
     ] = False,
     adapter: Adapter = "",
-    case: Annotated[list[str] | None, typer.Option(help="The case of this id alone.")] = None,
     operator: Annotated[
-        list[str] | None, typer.Option(help="This operator alone, such as KlDivBackward.")
+        list[str] | None,
+        typer.Option("--operator", "-o", metavar="NAME", help="Only this operator: KlDivBackward."),
     ] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="This dtype alone: f32, bf16.")] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(metavar="DTYPE", help="Only this dtype: f32, bf16.")
+    ] = None,
     block: Annotated[
-        list[str] | None, typer.Option(help=f"This block alone: {', '.join(BLOCKS)}.")
+        list[str] | None,
+        typer.Option(metavar="BLOCK", help=f"Only this kind of cases: {', '.join(BLOCKS)}."),
+    ] = None,
+    case: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Only the case with this id.")
     ] = None,
     quick: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--quick", help="A sample of everything, in seconds.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the data; ids do not depend on it.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Makes other data; the ids stay the same.")
+    ] = 0,
     repeat: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Calls of a crowd; else {REPEAT}, quick {QUICK_REPEAT}."),
+        typer.Option(
+            min=1,
+            metavar="NUMBER",
+            help="How many calls the cases of the block crowd send at once. "
+            f"Default: {REPEAT}; with --quick {QUICK_REPEAT}.",
+        ),
     ] = None,
     profile: Profile = "",
-    json: Annotated[Path | None, typer.Option(help="Write a report as JSON.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write a report as JUnit XML.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with plots.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report as JUnit XML.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report as a page with plots.")
+    ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Write a bundle of each failing case below this folder.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write each failing case there, for npucall replay."),
     ] = None,
     allow_skipped: Annotated[  # noqa: FBT002  # a flag
         bool,
         typer.Option(
-            "--allow-skipped", help="What should have been judged and was skipped is no matter."
+            "--allow-skipped", help="Conform also if a case was skipped that should have run."
         ),
     ] = False,
     allow_missing: Annotated[  # noqa: FBT002  # a flag
         bool,
         typer.Option(
             "--allow-missing",
-            help="Operators and types that a server should have and does not list are skipped; "
-            "else they fail.",
+            help="If the server does not list an operator or a dtype that it should have, skip it. "
+            "Without this option it fails.",
         ),
     ] = False,
     fuzz: Annotated[
         float,
         typer.Option(
             metavar="SECONDS",
-            help="Judge random calls for so long, in place of the cases; what fails is made small, "
-            f"its bundle goes below --save, else {_FAILURES}. The same --seed draws the same calls "
-            "in the same order, of which the time limit cuts the end.",
+            help="Judge random calls for so long, and not the cases. A call that fails is made "
+            f"small, and written to the folder of --save, or to {_FAILURES}. The same --seed draws "
+            "the same calls in the same order.",
         ),
     ] = 0.0,
     export: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Ask nobody: write inputs, expected outputs and tolerances of the cases, for the "
-            f"product of --soc, else of {_SOC}, by --profile, else {_EXPORTED}.",
+            help="Write the inputs, expected outputs and tolerances of the cases, and call no "
+            f"server. Defaults: --soc {_SOC}, --profile {_EXPORTED}.",
         ),
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option(help="A file of known deviations, which are accepted.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Accept the known deviations that this file names."),
     ] = None,
     write_baseline: Annotated[  # noqa: FBT002  # a flag
-        bool, typer.Option("--write-baseline", help="Write what fails into the baseline.")
+        bool, typer.Option("--write-baseline", help="Write what fails into the file of --baseline.")
     ] = False,
     list_: Annotated[  # noqa: FBT002  # a flag
-        bool, typer.Option("--list", help="Print the ids of the cases, run nothing.")
+        bool, typer.Option("--list", help="Print the ids of the cases and run nothing.")
     ] = False,
 ) -> None:
-    """Judges a server's operators by independent statements.
+    """Judges whether a server computes what it should.
 
-    Exit code 0 if the server conforms in what was chosen; 1 if a case fails, or if it conforms in
-    part: something was skipped that should have been judged here.
+    Every operator is called with many cases, and compared with an independent statement of what it
+    computes. Options that may be given again: --operator, --dtype, --block, --case.
+
+    The exit code is 0 if the server conforms. It is 1 if a case fails, and also if the server
+    conforms in part: something was skipped that should have been judged.
+
+    Examples:
+        npucall conform --target npu-host:50051 --quick
+        npucall conform --target npu-host:50051 --html report.html --save failures
+        npucall conform --target local: --operator KlDivBackward --dtype bf16
+        npucall conform --target npu-host:50051 --against local: --quick
     """
+    target = the_target(target, target_option)
     chosen = _selection(case, operator, dtype, block, quick=quick)
     if fuzz and (case or block or quick):
         raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
@@ -175,14 +206,24 @@ def conform(  # noqa: PLR0913  # options of a command
         raise typer.Exit(1)
 
 
-def replay(
-    folder: Annotated[Path, typer.Argument(help="A folder that conform --save wrote.")],
+def replay(  # noqa: PLR0913  # options of a command
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder that conform --save wrote.")
+    ],
     target: Target = None,
+    target_option: TargetOption = None,
     soc: Soc = "",
     adapter: Adapter = "",
     profile: Profile = "",
 ) -> None:
-    """Runs a failing case once more from its bundle; exit code 1 if it fails again."""
+    """Runs a failing case again, from its folder.
+
+    The exit code is 0 if the case passes now, 1 if it fails again.
+
+    Examples:
+        npucall replay failures/aclnnSilu__grid__f32-4x6-0001 -t npu-host:50051
+    """
+    target = the_target(target, target_option)
     kept = bundle.load(folder)
     with ExitStack() as stack:
         judged = Subjects(stack, connect, soc).first(target, adapter)

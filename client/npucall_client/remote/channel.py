@@ -76,7 +76,7 @@ class ChannelTransport(Link):
             if isinstance(error, ConnectionLostError):
                 raise
             way = self._connections.way.told
-            raise unreachable(self.target, seconds, why, way) from error
+            raise unreachable(self.target, seconds, why, way) from None
         except BaseException:
             await self.close()
             raise

@@ -396,6 +396,7 @@ class InOurErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, grpc.RpcError):
-            raise self._link.failure(error, self._timeout) from error
+            # gRPC's error is its __context__; printed it would be forty lines.
+            raise self._link.failure(error, self._timeout) from None
         if isinstance(error, ValueError):  # gRPC's, of a channel that was closed this moment
             self._link.check_open()

@@ -3,15 +3,31 @@
 The rules of a call's life are coroutines over a sender, written once. ``threads.ThreadSender``
 blocks wherever a coroutine waits, so that it ends without ever being suspended: ``finished`` runs
 it. ``loop.LoopSender`` suspends it, and asyncio runs it.
+
+Its modules, from the top::
+
+    threads  the sender that blocks
+    loop     the sender on an event loop
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+
+from npucall.errors import NpucallError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
 
     Metadata: TypeAlias = "tuple[tuple[str, str], ...] | None"
     Hear: TypeAlias = "Callable[[Iterable[tuple[str, str | bytes]]], object]"
@@ -19,7 +35,11 @@ if TYPE_CHECKING:
     Messages: TypeAlias = "Iterator[bytes] | AsyncIterator[bytes]"
     Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
+    N = TypeVar("N", bound=NpucallError)
+
 T = TypeVar("T")
+
+_log = logging.getLogger("npucall_client")
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
@@ -29,8 +49,31 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         value: T = end.value
         return value
+    except NpucallError as error:
+        raise shortened(error)  # noqa: B904  # the same error
     work.close()
     raise RuntimeError("sender: expected one that blocks, found one that suspends its callers")
+
+
+async def shortly(work: Awaitable[T]) -> T:
+    """What a coroutine gives on an event loop. Its errors are shortened as ``finished`` does."""
+    try:
+        return await work
+    except NpucallError as error:
+        raise shortened(error)  # noqa: B904  # the same error
+
+
+def shortened(error: N) -> N:
+    """The error without the frames of this client, which say nothing to its users.
+
+    The log ``npucall_client`` has them at the level DEBUG, and what gRPC said.
+    """
+    _log.debug("%s", error, exc_info=error)
+    each: BaseException | None = error
+    while isinstance(each, NpucallError):
+        each.__traceback__ = None
+        each = each.__cause__
+    return error
 
 
 class Files(NamedTuple):

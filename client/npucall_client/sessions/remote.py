@@ -14,6 +14,7 @@ from npucall.tensors import TensorSpec
 from npucall_client import arrays
 from npucall_client.held import Held
 from npucall_client.senders import finished
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,6 +107,7 @@ class RemoteTensor(Held):
 
     async def _numpy(self, progress: Progress | None, timeout: float | None) -> AnyArray:
         spec = _spec_of(self.tensor)
+        timeout = None if timeout is None else checked_seconds(timeout)
         place = self.place(None)
         if isinstance(place, HandlePart):
             return arrays.receive(spec, await self.home.download(self, place, timeout, progress))

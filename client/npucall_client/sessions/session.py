@@ -14,6 +14,7 @@ from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote, RemoteTensor
 from npucall_client.sessions.results import came_from_torch, new_handle, results_of
 from npucall_client.sessions.transport import Upload
+from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +86,7 @@ class SessionBase:
         await self._home.flush()
 
     def _timeout(self, given: float | None) -> float:
-        return self._connection.options.timeout if given is None else given
+        return self._connection.options.timeout if given is None else checked_seconds(given)
 
 
 class Session(SessionBase):

@@ -1,1 +1,8 @@
-"""Memory that this process shares with a server of the same host."""
+"""Memory that this process shares with a server of the same host.
+
+Its modules, from the top::
+
+    memory       ``client.shared()``
+    places       what of a call lies in shared memory
+    side_socket  how a client gets the memory
+"""

@@ -10,6 +10,17 @@
         F.kl_div(student, teacher, reduction="batchmean").backward()
 
 ``check`` compares the gradients of a whole module. Needs the extra ``torch``.
+
+Its modules, from the top::
+
+    checking                  ``check``: a module's gradients against those of a device
+    calls                     the calls that a module makes, found while it runs
+    functional                ``functional``: torch's functions by torch's names
+    library                   a declaration as operators of torch
+    activations, classes, losses  the declarations
+    places, runs              where a function runs, by a number; what runs it there
+    planned                   shapes and dtypes, for what torch only traces
+    declared                  what a declaration is
 """
 
 try:

@@ -1,1 +1,7 @@
-"""The commands that show what others do on a server: ``npucall usage`` and ``npucall top``."""
+"""The commands that show what others do on a server: ``npucall usage`` and ``npucall top``.
+
+Its modules, from the top::
+
+    members, top, usage  one command each
+    texts                amounts as texts
+"""

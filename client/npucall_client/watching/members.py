@@ -18,7 +18,8 @@ from npucall_client.pool.sources import source_of
 from npucall_client.remote.channel import ChannelTransport
 from npucall_client.senders import finished
 from npucall_client.senders.threads import THREADS
-from npucall_client.settings import LOCAL, POOL, ClientSettings
+from npucall_client.settings import ClientSettings
+from npucall_client.targets import LOCAL, POOL
 from npucall_client.watching.texts import size
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 try:
     import typer
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 except ImportError:
     sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+from rich.markup import escape
+
+from npucall_client.console import Column, Target, TargetOption, output, show, table, the_target
 
 _PATIENCE_SECONDS = 5.0
 """For the answer of one member."""
@@ -55,34 +56,36 @@ class Seen(NamedTuple):
 
 
 def members(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help="A pool, such as pool:directory:HOST:PORT; or HOST:PORT or unix:PATH of a server; "
-            "else NPUCALL_TARGET, 127.0.0.1:50051."
-        ),
-    ] = None,
+    target: Target = None,
+    target_option: TargetOption = None,
     as_json: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
     ] = False,
 ) -> None:
-    """Who is in a pool: where, what it is, how busy it is.
+    """Lists the members of a pool and how busy they are.
 
-    What a directory does not say the members are asked, all at once.
+    If the directory does not know all of this, the command asks the members, all at once.
+
+    Examples:
+        npucall members --target pool:directory:npu-lab
+        npucall members --target pool:npu-a:50051,npu-b:50051 --json
     """
-    settings = ClientSettings.of(target=target)
+    settings = ClientSettings.of(target=the_target(target, target_option))
     found, why = listed(settings)
     seen = all_seen(found, settings)
     if as_json:
         print(json.dumps([as_data(each) for each in seen], indent=2))
         return
-    console = Console()
-    console.print(_table(seen))
+    console = output()
+    columns = [*map(Column, _HEADINGS), *(Column(name, number=True) for name in _NUMBERS)]
+    rows = [[*_facts(each), *_numbers(each.member)] for each in seen]
+    show(console, table(columns, rows, console.width))
     for each in seen:
         if each.failure:
-            console.print(f"[red]{escape(each.member.address)}[/red]: {escape(each.failure)}")
+            failure = f"[red]{escape(each.member.address)}[/red]: {escape(each.failure)}"
+            console.print(failure, soft_wrap=True)
     if why:
-        console.print(f"[yellow]{escape(why)}[/yellow]")
+        console.print(f"[yellow]{escape(why)}[/yellow]", soft_wrap=True)
 
 
 def listed(settings: ClientSettings) -> tuple[Sequence[Member], str]:
@@ -164,17 +167,6 @@ def as_data(seen: Seen) -> dict[str, Any]:
     member = seen.member
     load = None if member.load is None else member.load._asdict()
     return {**asdict(member), "state": seen.state, "load": load, "failure": seen.failure}
-
-
-def _table(seen: Sequence[Seen]) -> Table:
-    table = Table(box=None)
-    for heading in _HEADINGS:
-        table.add_column(heading, overflow="fold")
-    for heading in _NUMBERS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in seen:
-        table.add_row(*_facts(each), *_numbers(each.member))
-    return table
 
 
 def _facts(seen: Seen) -> list[str]:

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 try:
     import typer
-    from rich.console import Console, Group, RenderableType
-    from rich.live import Live
-    from rich.markup import escape
-    from rich.table import Table
 except ImportError:
     sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.text import Text
+
+from npucall_client.console import Column, Targets, TargetsOption, output, show, table
 
 _PAUSE_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
@@ -72,26 +74,32 @@ class Watched:
 
 
 def top(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(help="HOST:PORT or unix:PATH; else NPUCALL_TARGET, 127.0.0.1:50051."),
-    ] = None,
+    targets: Targets = None,
     once: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--once", help="Print it once and end.")
     ] = False,
+    target: TargetsOption = None,
 ) -> None:
-    """What servers do now: calls, callers, device, queue; each second, until Ctrl-C."""
-    console = Console()
-    watched = [Watched(target) for target in targets or [""]]
+    """Shows what servers do now, each second until Ctrl-C.
+
+    For each server: its device, its queue, and who calls. In a pipe it prints once and ends.
+
+    Examples:
+        npucall top --target npu-host:50051
+        npucall top --target npu-a:50051 --target npu-b:50051 --once
+    """
+    console = output()
+    watched = [Watched(each) for each in [*(targets or ()), *(target or ())] or [""]]
     try:
         with ThreadPoolExecutor(len(watched)) as threads:
-            if once:
-                console.print(shown(watched, threads))
+            if once or not console.is_terminal:
+                show(console, shown(watched, threads, console.width))
                 return
-            with Live(shown(watched, threads), console=console, auto_refresh=False) as live:
+            first = shown(watched, threads, console.width)
+            with Live(first, console=console, auto_refresh=False) as live:
                 while True:
                     time.sleep(_PAUSE_SECONDS)
-                    live.update(shown(watched, threads), refresh=True)
+                    live.update(shown(watched, threads, console.width), refresh=True)
     except KeyboardInterrupt:
         pass
     finally:
@@ -99,16 +107,17 @@ def top(
             each.close()
 
 
-def shown(watched: list[Watched], threads: ThreadPoolExecutor) -> RenderableType:
+def shown(watched: list[Watched], threads: ThreadPoolExecutor, width: int) -> RenderableType:
     """All servers, one below the other."""
     seen = threads.map(Watched.look, watched)
-    return Group(*(_server(each.target, found) for each, found in zip(watched, seen, strict=True)))
+    both = zip(watched, seen, strict=True)
+    return Group(*(_server(each.target, found, width) for each, found in both))
 
 
-def _server(target: str, seen: Seen | str) -> RenderableType:
+def _server(target: str, seen: Seen | str, width: int) -> RenderableType:
     if isinstance(seen, str):
         return Group(f"[bold]{escape(target)}[/bold]  [red]{escape(seen)}[/red]", "")
-    return Group(_heading(target, seen), *_facts(seen), _callers(seen.activity), "")
+    return Group(_heading(target, seen), *_facts(seen), _callers(seen.activity, width), "")
 
 
 def _heading(target: str, seen: Seen) -> str:
@@ -157,18 +166,21 @@ def _device(device: operator_service_pb2.DeviceInfo) -> str:
     return ", ".join(facts)
 
 
-def _callers(now: access_service_pb2.GetActivityResponse) -> RenderableType:
-    table = Table("tenant", "caller", box=None)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in sorted(now.callers, key=lambda line: -line.device_seconds):
-        table.add_row(
-            escape(each.caller.tenant),
-            escape(each.caller.name),
+def _callers(now: access_service_pb2.GetActivityResponse, width: int) -> RenderableType:
+    rows: list[list[str | Text]] = [
+        [
+            Text(each.caller.tenant),
+            Text(each.caller.name),
             str(each.calls),
             str(each.streams),
             size(each.bytes),
             f"{each.calls_answered:,}",
             f"{each.device_seconds:.2f}",
-        )
-    return table if now.callers else "nobody has called in the last minute"
+        ]
+        for each in sorted(now.callers, key=lambda line: -line.device_seconds)
+    ]
+    columns = [
+        *map(Column, ("tenant", "caller")),
+        *(Column(heading, number=True) for heading in _HEADINGS),
+    ]
+    return table(columns, rows, width) if rows else "nobody has called in the last minute"

@@ -17,47 +17,52 @@ if TYPE_CHECKING:
 
 try:
     import typer
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 except ImportError:
     sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+from rich.markup import escape
 
+from npucall_client.console import Column, Targets, TargetsOption, output, show, table
+
+_WHO = ("tenant", "caller", "operator")
 _NUMBERS = ("calls", "sent", "answered", "device s")
 
 
 def usage(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TARGET]...",
-            help="HOST:PORT or unix:PATH, of several servers added up; else NPUCALL_TARGET, "
-            "127.0.0.1:50051.",
-        ),
-    ] = None,
+    targets: Targets = None,
     last: Annotated[
-        str, typer.Option(help="Only the last 90s, 15m, 1h or 7d; else all that is known.")
+        str, typer.Option(metavar="TIME", help="Only the last 90s, 15m, 1h or 7d. 0: all of it.")
     ] = "0",
     as_json: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
     ] = False,
+    target: TargetsOption = None,
 ) -> None:
-    """Who used servers how long: calls, bytes, device time and refusals, by operator.
+    """Shows who used servers, and how long.
 
-    Your own lines; those of everybody if your role is admin.
+    A line for each caller and operator: calls, bytes, device time, refusals. You see your own
+    lines; with the role admin you see those of everybody. Several servers are added up.
+
+    Examples:
+        npucall usage --target npu-host:50051 --last 24h
+        npucall usage --target npu-a:50051 --target npu-b:50051 --json
     """
-    answers, several = list[pb.GetUsageResponse](), list[str | None](targets or ())
-    for target in several or [None]:
-        with connect(target) as client:
+    answers, several = (
+        list[pb.GetUsageResponse](),
+        list[str | None]([*(targets or ()), *(target or ())]),
+    )
+    for each in several or [None]:
+        with connect(each) as client:
             answers.append(client.usage(seconds_of(last)))
     answer = added_up(answers)
     if as_json:
         print(json.dumps(as_data(answer), indent=2))
         return
-    console = Console()
-    console.print(_table(answer.lines))
+    console = output()
+    numbers = [Column(name, number=True) for name in _NUMBERS]
+    columns = [*map(Column, _WHO), *numbers, Column("refused")]
+    show(console, table(columns, _rows(answer.lines), console.width))
     begin = datetime.fromtimestamp(answer.since, UTC).isoformat(" ", "seconds")
-    console.print(f"the account begins {begin}" if answer.since else "no account is kept here")
+    print(f"the account begins {begin}" if answer.since else "no account is kept here")
 
 
 def added_up(answers: Sequence[pb.GetUsageResponse]) -> pb.GetUsageResponse:
@@ -96,22 +101,15 @@ def as_data(answer: pb.GetUsageResponse) -> dict[str, Any]:
     }
 
 
-def _table(lines: Iterable[pb.UsageLine]) -> Table:
-    table = Table(box=None)
-    for heading in "tenant", "caller", "operator":
-        table.add_column(heading, overflow="fold")
-    for heading in _NUMBERS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("refused", overflow="fold")
-    sums = [0.0] * len(_NUMBERS)
+def _rows(lines: Iterable[pb.UsageLine]) -> list[list[str]]:
+    """The cells of the table, the sums below."""
+    rows, sums = [], [0.0] * len(_NUMBERS)
     for line in lines:
         numbers = (line.calls, line.request_bytes, line.response_bytes, line.device_seconds)
         sums = [total + number for total, number in zip(sums, numbers, strict=True)]
         who = map(escape, (line.tenant, line.caller, line.operator.removeprefix("aclnn")))
-        table.add_row(*who, *_shown(*numbers), _refusals(line.refusals))
-    table.add_section()
-    table.add_row("", "", "in all", *_shown(*sums), "", style="bold")
-    return table
+        rows.append([*who, *_shown(*numbers), _refusals(line.refusals)])
+    return [*rows, [f"[bold]{cell}[/bold]" for cell in ("in all", "", "", *_shown(*sums))]]
 
 
 def _shown(calls: float, sent: float, answered: float, seconds: float) -> tuple[str, ...]:

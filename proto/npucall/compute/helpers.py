@@ -141,8 +141,8 @@ class SharedBlocks(Generic[B, R]):
             raise self._failures[min(self._failures)]
         if self._added != len(self._blocks):
             raise InternalError(
-                f"blocks: expected {len(self._blocks)} computed, found {self._added}; the others' "
-                "memory held what calls before have freed"
+                f"blocks: the formula computed {self._added} of {len(self._blocks)}; the memory of "
+                "the others still holds what earlier calls freed"
             )
 
     def _claim(self, *, wait: bool) -> int | None:

@@ -93,7 +93,7 @@ def run(
 
 
 def _gap(found: int, reached: int) -> InternalError:
-    return InternalError(f"pieces: expected the next one from element {reached} on, found {found}")
+    return InternalError(f"pieces: expected one that starts at element {reached}, found {found}")
 
 
 def _arrays(work: Work, piece: Piece) -> Sequence[AnyArray]:

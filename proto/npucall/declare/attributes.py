@@ -30,17 +30,20 @@ def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
 
     Integers and floats may be NumPy's. An aclScalar has the dtype of a NumPy number; Python's own
     float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of its members; an
-    aclDataType is anything that NumPy takes for a dtype. Raises AttributeValueError, without an
-    aclnn status, for what the C type cannot hold.
+    aclDataType is anything that NumPy takes for a dtype. A word that the attribute declares stands
+    for its integer. Raises AttributeValueError, without an aclnn status, for what the C type cannot
+    hold.
     """
     kind = attribute.kind
     try:
-        value = _CONVERSIONS[kind](given)
+        spelled = attribute.words and isinstance(given, str)
+        value = attribute.words.index(given) if spelled else _CONVERSIONS[kind](given)
     except (TypeError, ValueError, OverflowError):
         value = None
     if value is None:
+        words = f", or one of {', '.join(map(repr, attribute.words))}" if attribute.words else ""
         raise AttributeValueError(
-            f"{name}: expected {_EXPECTED[kind]}, found {given!r}", parameter=name
+            f"{name}: expected {_EXPECTED[kind]}{words}, found {given!r}", parameter=name
         )
     return value
 

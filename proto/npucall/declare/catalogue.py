@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.declare.declaration import Operator
 from npucall.errors import OperatorUnknownError
+from npucall.texts import did_you_mean
 
 if TYPE_CHECKING:
     from npucall.products import Product
@@ -24,6 +25,27 @@ class Catalogue:
             variants = self._operators.setdefault(operator.name, {})
             if variants.setdefault(operator.variant, operator) is not operator:
                 raise ValueError(f"{operator.title} is declared twice")
+
+    def __repr__(self) -> str:
+        return (
+            f"<catalogue of {len(self)} operators: print(CATALOGUE) lists them, "
+            'CATALOGUE["aclnnKlDiv"] is one of them>'
+        )
+
+    def __str__(self) -> str:
+        width = max((len(operator.title) for operator in self), default=0)
+        return "\n".join(f"{each.title:{width}}  {each.summary}" for each in self)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._operators.values()))
+
+    def __getitem__(self, key: str | tuple[str, str]) -> Operator[Any, Any]:
+        """An operator by its name, or by its name and variant. Raises OperatorUnknownError."""
+        return self.find(key) if isinstance(key, str) else self.find(*key)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """What IPython offers behind the bracket."""
+        return list(self._operators)
 
     def __iter__(self) -> Iterator[Operator[Any, Any]]:
         """Every operator, by name, then variant."""
@@ -42,7 +64,8 @@ class Catalogue:
         variants = self._operators.get(name)
         if variants is None:
             raise OperatorUnknownError(
-                f"operator: expected one that this server lists, found {name!r}",
+                f"operator: expected one that this server lists, found {name!r}"
+                f"{did_you_mean(name, self._operators)}",
                 operator=name,
             )
         wanted = variant or (default if "" not in variants else "")

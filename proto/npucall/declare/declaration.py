@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
+from npucall.declare import names, shown
 from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Sample:
     """Those that tensors of integers have."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Operator(Generic[P, R]):
     """A declared operator. ``P`` and ``R`` are its typed signature, for ``Client.run``.
 
@@ -102,12 +103,24 @@ class Operator(Generic[P, R]):
     def __post_init__(self) -> None:
         if self.formula is None:
             return
+        for name in ("__module__", "__name__", "__qualname__"):  # it has the formula's place
+            object.__setattr__(self, name, getattr(self.formula, name))
         declared = [p.name for p in self.parameters if not isinstance(p, Output)]
         if declared != list(self.signature.parameters):
             raise TypeError(
                 f"{self.name}: parameters {declared} are declared, "
                 f"but the formula takes {list(self.signature.parameters)} behind facts"
             )
+
+    def __repr__(self) -> str:
+        return shown.in_short(self)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name, as a function is pickled; known by its C prototype alone, by its parts."""
+        if self.formula is not None:
+            return self.formula.__qualname__
+        parts = self.name, self.variant, self.parameters
+        return Operator, (*parts, {}, {}, (), None, None, self.source, None, self.reference)
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -120,27 +133,22 @@ class Operator(Generic[P, R]):
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, as Python binds them; defaults are left out.
 
-        Raises TypeError for an argument that the formula's signature does not have; without a
-        formula, for one that is no input or attribute, and for a missing one.
+        Names in C work like those in Python. Raises TypeError for an argument that the formula's
+        signature does not have; without a formula, for one that is no input or attribute, and for a
+        missing one.
         """
+        bound = self._fitting(args, kwargs)
+        if bound is None:
+            kwargs = names.in_python(self, kwargs)
+            bound = self._fitting(args, kwargs)
+        if bound is None:
+            raise names.misfit(self, args, kwargs)
+        return bound
+
+    def _fitting(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
         fits = len(bound) == len(args) + len(kwargs) and (self.formula is not None or not args)
-        if fits and self.required <= bound.keys() <= self._known:
-            return bound
-        if self.formula is None:
-            raise TypeError(self._misfit(args, kwargs))
-        return dict(self.signature.bind(*args, **kwargs).arguments)  # says what does not fit
-
-    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """What is wrong. C has names that an ``inspect.Signature`` refuses, such as ``from``."""
-        if args:
-            return f"{self.name}: expected arguments by name, found {len(args)} by position"
-        for name in kwargs:
-            if name not in self._known:
-                known = ", ".join(self._names)
-                return f"{self.name}: got an unexpected keyword argument {name!r}; it has {known}"
-        missing = ", ".join(name for name in self._names if name in self.required - kwargs.keys())
-        return f"{self.name}: missing a required argument: {missing}"
+        return bound if fits and self.required <= bound.keys() <= self._known else None
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -230,6 +238,16 @@ class Operator(Generic[P, R]):
         own = [f"{p.c_type} {c_name(p)}" for p in self.parameters]
         listed = ", ".join([*own, "uint64_t* workspaceSize", "aclOpExecutor** executor"])
         return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
+
+
+def _formula_of(operator: Operator[P, R]) -> Callable[Concatenate[Facts, P], R]:
+    """The source that ``??`` and ``inspect.getsource`` show."""
+    if operator.formula is None:
+        raise AttributeError(f"{operator.title} has no formula")
+    return operator.formula
+
+
+shown.like_a_function(Operator)
 
 
 def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator

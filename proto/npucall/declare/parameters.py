@@ -105,9 +105,10 @@ class Output:
 class Attribute:
     """A number or a switch. Its default is the one in the formula's signature.
 
-    ``const``: whether the C prototype says const, if it differs from the kind.
-    ``default`` is that of an operator without formula. ``dtype``, of an aclScalar: a tensor, or a
-    dtype that a rule found, to which the operator converts it; FLOAT if empty.
+    ``const``: whether the C prototype says const, if it differs from the kind. ``words``: what
+    callers may write for the integers from 0 on. ``default`` is that of an operator without
+    formula. ``dtype``, of an aclScalar: a tensor, or a dtype that a rule found, to which the
+    operator converts it; FLOAT if empty.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Attribute:
     const: bool | None = None
     default: Value | None = None
     dtype: str = ""
+    words: tuple[str, ...] = ()
 
     @property
     def c_type(self) -> str:
@@ -127,6 +129,12 @@ class Attribute:
 
 
 Parameter: TypeAlias = Input | Output | Attribute
+
+
+def choice(name: str, *words: str, other: str) -> Attribute:
+    """An int64_t whose values from 0 on have words, and what the operator makes of any other."""
+    meanings = ", ".join(f"{value} {word}" for value, word in enumerate(words))
+    return Attribute(name, Kind.INT64, f"{meanings}; {other}", words=words)
 
 
 def parameter_of(

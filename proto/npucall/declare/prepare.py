@@ -288,7 +288,7 @@ def _check_layout(call: Call) -> None:
         parameter = call.operator.by_name[name]
         if isinstance(parameter, Attribute) and value is None and not parameter.kind.nullable:
             raise AttributeValueError(
-                f"{name}: expected a value, found none; its C type {parameter.c_type} has no null",
+                f"{name}: expected a value, found none; a {parameter.c_type} cannot be null",
                 parameter=name,
             )
         if isinstance(parameter, Attribute) or value is None:
@@ -302,8 +302,8 @@ def _check_layout(call: Call) -> None:
     for output in call.operator.outputs:
         if not output.shape and output.name not in call.arguments:
             raise ArgumentMissingError(
-                f"{output.name}: expected the output's shape and dtype, or none for a null "
-                f"pointer, since {call.operator.name} is known by its C header alone; not found",
+                f"{output.name}: expected the output's shape and dtype, or null, found neither; "
+                f"npucall knows {call.operator.name} by its C header alone and cannot infer them",
                 parameter=output.name,
             )
 
@@ -312,7 +312,7 @@ def _check_given(attribute: Attribute, call: Call) -> None:
     known = attribute.name in call.arguments or call.operator.default(attribute) is not None
     if not known and not attribute.kind.nullable:
         raise AttributeValueError(
-            f"{attribute.name}: expected a value, since it has no default, found none",
+            f"{attribute.name}: expected a value, found none; it has no default",
             parameter=attribute.name,
         )
 
@@ -328,7 +328,7 @@ def _check_output(name: str, spec: TensorSpec) -> None:
 
 def _not_sent(name: str) -> TensorLayoutError:
     return TensorLayoutError(
-        f"{name}: expected its storage, since the operator reads its values; "
-        "found `stored` not set",
+        f"{name}: expected its values, which the operator reads, found none; set `stored` and "
+        "send its storage",
         parameter=name,
     )

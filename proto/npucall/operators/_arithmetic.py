@@ -84,7 +84,7 @@ SCALED_SUM = (
         "a number that can be cast to the dtype of self and other",
         "alpha",
         holds=lambda draft: takes(draft, "alpha"),
-        found=lambda draft: f"{draft.dtype('alpha')} beside {draft.dtype('promotion')}",
+        found=lambda draft: f"{draft.dtype('alpha')} for {draft.dtype('promotion')}",
         error=DTypeError,
     ),
     rules.castable("promotion", to="out"),

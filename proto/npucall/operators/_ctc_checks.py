@@ -112,7 +112,7 @@ def rows_for_the_longest() -> rules.Rule:
             "target_lengths",
             holds=lambda draft: draft.shape("targets")[1] >= longest(draft, "target_lengths"),
             found=lambda draft: (
-                f"shape {draft.shape('targets')} beside {longest(draft, 'target_lengths')}"
+                f"shape {draft.shape('targets')} for {longest(draft, 'target_lengths')}"
             ),
         ),
         "if targets have 2 dimensions",
@@ -129,7 +129,7 @@ def labels_one_behind_the_other() -> rules.Rule:
             matrix(draft) or draft.shape("targets") == (sum(draft.attribute("target_lengths")),)
         ),
         found=lambda draft: (
-            f"shape {draft.shape('targets')} beside {sum(draft.attribute('target_lengths'))}"
+            f"shape {draft.shape('targets')} for {sum(draft.attribute('target_lengths'))}"
         ),
     )
 

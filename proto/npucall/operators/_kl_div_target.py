@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.declare import Attribute, Input, Kind, Output, rules
+from npucall.declare import Attribute, Input, Kind, Output, choice, rules
+from npucall.operators import _numerics
 
 if TYPE_CHECKING:
     from npucall.declare import Facts, Parameter
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
 NAME = "aclnnKlDivTargetBackward"
 INPUTS = ("grad_output", "self", "target")
 TENSORS = (*INPUTS, "grad_target")
+REDUCTION = choice("reduction", *_numerics.REDUCTION.words, other="only 1 scales")
+"""Of the variants that know one alone."""
 
 
-def parameters(reduction: str, shape: str) -> tuple[Parameter, ...]:
+def parameters(reduction: Attribute, shape: str) -> tuple[Parameter, ...]:
     """The parameters, which are the same C prototype for all variants."""
     return (
         Input("grad_output", "gradient of the loss with respect to the forward result"),
         Input("self", "log-probabilities"),
         Input("target", "probabilities, or their logarithms if log_target"),
-        Attribute("reduction", Kind.INT64, reduction),
+        reduction,
         Attribute("log_target", Kind.BOOL, "target holds logarithms"),
         Output("grad_target", "gradient with respect to target", shape=shape, dtype="target"),
     )

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from npucall.declare import Facts
     from npucall.declare.draft import Draft
 
-REDUCTIONS = "0 none, 1 mean, 2 sum; no other"
 PRODUCTS = {
     A2: FLOATS,
     A3: FLOATS,

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from npucall.declare import Facts, rules
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import AnyArray, Array
+    from npucall.operators._numerics import Reduction
 
 LABELS = (INT64, INT32, UINT8)
-REDUCTIONS = _losses.REDUCTIONS
 OUTPUTS = (
     Output("out", "the loss", shape="result", dtype="self"),
     Output(
@@ -52,7 +52,7 @@ def no_total(call: Prepared) -> float | None:
 
 
 def loss(
-    facts: Facts, self: Array, target: Array, weight: Array, reduction: int, ignore_index: int
+    facts: Facts, self: Array, target: Array, weight: Array, reduction: Reduction, ignore_index: int
 ) -> tuple[AnyArray, AnyArray]:
     """-weight[label] * self[label], or what a reduction makes of it, and the sum of the weights.
 
@@ -86,7 +86,7 @@ def gradient(
     grad_output: Array,
     target: Array,
     weight: Array,
-    reduction: int,
+    reduction: Reduction,
     ignore_index: int,
     total_weight: Array,
 ) -> AnyArray:

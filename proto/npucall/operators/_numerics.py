@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from math import inf, pi, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
+
+from npucall.declare import choice
 
 if TYPE_CHECKING:
     from npucall.declare import Facts
@@ -19,10 +21,20 @@ _ONE = 40
 _CLOSED = -85
 """1 + e^-x is e^-x for such an x, and nearly infinite in float32."""
 
-KL_REDUCTIONS = "0 none, 1 mean, 2 sum, 3 batchmean; any other acts as none"
+_Word: TypeAlias = Literal["none", "mean", "sum"]
+_KlWord: TypeAlias = Literal["none", "mean", "sum", "batchmean"]
+Reduction: TypeAlias = int | _Word
+"""What callers give for a reduction. Formulas get the integer."""
+KlReduction: TypeAlias = int | _KlWord
+"""The same of KL divergences."""
 
 
-def kl_factor(facts: Facts, reduction: int, space: str) -> np.floating[Any]:
+REDUCTION = choice("reduction", *get_args(_Word), other="no other")
+KL_WORDS = get_args(_KlWord)
+KL_REDUCTION = choice("reduction", *KL_WORDS, other="any other acts as none")
+
+
+def kl_factor(facts: Facts, reduction: KlReduction, space: str) -> np.floating[Any]:
     """The factor of a KL gradient: 1 / elements, or 1 / first extent, of the shape ``space``."""
     if reduction == MEAN:
         return facts.reciprocal(facts.count(space))

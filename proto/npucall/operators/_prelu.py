@@ -27,7 +27,7 @@ one_or_each_channel = rules.requires(
     "weight",
     "self",
     holds=lambda draft: prod(draft.shape("weight")) in (1, channels(draft)),
-    found=lambda draft: f"{draft.shape('weight')} beside self {draft.shape('self')}",
+    found=lambda draft: f"{draft.shape('weight')} for self {draft.shape('self')}",
 )
 
 

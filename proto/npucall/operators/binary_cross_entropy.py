@@ -4,11 +4,12 @@ from math import prod
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.operators import _losses as shared
+from npucall.operators._numerics import REDUCTION, Reduction
 
 OTHERS = ("target", "weight", "out")
 LEAST = -100.0
@@ -30,7 +31,7 @@ SAME_ELEMENTS = rules.requires(
     "the shape of self, or one element as self has",
     "out",
     holds=as_self,
-    found=lambda draft: f"{draft.shape('out')} beside {draft.shape('self')}",
+    found=lambda draft: f"{draft.shape('out')} for self {draft.shape('self')}",
 )
 
 
@@ -39,7 +40,7 @@ SAME_ELEMENTS = rules.requires(
     Input("self", "probabilities"),
     Input("target", "labels, 0 to 1"),
     Input("weight", "factor of each element; 1 if absent", optional=True),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Output("out", "the loss", shape="result", dtype="self"),
     products=shared.PRODUCTS,
     legacy=shared.LEGACY,
@@ -50,7 +51,7 @@ SAME_ELEMENTS = rules.requires(
             "the dtype of target, weight and out",
             "self",
             holds=lambda draft: {*others(draft)} <= {str(draft.dtype("self"))},
-            found=lambda draft: f"{draft.dtype('self')} beside {', '.join(others(draft))}",
+            found=lambda draft: f"{draft.dtype('self')} with {', '.join(others(draft))}",
             error=DTypeError,
         ),
         rules.same_shape("self", "target"),
@@ -70,7 +71,7 @@ def binary_cross_entropy(
     self: Array,
     target: Array,
     weight: Array | None = None,
-    reduction: int = 1,
+    reduction: Reduction = 1,
 ) -> AnyArray:
     """Binary cross entropy of the probabilities ``self`` and ``target``.
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _binary_cross_entropy as shared
-from npucall.operators._numerics import MEAN
+from npucall.operators._numerics import MEAN, REDUCTION, Reduction
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("self", "grad_output", "target", "weight")
@@ -19,7 +19,7 @@ LEAST = 1e-12
     Input("self", "probabilities"),
     Input("target", "labels, 0 to 1"),
     Input("weight", "factor of each element; 1 if absent", optional=True, c_name="weightOptional"),
-    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
+    REDUCTION,
     Output("out", "gradient with respect to self", shape="self", dtype="promotion"),
     products={
         A2: FLOATS,
@@ -56,7 +56,7 @@ def binary_cross_entropy_backward(
     self: Array,
     target: Array,
     weight: Array | None = None,
-    reduction: int = 1,
+    reduction: Reduction = 1,
 ) -> AnyArray:
     """Gradient of ``binary_cross_entropy(self, target, weight)`` with respect to ``self``.
 

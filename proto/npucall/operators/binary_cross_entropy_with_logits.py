@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, AnyArray, Array, can_cast
 from npucall.errors import DTypeError
 from npucall.operators import _losses as shared
-from npucall.operators._numerics import log_sigmoid
+from npucall.operators._numerics import REDUCTION, Reduction, log_sigmoid
 
 TENSORS = ("self", "target", "weight", "pos_weight")
 
@@ -41,7 +41,7 @@ def castable(name: str) -> rules.Rule:
           c_name="weightOptional", dtype="promotion"),
     Input("pos_weight", "factor of the positive labels; 1 if absent", optional=True,
           c_name="posWeightOptional", dtype="promotion"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Output("out", "the loss", shape="result", dtype="target"),
     products=shared.PRODUCTS,
     legacy=shared.LEGACY,
@@ -72,7 +72,7 @@ def binary_cross_entropy_with_logits(
     target: Array,
     weight: Array | None = None,
     pos_weight: Array | None = None,
-    reduction: int = 1,
+    reduction: Reduction = 1,
 ) -> AnyArray:
     """Binary cross entropy of the logits ``self`` and ``target``.
 

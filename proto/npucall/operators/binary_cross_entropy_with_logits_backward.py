@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators import _binary_cross_entropy as shared
-from npucall.operators._numerics import MEAN, sigmoid
+from npucall.operators._numerics import MEAN, REDUCTION, Reduction, sigmoid
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 
@@ -21,7 +21,7 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
         optional=True,
         c_name="posWeightOptional",
     ),
-    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
+    REDUCTION,
     Output("out", "gradient with respect to self", shape="self", dtype="target"),
     products={
         A2: FLOATS,
@@ -43,7 +43,7 @@ def binary_cross_entropy_with_logits_backward(
     target: Array,
     weight: Array | None = None,
     pos_weight: Array | None = None,
-    reduction: int = 1,
+    reduction: Reduction = 1,
 ) -> AnyArray:
     """Gradient of ``binary_cross_entropy_with_logits(self, target)`` with respect to ``self``.
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, AnyArray, Array
 from npucall.operators import _binary_cross_entropy as shared
-from npucall.operators._numerics import MEAN, log_sigmoid
+from npucall.operators._numerics import MEAN, REDUCTION, Reduction, log_sigmoid
 from npucall.products import A2, A3
 
 
@@ -21,7 +21,7 @@ from npucall.products import A2, A3
         optional=True,
         c_name="posWeightOptional",
     ),
-    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
+    REDUCTION,
     Output("grad_target", "gradient with respect to target", shape="target", dtype="target"),
     products={A2: FLOATS, A3: FLOATS},
     checks=shared.with_logits("grad_target"),
@@ -36,7 +36,7 @@ def binary_cross_entropy_with_logits_target_backward(
     target: Array,
     weight: Array | None = None,
     pos_weight: Array | None = None,
-    reduction: int = 1,
+    reduction: Reduction = 1,
 ) -> AnyArray:
     """Gradient of ``binary_cross_entropy_with_logits(self, target)`` with respect to ``target``.
 

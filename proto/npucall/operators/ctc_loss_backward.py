@@ -77,8 +77,7 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
                 shared.longest(draft, "target_lengths") <= (draft.shape("log_alpha")[2] - 1) // 2
             ),
             found=lambda draft: (
-                f"{shared.longest(draft, 'target_lengths')} beside "
-                f"A = {draft.shape('log_alpha')[2]}"
+                f"{shared.longest(draft, 'target_lengths')} with A = {draft.shape('log_alpha')[2]}"
             ),
             error=AttributeValueError,
         ),

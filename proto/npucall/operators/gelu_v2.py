@@ -1,6 +1,16 @@
 """The Gaussian error linear unit, of either form."""
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from typing import Literal
+
+from npucall.declare import (
+    Facts,
+    Input,
+    Output,
+    choice,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators._gelu import erf_form, tanh_form
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
@@ -11,7 +21,7 @@ TANH = 1
 @operator(
     "aclnnGeluV2",
     Input("x", "any numbers"),
-    Attribute("approximate", Kind.INT64, "1: the tanh form; any other: the form with erf"),
+    choice("approximate", "none", "tanh", other="any other acts as none, the form with erf"),
     Output("y", "result", shape="x", dtype="x"),
     products={
         A2: FLOATS,
@@ -34,7 +44,7 @@ TANH = 1
     over=elementwise("x"),
     source="ops-nn page aclnnGeluV2",
 )
-def gelu_v2(facts: Facts, x: Array, approximate: int = 0) -> AnyArray:
+def gelu_v2(facts: Facts, x: Array, approximate: int | Literal["none", "tanh"] = 0) -> AnyArray:
     """``gelu(x)``: ``x`` times the normal distribution function, or an approximation of it.
 
     ``approximate`` is 1 for the second form, with ``u = sqrt(2 / pi) * (x + 0.044715 x^3)``::

@@ -6,11 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Attribute,
+    Facts,
+    Input,
+    Kind,
+    Output,
+    choice,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.declare.draft import Draft
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _losses as shared
-from npucall.operators._numerics import BATCHMEAN, kl_factor
+from npucall.operators._numerics import BATCHMEAN, KL_WORDS, KlReduction, kl_factor
 
 INPUTS = ("self", "target")
 
@@ -36,7 +46,7 @@ def is_reduced_and_empty(draft: Draft) -> bool:
     "aclnnKlDiv",
     Input("self", "log-probabilities"),
     Input("target", "probabilities, or their logarithms if log_target"),
-    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum, 3 batchmean; no other"),
+    choice("reduction", *KL_WORDS, other="no other"),
     Attribute("log_target", Kind.BOOL, "target holds logarithms"),
     Output("out", "the loss", shape="result", dtype="promotion"),
     products=shared.PRODUCTS,
@@ -62,7 +72,7 @@ def is_reduced_and_empty(draft: Draft) -> bool:
     source="ops-math page aclnnKlDiv",
 )
 def kl_div(
-    facts: Facts, self: Array, target: Array, reduction: int = 1, log_target: bool = False
+    facts: Facts, self: Array, target: Array, reduction: KlReduction = 1, log_target: bool = False
 ) -> AnyArray:
     """Kullback-Leibler divergence of ``target`` from the logarithms ``self``.
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators._numerics import KL_REDUCTIONS, kl_factor
+from npucall.operators._numerics import KL_REDUCTION, KlReduction, kl_factor
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950
 
 TENSORS = ("grad_output", "self", "target", "out")
@@ -15,7 +15,7 @@ TENSORS = ("grad_output", "self", "target", "out")
     Input("grad_output", "gradient of the loss with respect to the forward result"),
     Input("self", "log-probabilities; only shape and dtype matter", read=False),
     Input("target", "probabilities, or their logarithms if log_target"),
-    Attribute("reduction", Kind.INT64, KL_REDUCTIONS),
+    KL_REDUCTION,
     Attribute("log_target", Kind.BOOL, "target holds logarithms"),
     Output("out", "gradient with respect to self", shape="self", dtype="self"),
     products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS},
@@ -40,7 +40,7 @@ def kl_div_backward(
     grad_output: Array,
     self: Array,
     target: Array,
-    reduction: int = 1,
+    reduction: KlReduction = 1,
     log_target: bool = False,
 ) -> AnyArray:
     """Gradient of ``kl_div(self, target)`` with respect to ``self``.

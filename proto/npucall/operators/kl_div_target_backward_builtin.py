@@ -5,13 +5,13 @@ import numpy as np
 from npucall.declare import Facts, elementwise, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, AnyArray, Array
 from npucall.operators import _kl_div_target as shared
-from npucall.operators._numerics import KL_REDUCTIONS, kl_factor
+from npucall.operators._numerics import KL_REDUCTION, KlReduction, kl_factor
 from npucall.products import A2, A3, ASCEND_950
 
 
 @operator(
     shared.NAME,
-    *shared.parameters(KL_REDUCTIONS, shape="target"),
+    *shared.parameters(KL_REDUCTION, shape="target"),
     variant="builtin",
     products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS},
     checks=(
@@ -36,7 +36,7 @@ def kl_div_target_backward_builtin(
     grad_output: Array,
     self: Array,
     target: Array,
-    reduction: int = 1,
+    reduction: KlReduction = 1,
     log_target: bool = False,
 ) -> AnyArray:
     """Gradient of ``kl_div(self, target)`` with respect to ``target``, as CANN computes it.

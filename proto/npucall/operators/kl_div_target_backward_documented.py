@@ -3,13 +3,13 @@
 from npucall.declare import Facts, elementwise, operator, rules
 from npucall.dtypes import FLOATS, AnyArray, Array
 from npucall.operators import _kl_div_target as shared
-from npucall.operators._numerics import MEAN
+from npucall.operators._numerics import MEAN, Reduction
 from npucall.products import A2
 
 
 @operator(
     shared.NAME,
-    *shared.parameters("1 mean; any other value does not scale", shape="common"),
+    *shared.parameters(shared.REDUCTION, shape="common"),
     variant="documented",
     products={A2: FLOATS},
     checks=shared.community_checks(rules.public_format(*shared.TENSORS)),
@@ -22,7 +22,7 @@ def kl_div_target_backward_documented(
     grad_output: Array,
     self: Array,
     target: Array,
-    reduction: int = 1,
+    reduction: Reduction = 1,
     log_target: bool = False,
 ) -> AnyArray:
     """Gradient of ``kl_div(self, target)`` with respect to ``target``, the document's formula.

@@ -3,10 +3,8 @@
 import numpy as np
 
 from npucall.declare import (
-    Attribute,
     Facts,
     Input,
-    Kind,
     Output,
     Sample,
     elementwise,
@@ -17,7 +15,7 @@ from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT64, AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.operators import _losses as shared
-from npucall.operators._numerics import MEAN, NONE
+from npucall.operators._numerics import MEAN, NONE, REDUCTION, Reduction
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("self", "target")
@@ -33,7 +31,7 @@ def is_float(draft: Draft, name: str) -> bool:
     "aclnnL1Loss",
     Input("self", "predictions"),
     Input("target", "labels"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Output("out", "the loss", shape="result", dtype="promotion"),
     products={
         A2: WITH_BF16,
@@ -82,7 +80,7 @@ def is_float(draft: Draft, name: str) -> bool:
     sample=Sample(attributes={"reduction": NONE}),
     source="ops-nn page aclnnL1Loss",
 )
-def l1_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> AnyArray:
+def l1_loss(facts: Facts, self: Array, target: Array, reduction: Reduction = 1) -> AnyArray:
     """Mean absolute error of ``self`` against ``target``.
 
     ::

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _losses as shared
+from npucall.operators._numerics import REDUCTION, Reduction
 
 INPUTS = ("self", "target")
 
@@ -13,7 +14,7 @@ INPUTS = ("self", "target")
     "aclnnMseLoss",
     Input("self", "predictions"),
     Input("target", "labels"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Output("out", "the loss", shape="result", dtype="promotion"),
     products=shared.PRODUCTS,
     legacy=shared.LEGACY,
@@ -33,7 +34,7 @@ INPUTS = ("self", "target")
     over=elementwise("common", sum_to="kept", factor=shared.factor_of("common")),
     source="ops-nn page aclnnMseLoss",
 )
-def mse_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> AnyArray:
+def mse_loss(facts: Facts, self: Array, target: Array, reduction: Reduction = 1) -> AnyArray:
     """Mean squared error of ``self`` against ``target``.
 
     ::

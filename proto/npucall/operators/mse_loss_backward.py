@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import Facts, Input, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators._numerics import MEAN
+from npucall.operators._numerics import MEAN, REDUCTION, Reduction
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_output", "self", "target")
@@ -15,7 +15,7 @@ INPUTS = ("grad_output", "self", "target")
     Input("grad_output", "gradient of the loss with respect to the forward result"),
     Input("self", "predictions"),
     Input("target", "labels"),
-    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
+    REDUCTION,
     Output("out", "gradient with respect to self", shape="common", dtype="self"),
     products={A2: FLOATS, A3: FLOATS, ASCEND_950: FLOATS, ASCEND_310P: HALF_AND_SINGLE},
     legacy={ASCEND_910: HALF_AND_SINGLE, ASCEND_310B: HALF_AND_SINGLE},
@@ -38,7 +38,7 @@ def mse_loss_backward(
     grad_output: Array,
     self: Array,
     target: Array,
-    reduction: int = 1,
+    reduction: Reduction = 1,
 ) -> AnyArray:
     """Gradient of ``mse_loss(self, target)`` with respect to ``self``.
 

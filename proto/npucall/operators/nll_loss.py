@@ -4,7 +4,7 @@ from npucall.declare import Attribute, Facts, Input, Kind, Sample, at_once, oper
 from npucall.declare.draft import Draft
 from npucall.dtypes import INT64, AnyArray, Array
 from npucall.operators import _nll_loss as shared
-from npucall.operators._numerics import NONE
+from npucall.operators._numerics import NONE, REDUCTION, Reduction
 from npucall.tensors import Shape
 
 MATRIX, ROW = 2, 1
@@ -26,7 +26,7 @@ def result(draft: Draft) -> Shape:
     Input("self", "log-probabilities (N, C) or (C,)"),
     Input("target", "labels (N,), or one of rank 0 for self of rank 1", as_is=True),
     Input("weight", "weight of each class, (C,); ones for no weighting"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Attribute("ignore_index", Kind.INT64, "the label of rows that do not count"),
     *shared.OUTPUTS,
     products=shared.PRODUCTS,
@@ -46,7 +46,7 @@ def result(draft: Draft) -> Shape:
             "self",
             "target",
             holds=lambda draft: draft.shape("target") == draft.shape("self")[:-1],
-            found=lambda draft: f"{draft.shape('self')} beside target {draft.shape('target')}",
+            found=lambda draft: f"{draft.shape('self')} with target {draft.shape('target')}",
         ),
         rules.shape_of("self", into="classes", make=lambda draft: draft.shape("self")[-1:]),
         rules.same_shape("weight", "classes", "a weight for each class of self"),
@@ -75,7 +75,7 @@ def nll_loss(
     self: Array,
     target: Array,
     weight: Array,
-    reduction: int = 1,
+    reduction: Reduction = 1,
     ignore_index: int = -100,
 ) -> tuple[AnyArray, AnyArray]:
     """Negative log-likelihood of the classes ``target``, given log-probabilities ``self``.

@@ -5,6 +5,7 @@ from npucall.declare.draft import Draft
 from npucall.dtypes import INT64, AnyArray, Array
 from npucall.operators import _nll_loss as shared
 from npucall.operators._losses import is_reduced
+from npucall.operators._numerics import REDUCTION, Reduction
 from npucall.tensors import Shape
 
 
@@ -19,7 +20,7 @@ def pixels(draft: Draft) -> Shape:
     Input("self", "log-probabilities (N, C, H, W)"),
     Input("target", "labels (N, H, W)", as_is=True),
     Input("weight", "weight of each class, (C,); ones for no weighting"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Attribute("ignore_index", Kind.INT64, "the label of pixels that do not count"),
     *shared.OUTPUTS,
     products=shared.PRODUCTS,
@@ -64,7 +65,7 @@ def nll_loss2d(
     self: Array,
     target: Array,
     weight: Array,
-    reduction: int = 1,
+    reduction: Reduction = 1,
     ignore_index: int = -100,
 ) -> tuple[AnyArray, AnyArray]:
     """Negative log-likelihood of the classes ``target`` of pixels, given log-probabilities.

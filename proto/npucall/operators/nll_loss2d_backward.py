@@ -6,6 +6,7 @@ from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_on
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT64, AnyArray, Array
 from npucall.operators import _nll_loss as shared
+from npucall.operators._numerics import REDUCTION, Reduction
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape
 
@@ -22,7 +23,7 @@ def pixels(draft: Draft) -> Shape:
     Input("self", "log-probabilities (N, C, H, W); only shape and dtype matter", read=False),
     Input("target", "labels (N, H, W)", as_is=True),
     Input("weight", "weight of each class, C elements; ones for no weighting"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Attribute("ignore_index", Kind.INT64, "the label of pixels that do not count"),
     Input(
         "total_weight",
@@ -51,7 +52,7 @@ def pixels(draft: Draft) -> Shape:
             "an element for each class of self",
             "weight",
             holds=lambda draft: prod(draft.shape("weight")) == draft.shape("self")[1],
-            found=lambda draft: f"{draft.shape('weight')} beside self {draft.shape('self')}",
+            found=lambda draft: f"{draft.shape('weight')} for self {draft.shape('self')}",
         ),
         rules.same_shape("out", "self"),
         rules.one_element("total_weight"),
@@ -79,7 +80,7 @@ def nll_loss2d_backward(
     self: Array,
     target: Array,
     weight: Array,
-    reduction: int,
+    reduction: Reduction,
     ignore_index: int,
     total_weight: Array,
 ) -> AnyArray:

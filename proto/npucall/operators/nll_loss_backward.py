@@ -4,6 +4,7 @@ from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_on
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT64, AnyArray, Array
 from npucall.operators import _nll_loss as shared
+from npucall.operators._numerics import REDUCTION, Reduction
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 MATRIX, ROW = 2, 1
@@ -24,7 +25,7 @@ def one_label_a_row(draft: Draft) -> bool:
     Input("self", "log-probabilities (N, C) or (C,); only shape and dtype matter", read=False),
     Input("target", "labels (N,), or one of rank 0", as_is=True),
     Input("weight", "weight of each class, (C,); ones for no weighting"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Attribute("ignore_index", Kind.INT64, "the label of rows that do not count"),
     Input("total_weight", "one element: the sum of the weights of the labels; read for mean only"),
     Output("out", "gradient with respect to self", shape="self", dtype="self"),
@@ -45,7 +46,7 @@ def one_label_a_row(draft: Draft) -> bool:
             "a label for each row of self",
             "target",
             holds=one_label_a_row,
-            found=lambda draft: f"{draft.shape('target')} beside self {draft.shape('self')}",
+            found=lambda draft: f"{draft.shape('target')} for self {draft.shape('self')}",
         ),
         rules.shape_of("self", into="classes", make=lambda draft: draft.shape("self")[-1:]),
         rules.same_shape("weight", "classes", "a weight for each class of self"),
@@ -74,7 +75,7 @@ def nll_loss_backward(
     self: Array,
     target: Array,
     weight: Array,
-    reduction: int,
+    reduction: Reduction,
     ignore_index: int,
     total_weight: Array,
 ) -> AnyArray:

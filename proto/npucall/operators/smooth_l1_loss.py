@@ -5,6 +5,7 @@ import numpy as np
 from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _losses as shared
+from npucall.operators._numerics import REDUCTION, Reduction
 
 INPUTS = ("self", "target")
 
@@ -13,7 +14,7 @@ INPUTS = ("self", "target")
     "aclnnSmoothL1Loss",
     Input("self", "predictions"),
     Input("target", "labels"),
-    Attribute("reduction", Kind.INT64, shared.REDUCTIONS),
+    REDUCTION,
     Attribute("beta", Kind.FLOAT, "distance from which on the loss is linear; 0 or more"),
     Output("result", "the loss", shape="reduced", dtype="promotion"),
     products=shared.PRODUCTS,
@@ -37,7 +38,7 @@ INPUTS = ("self", "target")
     source="ops-nn page aclnnSmoothL1Loss",
 )
 def smooth_l1_loss(
-    facts: Facts, self: Array, target: Array, reduction: int = 1, beta: float = 1.0
+    facts: Facts, self: Array, target: Array, reduction: Reduction = 1, beta: float = 1.0
 ) -> AnyArray:
     """Smooth mean absolute error of ``self`` against ``target``.
 

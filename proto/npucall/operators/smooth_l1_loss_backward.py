@@ -4,7 +4,7 @@ import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.operators._numerics import MEAN
+from npucall.operators._numerics import MEAN, REDUCTION, Reduction
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
 INPUTS = ("grad_out", "self", "target")
@@ -15,7 +15,7 @@ INPUTS = ("grad_out", "self", "target")
     Input("grad_out", "gradient of the loss with respect to the forward result"),
     Input("self", "predictions"),
     Input("target", "labels"),
-    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; no other"),
+    REDUCTION,
     Attribute("beta", Kind.FLOAT, "distance from which on the loss is linear; 0 or more"),
     Output("grad_input", "gradient with respect to self", shape="common", dtype="promotion"),
     products={
@@ -48,7 +48,7 @@ def smooth_l1_loss_backward(
     grad_out: Array,
     self: Array,
     target: Array,
-    reduction: int = 1,
+    reduction: Reduction = 1,
     beta: float = 1.0,
 ) -> AnyArray:
     """Gradient of ``smooth_l1_loss(self, target, beta)`` with respect to ``self``.

@@ -2,9 +2,18 @@
 
 import numpy as np
 
-from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
+from npucall.declare import (
+    Facts,
+    Input,
+    Output,
+    choice,
+    elementwise,
+    operator,
+    rules,
+)
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _losses as shared
+from npucall.operators._numerics import REDUCTION, Reduction
 
 INPUTS = ("self", "target")
 
@@ -13,7 +22,7 @@ INPUTS = ("self", "target")
     "aclnnSoftMarginLoss",
     Input("self", "predictions"),
     Input("target", "labels, of which 1 and -1 make sense"),
-    Attribute("reduction", Kind.INT64, "0 none, 1 mean, 2 sum; any other acts as sum"),
+    choice("reduction", *REDUCTION.words, other="any other acts as sum"),
     Output("out", "the loss", shape="result", dtype="promotion"),
     products=shared.PRODUCTS,
     legacy=shared.LEGACY,
@@ -32,7 +41,9 @@ INPUTS = ("self", "target")
     over=elementwise("common", sum_to="kept", factor=shared.factor_of("common")),
     source="ops-nn page aclnnSoftMarginLoss",
 )
-def soft_margin_loss(facts: Facts, self: Array, target: Array, reduction: int = 1) -> AnyArray:
+def soft_margin_loss(
+    facts: Facts, self: Array, target: Array, reduction: Reduction = 1
+) -> AnyArray:
     """Soft margin loss of ``self`` for the labels ``target``.
 
     With ``m = -target * self``::

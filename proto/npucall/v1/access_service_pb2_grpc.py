@@ -6,14 +6,14 @@ from npucall.v1 import access_service_pb2 as npucall_dot_v1_dot_access__service_
 
 
 class AccessServiceStub(object):
-    """Reservations of the device, and the account of its use. Errors travel as those of
-    `OperatorService`. A reservation never keeps these methods from being answered.
+    """Reservations of the device, and the account of its use. Errors have the form of those of
+    `OperatorService`. The server answers these methods also while somebody has reserved the device.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED, CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED or TENANT_UNKNOWN:
     the server does not know who calls.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the request cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the server cannot read the request, or a field has a value
+    that it cannot have.
     """
 
     def __init__(self, channel):
@@ -50,35 +50,38 @@ class AccessServiceStub(object):
 
 
 class AccessServiceServicer(object):
-    """Reservations of the device, and the account of its use. Errors travel as those of
-    `OperatorService`. A reservation never keeps these methods from being answered.
+    """Reservations of the device, and the account of its use. Errors have the form of those of
+    `OperatorService`. The server answers these methods also while somebody has reserved the device.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED, CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED or TENANT_UNKNOWN:
     the server does not know who calls.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the request cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the server cannot read the request, or a field has a value
+    that it cannot have.
     """
 
     def Reserve(self, request, context):
-        """Reserves the device: from the answer on, calls of others are refused with FAILED_PRECONDITION,
-        RESERVED, and none of theirs runs any more. Calls under the reservation carry its key in the
-        metadata `npucall-reservation`; of streams it goes with the stream. The holder's calls without
-        it are refused too. It ends at its end, when it is released, or 30 s after it was last renewed:
-        its holder renews it every 10 s. Whoever waits gets it in the order of asking, but for a while
-        after a reservation of the same tenant, when others go first: as long as that lasted, and no
-        longer than the setting `reservation_gap`. Calls of
-        others that run when it is granted may end, within `wait_seconds` or 5 s if that is less; it is
-        given back where they do not. A caller that goes away waits no longer. Where the answer is lost,
-        the reservation ends by itself.
+        """Reserves the device. From the answer on, the server refuses calls of others with
+        FAILED_PRECONDITION, RESERVED, and no call of theirs runs any more. The holder's calls carry
+        the key of the reservation in the metadata `npucall-reservation`; for the calls of a stream the
+        stream carries it. The server also refuses calls of the holder without the key.
 
-        Errors besides:
+        A reservation ends after `seconds`, or when it is released, or 30 s after the holder renewed it
+        last: the holder renews it every 10 s. If the answer is lost, the reservation ends by itself.
+
+        Callers that wait get the device in the order in which they asked. One exception: after a
+        reservation, callers of other tenants go first, for as long as that reservation lasted, and no
+        longer than the setting `reservation_gap`. Calls of others that run at the time of the grant
+        may end, within `wait_seconds`, or 5 s if that is less; if they do not, the server gives the
+        reservation back. A caller that goes away waits no longer.
+
+        Other errors:
         * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role is neither bench nor admin.
         * RESOURCE_EXHAUSTED, QUEUE_FULL: too many wait already.
         * UNAVAILABLE, DRAINING: the server is going down. Repeat the call.
-        * FAILED_PRECONDITION, RESERVED: it did not become free in `wait_seconds`. `metadata` has
-        `ends_seconds` (of the reservation that there is), `position` (among those who wait, from 1)
-        and RetryInfo the expected wait.
+        * FAILED_PRECONDITION, RESERVED: the device did not become free in `wait_seconds`. `metadata`
+        has `ends_seconds` (of the present reservation) and `position` (among those who wait, from
+        1); RetryInfo has the expected wait.
         * INVALID_ARGUMENT, MESSAGE_MALFORMED: more seconds than the setting `max_reservation` allows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -86,34 +89,34 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RenewReservation(self, request, context):
-        """Renews a reservation. It never ends later for it than it was granted for. A server with the
-        setting `reservation_key` that was started again takes the key in the first 30 s, by renewing
-        or with a call, and the reservation goes on.
+        """Renews a reservation. It still ends at the latest after the seconds of Reserve. A server with
+        the setting `reservation_key` that was started again accepts the key in its first 30 s, here or
+        with a call, and the reservation goes on.
 
-        Errors besides:
-        * FAILED_PRECONDITION, RESERVED: the key is not one of a reservation that goes on.
+        Other errors:
+        * FAILED_PRECONDITION, RESERVED: there is no reservation of that key any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseReservation(self, request, context):
-        """Ends a reservation. An admin may leave the key out and end whatever reservation there is. One
-        that has ended already is no error.
+        """Ends a reservation. An admin may leave the key out: that ends the present reservation of
+        anybody. A reservation that has ended already is no error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetUsage(self, request, context):
-        """Who used the device how long. A caller sees its own lines, an admin everybody's.
+        """Says who used the device for how long. A caller sees its own lines, an admin everybody's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetActivity(self, request, context):
-        """Who uses the device now. A caller sees its own lines and the sums, an admin everybody's.
+        """Says who uses the device now. A caller sees its own lines and the sums, an admin everybody's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,14 +158,14 @@ def add_AccessServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccessService(object):
-    """Reservations of the device, and the account of its use. Errors travel as those of
-    `OperatorService`. A reservation never keeps these methods from being answered.
+    """Reservations of the device, and the account of its use. Errors have the form of those of
+    `OperatorService`. The server answers these methods also while somebody has reserved the device.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED, CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED or TENANT_UNKNOWN:
     the server does not know who calls.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the request cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the server cannot read the request, or a field has a value
+    that it cannot have.
     """
 
     @staticmethod

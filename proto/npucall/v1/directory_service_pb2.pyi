@@ -31,11 +31,11 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_SERVING: _MemberState.ValueType  # 1
     """It takes calls."""
     MEMBER_STATE_DRAINING: _MemberState.ValueType  # 2
-    """It goes down, and takes no new calls."""
+    """It is going down, and takes no new calls."""
     MEMBER_STATE_SUSPECT: _MemberState.ValueType  # 3
-    """The directory has not heard of it for 3 s. It is asked last."""
+    """The directory has not heard of it for 3 s. Clients ask it last."""
     MEMBER_STATE_GONE: _MemberState.ValueType  # 4
-    """It has ended. Only beats say so: the directory removes it."""
+    """It has ended. Only beats say this; the directory then removes the member."""
 
 class MemberState(_MemberState, metaclass=_MemberStateEnumTypeWrapper):
     """Whether calls may go to a member."""
@@ -45,11 +45,11 @@ MEMBER_STATE_UNSPECIFIED: MemberState.ValueType  # 0
 MEMBER_STATE_SERVING: MemberState.ValueType  # 1
 """It takes calls."""
 MEMBER_STATE_DRAINING: MemberState.ValueType  # 2
-"""It goes down, and takes no new calls."""
+"""It is going down, and takes no new calls."""
 MEMBER_STATE_SUSPECT: MemberState.ValueType  # 3
-"""The directory has not heard of it for 3 s. It is asked last."""
+"""The directory has not heard of it for 3 s. Clients ask it last."""
 MEMBER_STATE_GONE: MemberState.ValueType  # 4
-"""It has ended. Only beats say so: the directory removes it."""
+"""It has ended. Only beats say this; the directory then removes the member."""
 global___MemberState = MemberState
 
 @typing.final
@@ -86,11 +86,13 @@ class Member(google.protobuf.message.Message):
     MEMORY_LIMIT_FIELD_NUMBER: builtins.int
     SHARED_MEMORY_SOCKET_FIELD_NUMBER: builtins.int
     address: builtins.str
-    """Where clients reach it, as HOST:PORT: the name of it. Its certificate has to name HOST."""
+    """Where clients reach it, as HOST:PORT. This is also the member's name. Its certificate has to
+    name HOST.
+    """
     product: builtins.str
     """As `GetServerInfoResponse.product`."""
     host: builtins.str
-    """The name of the machine, which its members share."""
+    """The name of the machine; members on one machine have the same."""
     catalogue: builtins.int
     """As `GetServerInfoResponse.catalogue`."""
     state: global___MemberState.ValueType
@@ -154,7 +156,7 @@ class MemberLoad(google.protobuf.message.Message):
     """Bytes of `Member.memory_limit` that are held now."""
     @property
     def reservation(self) -> npucall.v1.operator_service_pb2.Reservation:
-        """That somebody has reserved the device; not set while nobody has. It never says who."""
+        """Set while somebody has reserved the device. It never says who."""
 
     def __init__(
         self,
@@ -172,8 +174,8 @@ global___MemberLoad = MemberLoad
 
 @typing.final
 class AnnounceRequest(google.protobuf.message.Message):
-    """A beat: what a server says once a second. A beat has at most 16 KiB. All beats of a stream have the
-    same address.
+    """A beat: what a server says about itself once a second. A beat has at most 16 KiB. All beats of a
+    stream have the same address.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -181,10 +183,12 @@ class AnnounceRequest(google.protobuf.message.Message):
     MEMBER_FIELD_NUMBER: builtins.int
     SEQUENCE_FIELD_NUMBER: builtins.int
     sequence: builtins.int
-    """Counted from 1 in each process: of two beats of one instance the higher one counts."""
+    """Counts from 1 in each process. Of two beats of one instance the one with the higher number
+    counts.
+    """
     @property
     def member(self) -> global___Member:
-        """All of it, each time."""
+        """The member, with all fields, in each beat."""
 
     def __init__(
         self,
@@ -205,7 +209,7 @@ class AnnounceResponse(google.protobuf.message.Message):
 
     SEQUENCE_FIELD_NUMBER: builtins.int
     sequence: builtins.int
-    """Of the beat."""
+    """The number of the beat."""
     def __init__(
         self,
         *,
@@ -229,7 +233,7 @@ global___WatchMembersRequest = WatchMembersRequest
 
 @typing.final
 class WatchMembersResponse(google.protobuf.message.Message):
-    """The table, or what has changed in it since the message before."""
+    """The table, or what has changed in it since the previous message."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -239,18 +243,18 @@ class WatchMembersResponse(google.protobuf.message.Message):
     CHANGED_FIELD_NUMBER: builtins.int
     GONE_FIELD_NUMBER: builtins.int
     epoch: builtins.int
-    """New with each start of the directory. Where it is another one than before, the table begins
-    anew.
+    """Another number after each start of the directory. If it differs from that of the previous
+    message, forget the table: this message begins a new one.
     """
     version: builtins.int
-    """Counted from 1 in each stream."""
+    """Counts the messages of the stream, from 1."""
     complete: builtins.bool
-    """Whether the directory runs long enough to know all members. Until then (3 s) the watcher adds
-    members and removes none.
+    """Whether the directory has run long enough (3 s) to know all members. While it is false, add
+    members and remove none.
     """
     @property
     def changed(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Member]:
-        """Members that are new, or say something else."""
+        """Members that are new, or that say something else than before."""
 
     @property
     def gone(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:

@@ -7,16 +7,16 @@ from npucall.v1 import directory_service_pb2 as npucall_dot_v1_dot_directory__se
 
 class DirectoryServiceStub(object):
     """The directory of a pool. Servers announce themselves, clients watch the table. The directory
-    keeps it in memory: whoever starts it anew has it whole again after one beat of each server. Calls
-    never pass through it; they go straight to the members.
+    keeps the table in memory; after a restart it is whole again after one beat of each server. Calls
+    never pass through the directory; clients send them to the members.
 
-    Errors travel as those of `OperatorService`.
+    Errors have the form of those of `OperatorService`.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED, CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED or TENANT_UNKNOWN:
     the directory does not know who calls.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: a message cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the directory cannot read a message, or a field has a
+    value that it cannot have.
     * RESOURCE_EXHAUSTED, QUEUE_FULL: too many announce or watch already.
     """
 
@@ -40,26 +40,26 @@ class DirectoryServiceStub(object):
 
 class DirectoryServiceServicer(object):
     """The directory of a pool. Servers announce themselves, clients watch the table. The directory
-    keeps it in memory: whoever starts it anew has it whole again after one beat of each server. Calls
-    never pass through it; they go straight to the members.
+    keeps the table in memory; after a restart it is whole again after one beat of each server. Calls
+    never pass through the directory; clients send them to the members.
 
-    Errors travel as those of `OperatorService`.
+    Errors have the form of those of `OperatorService`.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED, CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED or TENANT_UNKNOWN:
     the directory does not know who calls.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: a message cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the directory cannot read a message, or a field has a
+    value that it cannot have.
     * RESOURCE_EXHAUSTED, QUEUE_FULL: too many announce or watch already.
     """
 
     def Announce(self, request_iterator, context):
-        """A server says once a second who it is and how busy it is, for as long as it lives. The directory
-        removes the member when a beat says GONE, and 30 s after the last beat otherwise; from 3 s on it
-        is SUSPECT. A stream that ends says nothing: the server opens another one. Where two streams
-        announce one address, the instance counts whose beat came last.
+        """A server says once a second who it is and how busy it is, for as long as it runs. The directory
+        removes the member when a beat says GONE, else 30 s after the last beat; 3 s after the last
+        beat the member is SUSPECT. The end of the stream means nothing: the server opens another one.
+        If two streams announce one address, the instance that sent the last beat counts.
 
-        Errors besides:
+        Other errors:
         * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role is not server, or its certificate or
         its entry among the tenants does not name the host of `Member.address`.
         """
@@ -68,7 +68,8 @@ class DirectoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchMembers(self, request, context):
-        """The table: whole in the first message, then what changes, and at least one message in 10 s.
+        """Tells the table: all of it in the first message, then what changes, and at least one message in
+        10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,16 +97,16 @@ def add_DirectoryServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class DirectoryService(object):
     """The directory of a pool. Servers announce themselves, clients watch the table. The directory
-    keeps it in memory: whoever starts it anew has it whole again after one beat of each server. Calls
-    never pass through it; they go straight to the members.
+    keeps the table in memory; after a restart it is whole again after one beat of each server. Calls
+    never pass through the directory; clients send them to the members.
 
-    Errors travel as those of `OperatorService`.
+    Errors have the form of those of `OperatorService`.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED, CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED or TENANT_UNKNOWN:
     the directory does not know who calls.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: a message cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the directory cannot read a message, or a field has a
+    value that it cannot have.
     * RESOURCE_EXHAUSTED, QUEUE_FULL: too many announce or watch already.
     """
 

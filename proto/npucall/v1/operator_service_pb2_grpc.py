@@ -8,67 +8,114 @@ from npucall.v1 import operator_service_pb2 as npucall_dot_v1_dot_operator__serv
 class OperatorServiceStub(object):
     """Runs operators on the one device of this server.
 
-    Errors. Besides the gRPC status every error carries a `google.rpc.Status` in the trailer
-    `grpc-status-details-bin`, with these details:
-    * `google.rpc.ErrorInfo`: `domain` is "npucall"; `reason` is one of the reasons named below;
-    `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
-    and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
-    argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `method` (the one that takes what is too large for this one), `function` and
-    `device_status` (the C function that failed, and what it or the runtime behind it answered), and
-    `driver_message` (at most 2 KiB).
-    * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
-    * `google.rpc.RetryInfo`, where the same call may succeed later.
+    ERRORS. Next to the gRPC status every error carries a serialised `google.rpc.Status` in the
+    trailer `grpc-status-details-bin`. (gRPC itself, or a proxy, also ends calls: then there is no
+    such trailer, and the gRPC status alone says what happened.) The messages are those of the files
+    `google/rpc/status.proto` and `google/rpc/error_details.proto`: they are in the repository
+    googleapis/googleapis, in the Python package googleapis-common-protos (which the Python package
+    npucall installs), in the libraries of gRPC for most languages, and a server with reflection
+    hands them out. A reader without these files decodes field numbers: `Status` has code = 1,
+    message = 2 (one sentence for a person), details = 3; a detail has its type in 1 (text that ends
+    with "/google.rpc.ErrorInfo") and the bytes of its message in 2. Field 3 holds these details:
+    * `google.rpc.ErrorInfo` (reason = 1, domain = 2, metadata = 3, a map of texts). `domain` is
+    "npucall"; `reason` is one of the reasons in capitals below; `metadata` has, where the server
+    knows them, `aclnn_status` (the number that CANN's first phase gives) and `aclnn_name`, `phase`
+    ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the argument to blame),
+    `soc`, `request_id`, `limit` and `setting` (what was reached, and what changes it), `method`
+    (the one that takes what is too large for this one), `function` and `device_status` (the C
+    function that failed, and what it or the runtime below it answered), and `driver_message` (at
+    most 2 KiB).
+    * `google.rpc.BadRequest` (field_violations = 1: field = 1, description = 2), where arguments are
+    to blame: a field violation for each of them.
+    * `google.rpc.RetryInfo` (retry_delay = 1: seconds = 1, nanos = 2), where the same call may
+    succeed later.
+    A caller decides by `reason`. New reasons may come; for one that a caller does not know, the gRPC
+    status decides.
 
-    Order of checks: first that the operator and the variant exist here, then structure and layout
-    of the message (errors without an aclnn status), then the operator's own rules in the order in
-    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer. An
-    operator without reference (`OperatorInfo.reference` is false) has no rules here: behind
-    structure and layout the device's own first phase decides.
+    ORDER OF CHECKS. The server makes these checks in this order. The first one that fails is the
+    answer:
+    1. Who calls (below, WHO CALLS), before the server reads the request.
+    2. The request as a message: it can be read, within the limits of `ExecuteRequest.storage`; each
+    output has one place; ids and digests have their length. MESSAGE_MALFORMED. The length of
+    `Call`.
+    3. The operator and the variant exist, and the device has them. OPERATOR_UNKNOWN,
+    OPERATOR_UNAVAILABLE, VARIANT_UNAVAILABLE.
+    4. The arguments, one after the other in the order of the message: name, kind of value, dtype,
+    layout, `stored`. ARGUMENT_UNKNOWN, MESSAGE_MALFORMED, DTYPE_UNSUPPORTED, TENSOR_LAYOUT,
+    ATTRIBUTE_INVALID. Then what the arguments are together: an attribute without a pointer type
+    has a value, no output has two elements in one place, each tensor that is read is `stored`.
+    5. The operator's own rules, in the order in which the device applies them
+    (`OperatorInfo.rules`). An error carries the aclnn status of its rule; errors of steps 1 to 4,
+    and of 6 and 7, carry none.
+    6. The storages: each has a place, their number, the length of each; then the names in
+    `output_places`, and what the places name: session, handles, shared memory, digests. So a call
+    that breaks a rule gets the rule's error, whatever its storages are.
+    7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
+    the outputs are too many bytes for one message.
+    8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
+    an aclnn status where the device gives one; then the device's own first phase.
+    Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
+    phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
+    step 4 and step 6 the device's own first phase decides.
 
-    Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
-    server's log line and in errors; the server makes one where there is none.
+    REQUEST METADATA. `npucall-request-id`, up to 128 printable ASCII characters, is the caller's
+    name for the call. The server writes it into its log line and into errors. It cuts a longer one
+    to its first 128 characters, and takes other characters as they come; it never refuses a call for
+    its name. Where there is none, or an empty one, the server makes one. The name of a call of a
+    stream is `Begin.request_id`; the metadata of the stream names no call.
 
-    Calls that may end a server. A call that is repeated behind a connection that broke, or behind
-    DEVICE_LOST, carries the metadata `npucall-losses`: how often it was lost by then, or "alone". An
-    attempt was lost if its server's process ended, and it had begun there; of the first one, which
-    carries nothing, nobody knows, and it counts as begun. Where the metadata is there, the server
-    sends initial metadata at the moment when the call gets the device, before it does anything:
-    `npucall-begun`, "shared" or "alone", and `npucall-instance`, which process it is
-    (`ServerIdentity.instance`). "alone" means that no other call has the device until this one ends.
-    So it is where nobody else has it and the call was lost before; a call that carries "alone" waits
-    for that. Of a stream its first call that gets the device is told of: send such calls on streams
-    of their own. The details of DEVICE_LOST have `npucall-begun` too, "none" for a call that only
-    waited; without metadata of its own "shared" stands for any call that had begun. Do not send a
-    call again that was lost twice, the second time alone. One that was lost twice beside others may
+    WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
+    otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
+    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
+    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
+    message (UNIMPLEMENTED), and pings no more often than every 1 s.
+
+    PROGRESS. Both sides have to make progress. The server ends a call, or a stream, with CANCELLED
+    where for 30 s no byte of it comes or is read, or where for 10 s no byte of a new message comes.
+    Servers may set other times. The server ends a stream on which no call is open, with OK, after
+    the same time. While other callers ask for room the server may end, with RESOURCE_EXHAUSTED or
+    CANCELLED, calls of a caller that holds more than half of it; where the server has no tenants, a
+    caller is a connection.
+
+    REPEATING. A call has no side effects, except that it may fill handles that it names
+    (`OutputPlace.keep`), each once: a client may repeat every method.
+
+    CALLS THAT MAY END A SERVER. A client that repeats a call after its connection broke, or after
+    DEVICE_LOST, sends the metadata `npucall-losses` with it: how often it has lost the call, or
+    "alone". An attempt counts as lost if the server's process ended and the call had begun there.
+    The first attempt carries no such metadata, and nobody knows whether it had begun; it counts as
+    begun. Where the metadata is there, the server sends initial metadata at the moment when the call
+    gets the device, before it does anything: `npucall-begun`, "shared" or "alone", and
+    `npucall-instance`, the process (`ServerIdentity.instance`). "alone" means that no other call has
+    the device until this one ends. The server says "alone" where no other call has the device and
+    this call was lost before; a call that carries "alone" waits until that is so. On a stream the
+    server tells this of the first call that gets the device: send such calls on streams of their
+    own. The details of DEVICE_LOST have `npucall-begun` too: "none" for a call that only waited;
+    without the metadata "shared" means any call that had begun. Do not send a call again that was
+    lost twice, the second time alone. A call that was lost twice while others had the device too may
     run once more, with "alone".
 
-    A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
-    every method may be repeated.
+    SESSIONS. A call that names handles carries the metadata `npucall-session`.
+    `session_service.proto` says what handles, sessions and digests are, and which errors they have.
 
-    Sessions. A call that names handles carries the metadata `npucall-session`; what handles, sessions
-    and digests are, and their errors, `session_service.proto` says.
-
-    What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
-    often than every 1 s. Both sides have to make progress: the server ends a call, or a stream, with
-    CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
-    servers may set other times. It ends a stream without a call, with OK, after the same time. While
-    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
-    holds more than half; where the server has no tenants, a caller is a connection.
-
-    Who calls. A server with tenants knows its callers: by the metadata `authorization`, "Bearer " and
-    a token, or by their client certificate. It reads nothing of a call before that. Every method:
-    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is set,
-    is the path of a Unix socket on the server's host that hands out credentials
+    WHO CALLS. A server with tenants knows its callers by the metadata `authorization` ("Bearer " and
+    a token), or by their client certificate. It checks them before it reads the request. Errors of
+    every method:
+    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is
+    set, is the path of a Unix socket on the server's host that hands out credentials
     (`shared_memory.proto`).
-    * UNAUTHENTICATED, CREDENTIAL_INVALID: it is forged, revoked, or for another server; `fault` names
-    what is wrong with it.
+    * UNAUTHENTICATED, CREDENTIAL_INVALID: the credential is forged, revoked, or for another server;
+    `fault` names what is wrong with it.
     * UNAUTHENTICATED, CREDENTIAL_EXPIRED: get a new one, then repeat the call.
-    * UNAUTHENTICATED, TENANT_UNKNOWN: it is good, and belongs to no tenant here.
+    * UNAUTHENTICATED, TENANT_UNKNOWN: the credential is good, and belongs to no tenant of this
+    server.
     * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role does not allow this.
 
-    A server grants one caller the whole device for a while (`access_service.proto`). Until that ends
-    calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan.
+    A server grants one caller the whole device for a while (`access_service.proto`). Until that
+    ends, calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan and
+    programs.
     """
 
     def __init__(self, channel):
@@ -122,136 +169,203 @@ class OperatorServiceStub(object):
 class OperatorServiceServicer(object):
     """Runs operators on the one device of this server.
 
-    Errors. Besides the gRPC status every error carries a `google.rpc.Status` in the trailer
-    `grpc-status-details-bin`, with these details:
-    * `google.rpc.ErrorInfo`: `domain` is "npucall"; `reason` is one of the reasons named below;
-    `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
-    and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
-    argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `method` (the one that takes what is too large for this one), `function` and
-    `device_status` (the C function that failed, and what it or the runtime behind it answered), and
-    `driver_message` (at most 2 KiB).
-    * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
-    * `google.rpc.RetryInfo`, where the same call may succeed later.
+    ERRORS. Next to the gRPC status every error carries a serialised `google.rpc.Status` in the
+    trailer `grpc-status-details-bin`. (gRPC itself, or a proxy, also ends calls: then there is no
+    such trailer, and the gRPC status alone says what happened.) The messages are those of the files
+    `google/rpc/status.proto` and `google/rpc/error_details.proto`: they are in the repository
+    googleapis/googleapis, in the Python package googleapis-common-protos (which the Python package
+    npucall installs), in the libraries of gRPC for most languages, and a server with reflection
+    hands them out. A reader without these files decodes field numbers: `Status` has code = 1,
+    message = 2 (one sentence for a person), details = 3; a detail has its type in 1 (text that ends
+    with "/google.rpc.ErrorInfo") and the bytes of its message in 2. Field 3 holds these details:
+    * `google.rpc.ErrorInfo` (reason = 1, domain = 2, metadata = 3, a map of texts). `domain` is
+    "npucall"; `reason` is one of the reasons in capitals below; `metadata` has, where the server
+    knows them, `aclnn_status` (the number that CANN's first phase gives) and `aclnn_name`, `phase`
+    ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the argument to blame),
+    `soc`, `request_id`, `limit` and `setting` (what was reached, and what changes it), `method`
+    (the one that takes what is too large for this one), `function` and `device_status` (the C
+    function that failed, and what it or the runtime below it answered), and `driver_message` (at
+    most 2 KiB).
+    * `google.rpc.BadRequest` (field_violations = 1: field = 1, description = 2), where arguments are
+    to blame: a field violation for each of them.
+    * `google.rpc.RetryInfo` (retry_delay = 1: seconds = 1, nanos = 2), where the same call may
+    succeed later.
+    A caller decides by `reason`. New reasons may come; for one that a caller does not know, the gRPC
+    status decides.
 
-    Order of checks: first that the operator and the variant exist here, then structure and layout
-    of the message (errors without an aclnn status), then the operator's own rules in the order in
-    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer. An
-    operator without reference (`OperatorInfo.reference` is false) has no rules here: behind
-    structure and layout the device's own first phase decides.
+    ORDER OF CHECKS. The server makes these checks in this order. The first one that fails is the
+    answer:
+    1. Who calls (below, WHO CALLS), before the server reads the request.
+    2. The request as a message: it can be read, within the limits of `ExecuteRequest.storage`; each
+    output has one place; ids and digests have their length. MESSAGE_MALFORMED. The length of
+    `Call`.
+    3. The operator and the variant exist, and the device has them. OPERATOR_UNKNOWN,
+    OPERATOR_UNAVAILABLE, VARIANT_UNAVAILABLE.
+    4. The arguments, one after the other in the order of the message: name, kind of value, dtype,
+    layout, `stored`. ARGUMENT_UNKNOWN, MESSAGE_MALFORMED, DTYPE_UNSUPPORTED, TENSOR_LAYOUT,
+    ATTRIBUTE_INVALID. Then what the arguments are together: an attribute without a pointer type
+    has a value, no output has two elements in one place, each tensor that is read is `stored`.
+    5. The operator's own rules, in the order in which the device applies them
+    (`OperatorInfo.rules`). An error carries the aclnn status of its rule; errors of steps 1 to 4,
+    and of 6 and 7, carry none.
+    6. The storages: each has a place, their number, the length of each; then the names in
+    `output_places`, and what the places name: session, handles, shared memory, digests. So a call
+    that breaks a rule gets the rule's error, whatever its storages are.
+    7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
+    the outputs are too many bytes for one message.
+    8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
+    an aclnn status where the device gives one; then the device's own first phase.
+    Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
+    phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
+    step 4 and step 6 the device's own first phase decides.
 
-    Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
-    server's log line and in errors; the server makes one where there is none.
+    REQUEST METADATA. `npucall-request-id`, up to 128 printable ASCII characters, is the caller's
+    name for the call. The server writes it into its log line and into errors. It cuts a longer one
+    to its first 128 characters, and takes other characters as they come; it never refuses a call for
+    its name. Where there is none, or an empty one, the server makes one. The name of a call of a
+    stream is `Begin.request_id`; the metadata of the stream names no call.
 
-    Calls that may end a server. A call that is repeated behind a connection that broke, or behind
-    DEVICE_LOST, carries the metadata `npucall-losses`: how often it was lost by then, or "alone". An
-    attempt was lost if its server's process ended, and it had begun there; of the first one, which
-    carries nothing, nobody knows, and it counts as begun. Where the metadata is there, the server
-    sends initial metadata at the moment when the call gets the device, before it does anything:
-    `npucall-begun`, "shared" or "alone", and `npucall-instance`, which process it is
-    (`ServerIdentity.instance`). "alone" means that no other call has the device until this one ends.
-    So it is where nobody else has it and the call was lost before; a call that carries "alone" waits
-    for that. Of a stream its first call that gets the device is told of: send such calls on streams
-    of their own. The details of DEVICE_LOST have `npucall-begun` too, "none" for a call that only
-    waited; without metadata of its own "shared" stands for any call that had begun. Do not send a
-    call again that was lost twice, the second time alone. One that was lost twice beside others may
+    WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
+    otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
+    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
+    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
+    message (UNIMPLEMENTED), and pings no more often than every 1 s.
+
+    PROGRESS. Both sides have to make progress. The server ends a call, or a stream, with CANCELLED
+    where for 30 s no byte of it comes or is read, or where for 10 s no byte of a new message comes.
+    Servers may set other times. The server ends a stream on which no call is open, with OK, after
+    the same time. While other callers ask for room the server may end, with RESOURCE_EXHAUSTED or
+    CANCELLED, calls of a caller that holds more than half of it; where the server has no tenants, a
+    caller is a connection.
+
+    REPEATING. A call has no side effects, except that it may fill handles that it names
+    (`OutputPlace.keep`), each once: a client may repeat every method.
+
+    CALLS THAT MAY END A SERVER. A client that repeats a call after its connection broke, or after
+    DEVICE_LOST, sends the metadata `npucall-losses` with it: how often it has lost the call, or
+    "alone". An attempt counts as lost if the server's process ended and the call had begun there.
+    The first attempt carries no such metadata, and nobody knows whether it had begun; it counts as
+    begun. Where the metadata is there, the server sends initial metadata at the moment when the call
+    gets the device, before it does anything: `npucall-begun`, "shared" or "alone", and
+    `npucall-instance`, the process (`ServerIdentity.instance`). "alone" means that no other call has
+    the device until this one ends. The server says "alone" where no other call has the device and
+    this call was lost before; a call that carries "alone" waits until that is so. On a stream the
+    server tells this of the first call that gets the device: send such calls on streams of their
+    own. The details of DEVICE_LOST have `npucall-begun` too: "none" for a call that only waited;
+    without the metadata "shared" means any call that had begun. Do not send a call again that was
+    lost twice, the second time alone. A call that was lost twice while others had the device too may
     run once more, with "alone".
 
-    A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
-    every method may be repeated.
+    SESSIONS. A call that names handles carries the metadata `npucall-session`.
+    `session_service.proto` says what handles, sessions and digests are, and which errors they have.
 
-    Sessions. A call that names handles carries the metadata `npucall-session`; what handles, sessions
-    and digests are, and their errors, `session_service.proto` says.
-
-    What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
-    often than every 1 s. Both sides have to make progress: the server ends a call, or a stream, with
-    CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
-    servers may set other times. It ends a stream without a call, with OK, after the same time. While
-    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
-    holds more than half; where the server has no tenants, a caller is a connection.
-
-    Who calls. A server with tenants knows its callers: by the metadata `authorization`, "Bearer " and
-    a token, or by their client certificate. It reads nothing of a call before that. Every method:
-    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is set,
-    is the path of a Unix socket on the server's host that hands out credentials
+    WHO CALLS. A server with tenants knows its callers by the metadata `authorization` ("Bearer " and
+    a token), or by their client certificate. It checks them before it reads the request. Errors of
+    every method:
+    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is
+    set, is the path of a Unix socket on the server's host that hands out credentials
     (`shared_memory.proto`).
-    * UNAUTHENTICATED, CREDENTIAL_INVALID: it is forged, revoked, or for another server; `fault` names
-    what is wrong with it.
+    * UNAUTHENTICATED, CREDENTIAL_INVALID: the credential is forged, revoked, or for another server;
+    `fault` names what is wrong with it.
     * UNAUTHENTICATED, CREDENTIAL_EXPIRED: get a new one, then repeat the call.
-    * UNAUTHENTICATED, TENANT_UNKNOWN: it is good, and belongs to no tenant here.
+    * UNAUTHENTICATED, TENANT_UNKNOWN: the credential is good, and belongs to no tenant of this
+    server.
     * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role does not allow this.
 
-    A server grants one caller the whole device for a while (`access_service.proto`). Until that ends
-    calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan.
+    A server grants one caller the whole device for a while (`access_service.proto`). Until that
+    ends, calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan and
+    programs.
     """
 
     def Execute(self, request, context):
         """Runs one call and answers its outputs.
 
-        A call whose deadline ends, or that is cancelled, while it waits is taken out and never runs;
-        one that runs is stopped as soon as the device allows it. The server ends calls itself after
-        `Limits.call_timeout_seconds`.
+        If the caller cancels a call that waits, or its deadline ends, the server takes the call out
+        and never runs it; it stops a call that runs as soon as the device allows it. The server itself
+        ends calls after `Limits.call_timeout_seconds`.
 
         Errors:
         * NOT_FOUND, OPERATOR_UNKNOWN: no such operator or variant. Look at ListOperators.
-        * FAILED_PRECONDITION, OPERATOR_UNAVAILABLE or VARIANT_UNAVAILABLE: known, but not on this
-        server. Use another server or variant.
-        * INVALID_ARGUMENT, MESSAGE_MALFORMED: the request cannot be read, or breaks the structure that
-        the fields describe. Mend the client.
-        * INVALID_ARGUMENT, TENSOR_LAYOUT: a spec is inconsistent, or a storage has another length than
-        its spec says. Mend the client.
+        * FAILED_PRECONDITION, OPERATOR_UNAVAILABLE or VARIANT_UNAVAILABLE: the server knows the
+        operator, but its device does not have it. Use another server or variant.
+        * INVALID_ARGUMENT, MESSAGE_MALFORMED: the server cannot read the request, or the request
+        breaks the structure that the fields describe. Fix the client.
+        * INVALID_ARGUMENT, TENSOR_LAYOUT: a spec is inconsistent, or the number or the length of
+        storages is not what the specs say. Fix the client.
         * INVALID_ARGUMENT, ARGUMENT_UNKNOWN: the operator has no parameter of that name.
         * INVALID_ARGUMENT, ARGUMENT_MISSING, aclnn status 161001: a required argument is absent.
         Without a status: an operator without reference has an output that is not mentioned.
         * INVALID_ARGUMENT, DTYPE_UNSUPPORTED, SHAPE_MISMATCH, FORMAT_UNSUPPORTED or ATTRIBUTE_INVALID,
-        aclnn status 161002 or as the rule says: a rule of the operator is broken.
-        * INVALID_ARGUMENT, ARGUMENT_INVALID, the aclnn status that the device gives: its first phase
-        refuses the call. `driver_message` says why.
+        aclnn status 161002 or as the rule says: the call breaks a rule of the operator. The first
+        two and the last also come without a status, from step 4 of the checks.
+        * INVALID_ARGUMENT, ARGUMENT_INVALID: the values of an argument (labels, lengths) are none that
+        the operator takes; or, with the aclnn status that the device gives, its first phase refuses
+        the call. Then `driver_message` says why.
         * FAILED_PRECONDITION, SHARED_MEMORY: the server has no shared memory of that id; it may have
         been started again. Send the bytes.
         * FAILED_PRECONDITION, RESERVED: somebody has reserved the device, and the call does not carry
         the key (see AccessService.Reserve); or it carries the key of a reservation that has ended.
-        `metadata` has `ends_seconds`, at the latest; RetryInfo counts those who wait to reserve it
-        besides. A call that waited for the device when it was reserved ends so too.
+        `metadata` has `ends_seconds`, the latest end; RetryInfo also counts those who wait to
+        reserve the device. A call that waits for the device when somebody reserves it ends with this
+        error too.
         * RESOURCE_EXHAUSTED, TOO_LARGE: the call is larger than a limit of this server will ever
         allow. Split it, or raise the setting that the message names. Where its outputs are too many
         bytes for one message, `method` is "ExecuteStream": call that.
         * RESOURCE_EXHAUSTED, QUEUE_FULL: the server is busy. Wait for RetryInfo's delay, then repeat.
         * RESOURCE_EXHAUSTED, QUOTA: the callers of this tenant have used what they may; `quota` says
-        what. Wait for RetryInfo's delay. Another server is not worth a try.
+        what. Wait for RetryInfo's delay. Another server does not help.
         * RESOURCE_EXHAUSTED, DEVICE_MEMORY: the device has no memory for it now.
         * DEADLINE_EXCEEDED, DEADLINE: the deadline ended first.
-        * DEADLINE_EXCEEDED, STALLED: of a call whose storages follow in chunks none came for a while.
-        Repeat the call.
+        * DEADLINE_EXCEEDED, STALLED: the storages of the call follow in chunks, and none came for a
+        while. Repeat the call.
         * CANCELLED, CANCELLED: the caller cancelled.
         * UNAVAILABLE, DRAINING or DEVICE_LOST: the server is going down. Repeat the call.
-        * UNAVAILABLE, BUSY: too many requests are on their way in; nothing of this one has been read.
-        Repeat the call after a pause.
+        * UNAVAILABLE, BUSY: too many requests are on their way in; the server has read nothing of this
+        one. Repeat the call after a pause.
         * INTERNAL, DEVICE_ERROR: the device failed on this call. Do not repeat it unchanged.
-        * INTERNAL, INTERNAL: a bug of the server; the log has the request id.
+        * INTERNAL, INTERNAL: a bug of the server; its log has the request id.
+        And those of `session_service.proto` where the call names handles or digests.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExecuteStream(self, request_iterator, context):
-        """Runs calls on one stream: large ones in chunks, or many small ones, several in flight at a time.
+        """Runs calls on one stream: large ones in chunks, or many small ones, several in flight at a
+        time.
 
-        The caller opens a call with a frame `begin` under an id of its choice. Storage either stands in
-        that frame, all of it, and the call is complete; or, with `chunked`, follows in frames `chunk`,
-        every byte of every storage once, until a frame `end`. The server may refuse a call as soon as
-        it has `begin`. The answer is one frame `reply` whose outputs' bytes stand in it if together they
-        have at most 1 MiB, and otherwise follow in frames `chunk`, until a frame `end`; or one frame
-        `error`. Outputs with a place in shared memory count nothing and have no chunks. Answers come in
-        the order in which calls finish. `cancel` ends a call; its answer is then an error with reason
-        CANCELLED, unless it was on its way already.
+        The caller opens a call with a frame `begin` under an id of its choice. The storages of the
+        call stand in that frame, all of them, and the call is complete. Or, with `Begin.chunked`, they
+        follow in frames `chunk`, every byte of every storage once, until a frame `end`. A storage of 0
+        bytes needs no chunk; a chunk without data is allowed. A chunked call needs its `end` even if
+        no byte follows. The server may refuse a call as soon as it has `begin`.
+
+        The server answers with one frame `reply`, or with one frame `error`. If the bytes of the
+        outputs that travel have room in it, that is, if together they have at most 1 MiB, they stand
+        in the frame: `reply.storage` has one entry for each output, placed outputs included, and
+        nothing follows. Otherwise `reply.storage` is empty, and the bytes follow in frames `chunk`,
+        until a frame `end`. So chunks follow exactly where `reply.storage` is empty and
+        `reply.reply.outputs` is not. `Chunk.storage` counts all entries of `outputs`. An output with a
+        place (`output_places`) counts no bytes and has no chunks, but keeps its number: if the first
+        of two outputs is discarded, the chunks of the second are of storage 1. An output of 0 bytes
+        has no chunks.
+
+        Answers come in the order in which calls finish. With `cancel` the caller ends a call; its
+        answer is then an error with reason CANCELLED, unless it was on its way already.
 
         A caller that says `early_outputs` may get outputs while its own chunks still travel: a frame
-        `resolved`, then outputs' bytes in frames `chunk` as they are computed, and when all of them have
-        come the frame `reply`, without storage, nothing behind it. After `error` whatever has come is
-        void.
+        `resolved`, then outputs' bytes in frames `chunk` as they are computed, and when all of them
+        have come the frame `reply`, without storage, and nothing after it. After `error` the outputs
+        that have come are void.
 
-        What a frame makes of the call that it names; the server counts an answer from when it is
+        The table says what a frame makes of the call that it names. "passed over": the frame changes
+        nothing, and no answer comes. A frame that the table does not have for a state breaks the
+        contract: a `chunk` or `end` with an id that no `begin` opened ends the stream, a `cancel` with
+        such an id changes nothing, and `begin` may still use the id. After a call was refused or
+        answered, its chunks, `end` and `cancel` may still come: the server passes over them, and does
+        not look whether they would have fitted. For the server an answer counts from when it is
         decided, before it is sent:
 
         state      frame                  next state
@@ -293,18 +407,25 @@ class OperatorServiceServicer(object):
         A program is opened by a frame `program`, always complete, and answered by one frame
         `program_reply`, or `error`; in the table they stand for `begin` and `reply`.
 
-        One message may carry several frames, by `more`, where the other side takes them: the server
-        up to `Limits.frames_per_message`; the caller as many as it says in the metadata
+        One message may carry several frames, by `more`, where the other side takes them: the server up
+        to `Limits.frames_per_message`; the caller as many as it says in the metadata
         `npucall-frames-per-message`, without which it gets one.
 
         A server takes in at most `Limits.stream_window` calls of a stream that have not been answered
-        in full, and reads no further until one has: who does not read the answers cannot send calls.
-        What a call can meet is an error of its own, with the meaning that Execute gives it. The stream
-        itself ends with INVALID_ARGUMENT, MESSAGE_MALFORMED, where a frame cannot be read, an id is
-        used twice, a frame comes that the table does not have, a chunk does not fit its storage or comes
-        twice, or bytes are missing at `end`; and with UNAVAILABLE where the server goes down. Then every
-        call without an answer may be repeated. So may calls whose stream, or whose Execute, ends with
-        CANCELLED without details: the server had not begun them.
+        in full, and reads no further until one has: a caller that does not read the answers cannot
+        send calls.
+
+        When the caller has sent all its messages (half-close), the server runs and answers every call
+        that is complete, then ends the stream with OK. If a call is still without its `end` at that
+        time, the server sends the answers that it has, then ends the stream with MESSAGE_MALFORMED.
+
+        An error of a call is a frame `error` of that call, with the meaning that Execute gives it; the
+        other calls go on. The stream itself ends with INVALID_ARGUMENT, MESSAGE_MALFORMED, where the
+        server cannot read a frame, an id is used twice, a frame comes that the table does not have, a
+        chunk does not fit its storage, leaves a gap or comes twice, or bytes are missing at `end` or
+        at half-close; and with UNAVAILABLE where the server goes down. Then calls without an answer
+        get none, even complete ones, and the caller may repeat them. The same holds for calls whose
+        stream, or whose Execute, ends with CANCELLED without details: the server had not begun them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -312,26 +433,29 @@ class OperatorServiceServicer(object):
 
     def Plan(self, request, context):
         """Checks one call without its data and answers what running it would need and give: phase one
-        alone. Errors as Execute, without those of running.
+        alone. No storage travels; `stored` says what Execute would have. Errors as Execute, without
+        those of storages and of running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExecuteProgram(self, request, context):
-        """Runs the calls of a program, its steps, one after the other, in one round trip. Every step is
-        checked as a single call is, all of them before any runs, so what only running can find out is the
-        only error that comes later. The bytes of a storage may be an output of an earlier step.
+        """Runs the calls of a program, its steps, one after the other, in one round trip. The server
+        checks every step as a single call, all of them before any runs. So the only errors that come
+        later are those that only running can find. The bytes of a storage may be an output of an
+        earlier step (`Storage.result`).
 
-        The first error ends the program; `step` in its metadata counts from 0. Then no handle that the
-        program names in `keep` is filled.
+        The first error ends the program; `step` in its metadata counts from 0. Then the server fills
+        no handle that the program names in `keep`.
 
-        Errors: those of Execute, and besides:
-        * INVALID_ARGUMENT, MESSAGE_MALFORMED: more than `Limits.program_steps` steps, or none; or a step
-        takes an output of a step that does not come before it.
+        Errors: those of Execute, and also:
+        * INVALID_ARGUMENT, MESSAGE_MALFORMED: more than `Limits.program_steps` steps, or none; a step
+        takes an output of a step that does not come before it; or a storage has no place, since a
+        program has no chunks.
         * INVALID_ARGUMENT, ARGUMENT_INVALID: the operator checks the values of an argument before it
-        runs (labels, lengths), and they are an output of the same program. Keep that output, and take
-        it in a second program.
+        runs (labels, lengths), and they are an output of the same program. Keep that output, and
+        take it in a second program.
         * RESOURCE_EXHAUSTED, TOO_LARGE: what comes with the program and goes back has no room in a
         message. Upload it first, keep outputs and download them.
         """
@@ -341,22 +465,24 @@ class OperatorServiceServicer(object):
 
     def PlanProgram(self, request, context):
         """Checks a program without its data and answers what running it would need and give. Errors as
-        ExecuteProgram, without those of running. The storages of its steps need not have a place; where
-        one has, only `result` is looked at.
+        ExecuteProgram, without those of running. The storages of its steps need not have a place;
+        where one has, the server looks at `result` only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOperators(self, request, context):
-        """Lists every operator that this server knows. Errors: * INVALID_ARGUMENT, MESSAGE_MALFORMED.
+        """Lists every operator that this server knows. The answer has some hundred KiB. Errors:
+        * INVALID_ARGUMENT, MESSAGE_MALFORMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetOperator(self, request, context):
-        """Describes one operator. Errors: * NOT_FOUND, OPERATOR_UNKNOWN: no such operator or variant.
+        """Describes one operator. Errors:
+        * NOT_FOUND, OPERATOR_UNKNOWN: no such operator or variant.
         * INVALID_ARGUMENT, MESSAGE_MALFORMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -364,7 +490,8 @@ class OperatorServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetServerInfo(self, request, context):
-        """Tells what this server is and what it allows. Errors: * INVALID_ARGUMENT, MESSAGE_MALFORMED.
+        """Tells what this server is and what it allows. Errors:
+        * INVALID_ARGUMENT, MESSAGE_MALFORMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -423,67 +550,114 @@ def add_OperatorServiceServicer_to_server(servicer, server):
 class OperatorService(object):
     """Runs operators on the one device of this server.
 
-    Errors. Besides the gRPC status every error carries a `google.rpc.Status` in the trailer
-    `grpc-status-details-bin`, with these details:
-    * `google.rpc.ErrorInfo`: `domain` is "npucall"; `reason` is one of the reasons named below;
-    `metadata` has, where they are known, `aclnn_status` (the number that CANN's first phase gives)
-    and `aclnn_name`, `phase` ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the
-    argument to blame), `soc`, `request_id`, `limit` and `setting` (what was reached, and what
-    changes it), `method` (the one that takes what is too large for this one), `function` and
-    `device_status` (the C function that failed, and what it or the runtime behind it answered), and
-    `driver_message` (at most 2 KiB).
-    * `google.rpc.BadRequest`, where arguments are to blame: a field violation for each of them.
-    * `google.rpc.RetryInfo`, where the same call may succeed later.
+    ERRORS. Next to the gRPC status every error carries a serialised `google.rpc.Status` in the
+    trailer `grpc-status-details-bin`. (gRPC itself, or a proxy, also ends calls: then there is no
+    such trailer, and the gRPC status alone says what happened.) The messages are those of the files
+    `google/rpc/status.proto` and `google/rpc/error_details.proto`: they are in the repository
+    googleapis/googleapis, in the Python package googleapis-common-protos (which the Python package
+    npucall installs), in the libraries of gRPC for most languages, and a server with reflection
+    hands them out. A reader without these files decodes field numbers: `Status` has code = 1,
+    message = 2 (one sentence for a person), details = 3; a detail has its type in 1 (text that ends
+    with "/google.rpc.ErrorInfo") and the bytes of its message in 2. Field 3 holds these details:
+    * `google.rpc.ErrorInfo` (reason = 1, domain = 2, metadata = 3, a map of texts). `domain` is
+    "npucall"; `reason` is one of the reasons in capitals below; `metadata` has, where the server
+    knows them, `aclnn_status` (the number that CANN's first phase gives) and `aclnn_name`, `phase`
+    ("prepare", "plan" or "run"), `operator`, `variant`, `parameter` (the argument to blame),
+    `soc`, `request_id`, `limit` and `setting` (what was reached, and what changes it), `method`
+    (the one that takes what is too large for this one), `function` and `device_status` (the C
+    function that failed, and what it or the runtime below it answered), and `driver_message` (at
+    most 2 KiB).
+    * `google.rpc.BadRequest` (field_violations = 1: field = 1, description = 2), where arguments are
+    to blame: a field violation for each of them.
+    * `google.rpc.RetryInfo` (retry_delay = 1: seconds = 1, nanos = 2), where the same call may
+    succeed later.
+    A caller decides by `reason`. New reasons may come; for one that a caller does not know, the gRPC
+    status decides.
 
-    Order of checks: first that the operator and the variant exist here, then structure and layout
-    of the message (errors without an aclnn status), then the operator's own rules in the order in
-    which the device applies them (`OperatorInfo.rules`); the first one broken is the answer. An
-    operator without reference (`OperatorInfo.reference` is false) has no rules here: behind
-    structure and layout the device's own first phase decides.
+    ORDER OF CHECKS. The server makes these checks in this order. The first one that fails is the
+    answer:
+    1. Who calls (below, WHO CALLS), before the server reads the request.
+    2. The request as a message: it can be read, within the limits of `ExecuteRequest.storage`; each
+    output has one place; ids and digests have their length. MESSAGE_MALFORMED. The length of
+    `Call`.
+    3. The operator and the variant exist, and the device has them. OPERATOR_UNKNOWN,
+    OPERATOR_UNAVAILABLE, VARIANT_UNAVAILABLE.
+    4. The arguments, one after the other in the order of the message: name, kind of value, dtype,
+    layout, `stored`. ARGUMENT_UNKNOWN, MESSAGE_MALFORMED, DTYPE_UNSUPPORTED, TENSOR_LAYOUT,
+    ATTRIBUTE_INVALID. Then what the arguments are together: an attribute without a pointer type
+    has a value, no output has two elements in one place, each tensor that is read is `stored`.
+    5. The operator's own rules, in the order in which the device applies them
+    (`OperatorInfo.rules`). An error carries the aclnn status of its rule; errors of steps 1 to 4,
+    and of 6 and 7, carry none.
+    6. The storages: each has a place, their number, the length of each; then the names in
+    `output_places`, and what the places name: session, handles, shared memory, digests. So a call
+    that breaks a rule gets the rule's error, whatever its storages are.
+    7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
+    the outputs are too many bytes for one message.
+    8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
+    an aclnn status where the device gives one; then the device's own first phase.
+    Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
+    phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
+    step 4 and step 6 the device's own first phase decides.
 
-    Request metadata: `npucall-request-id`, up to 128 printable ASCII characters, stands in the
-    server's log line and in errors; the server makes one where there is none.
+    REQUEST METADATA. `npucall-request-id`, up to 128 printable ASCII characters, is the caller's
+    name for the call. The server writes it into its log line and into errors. It cuts a longer one
+    to its first 128 characters, and takes other characters as they come; it never refuses a call for
+    its name. Where there is none, or an empty one, the server makes one. The name of a call of a
+    stream is `Begin.request_id`; the metadata of the stream names no call.
 
-    Calls that may end a server. A call that is repeated behind a connection that broke, or behind
-    DEVICE_LOST, carries the metadata `npucall-losses`: how often it was lost by then, or "alone". An
-    attempt was lost if its server's process ended, and it had begun there; of the first one, which
-    carries nothing, nobody knows, and it counts as begun. Where the metadata is there, the server
-    sends initial metadata at the moment when the call gets the device, before it does anything:
-    `npucall-begun`, "shared" or "alone", and `npucall-instance`, which process it is
-    (`ServerIdentity.instance`). "alone" means that no other call has the device until this one ends.
-    So it is where nobody else has it and the call was lost before; a call that carries "alone" waits
-    for that. Of a stream its first call that gets the device is told of: send such calls on streams
-    of their own. The details of DEVICE_LOST have `npucall-begun` too, "none" for a call that only
-    waited; without metadata of its own "shared" stands for any call that had begun. Do not send a
-    call again that was lost twice, the second time alone. One that was lost twice beside others may
+    WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
+    otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
+    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
+    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
+    message (UNIMPLEMENTED), and pings no more often than every 1 s.
+
+    PROGRESS. Both sides have to make progress. The server ends a call, or a stream, with CANCELLED
+    where for 30 s no byte of it comes or is read, or where for 10 s no byte of a new message comes.
+    Servers may set other times. The server ends a stream on which no call is open, with OK, after
+    the same time. While other callers ask for room the server may end, with RESOURCE_EXHAUSTED or
+    CANCELLED, calls of a caller that holds more than half of it; where the server has no tenants, a
+    caller is a connection.
+
+    REPEATING. A call has no side effects, except that it may fill handles that it names
+    (`OutputPlace.keep`), each once: a client may repeat every method.
+
+    CALLS THAT MAY END A SERVER. A client that repeats a call after its connection broke, or after
+    DEVICE_LOST, sends the metadata `npucall-losses` with it: how often it has lost the call, or
+    "alone". An attempt counts as lost if the server's process ended and the call had begun there.
+    The first attempt carries no such metadata, and nobody knows whether it had begun; it counts as
+    begun. Where the metadata is there, the server sends initial metadata at the moment when the call
+    gets the device, before it does anything: `npucall-begun`, "shared" or "alone", and
+    `npucall-instance`, the process (`ServerIdentity.instance`). "alone" means that no other call has
+    the device until this one ends. The server says "alone" where no other call has the device and
+    this call was lost before; a call that carries "alone" waits until that is so. On a stream the
+    server tells this of the first call that gets the device: send such calls on streams of their
+    own. The details of DEVICE_LOST have `npucall-begun` too: "none" for a call that only waited;
+    without the metadata "shared" means any call that had begun. Do not send a call again that was
+    lost twice, the second time alone. A call that was lost twice while others had the device too may
     run once more, with "alone".
 
-    A call has no side effects, but may fill handles that it names (`OutputPlace.keep`), each once:
-    every method may be repeated.
+    SESSIONS. A call that names handles carries the metadata `npucall-session`.
+    `session_service.proto` says what handles, sessions and digests are, and which errors they have.
 
-    Sessions. A call that names handles carries the metadata `npucall-session`; what handles, sessions
-    and digests are, and their errors, `session_service.proto` says.
-
-    What a client has to do besides: send no compressed message (UNIMPLEMENTED), and ping no more
-    often than every 1 s. Both sides have to make progress: the server ends a call, or a stream, with
-    CANCELLED where no byte of it comes, or is read, for 30 s, or none of a new message for 10 s;
-    servers may set other times. It ends a stream without a call, with OK, after the same time. While
-    others ask for room it may end, with RESOURCE_EXHAUSTED or CANCELLED, calls of a caller that
-    holds more than half; where the server has no tenants, a caller is a connection.
-
-    Who calls. A server with tenants knows its callers: by the metadata `authorization`, "Bearer " and
-    a token, or by their client certificate. It reads nothing of a call before that. Every method:
-    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is set,
-    is the path of a Unix socket on the server's host that hands out credentials
+    WHO CALLS. A server with tenants knows its callers by the metadata `authorization` ("Bearer " and
+    a token), or by their client certificate. It checks them before it reads the request. Errors of
+    every method:
+    * UNAUTHENTICATED, CREDENTIAL_MISSING: the call carries none. `credential_socket`, where it is
+    set, is the path of a Unix socket on the server's host that hands out credentials
     (`shared_memory.proto`).
-    * UNAUTHENTICATED, CREDENTIAL_INVALID: it is forged, revoked, or for another server; `fault` names
-    what is wrong with it.
+    * UNAUTHENTICATED, CREDENTIAL_INVALID: the credential is forged, revoked, or for another server;
+    `fault` names what is wrong with it.
     * UNAUTHENTICATED, CREDENTIAL_EXPIRED: get a new one, then repeat the call.
-    * UNAUTHENTICATED, TENANT_UNKNOWN: it is good, and belongs to no tenant here.
+    * UNAUTHENTICATED, TENANT_UNKNOWN: the credential is good, and belongs to no tenant of this
+    server.
     * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role does not allow this.
 
-    A server grants one caller the whole device for a while (`access_service.proto`). Until that ends
-    calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan.
+    A server grants one caller the whole device for a while (`access_service.proto`). Until that
+    ends, calls of others get FAILED_PRECONDITION, RESERVED: Execute, calls of streams, Plan and
+    programs.
     """
 
     @staticmethod

@@ -8,49 +8,55 @@ from npucall.v1 import session_service_pb2 as npucall_dot_v1_dot_session__servic
 class SessionServiceStub(object):
     """Sessions, their handles, and digests. Errors travel as those of `OperatorService`.
 
-    A handle names bytes in the device's memory, exactly what `Storage.data` would hold; shape and
-    dtype are each call's own. A handle is a promise: it belongs to one session, and lives until it is
-    released, or its session ends; the server never drops it to make room. The caller chooses its id,
-    16 random bytes, and names it where it is filled: in an upload, or as `OutputPlace.keep` of a call.
-    It is filled once, and only read from then on. A handle that is being filled may be named already:
-    the call that reads it waits.
+    HANDLES. A handle names bytes in the device's memory, exactly what `Storage.data` would hold;
+    each call says shape and dtype itself. A handle belongs to one session. It lives until the caller
+    releases it, or the session ends; the server never drops it to make room. The caller chooses its
+    id, 16 random bytes, and names it where it fills it: in an upload, or as `OutputPlace.keep` of a
+    call. A handle is filled once, and only read from then on. A call may name a handle that is still
+    being filled: it waits.
 
-    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
-    of the request of a call or a program, with its places and data, but without what follows in
-    chunks. The same once more is a retry: it is answered without running again, or once that which runs
-    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
+    A retry is the same handle, filled by the same once more: by the same bytes of an upload; by a
+    call or a program whose request has the same SHA-256, with its places and data, but without what
+    follows in chunks. Request ids do not matter. The server answers a retry without running it
+    again, or, if the first attempt still runs, once that has ended. A retry that also answers
+    outputs runs again for these.
 
-    A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
-    as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.
+    DIGESTS. The server remembers, for each tenant, bytes that callers uploaded with their SHA-256,
+    as far as its setting `digest_cache_bytes` has room. It forgets first what was used longest ago.
+    So a caller may hope that the server has the bytes, but cannot rely on it.
 
-    A session has a lease. Every method that names the session renews it; so does a call as long as it
-    runs. A caller that is idle calls Renew, at a third of the lease. When the lease ends, all handles
-    are released. A session belongs to the caller that opened it, its tenant and its name.
+    SESSIONS. A session has a lease. Every method that names the session renews it; so does a call as
+    long as it runs. A caller that sends nothing calls Renew, after each third of the lease. When the
+    lease ends, the server releases all handles of the session. A session belongs to the caller that
+    opened it: to its tenant and its name.
 
-    Metadata: `npucall-session`, the id that OpenSession answered, for every method but OpenSession and
-    FindMissing, and for Execute, ExecuteStream and ExecuteProgram where they name handles.
+    METADATA. `npucall-session`, the id that OpenSession answered, for every method except
+    OpenSession and FindMissing, and for Execute, ExecuteStream and ExecuteProgram where they name
+    handles.
 
     Errors about sessions and handles, of these methods and of calls:
     * NOT_FOUND, SESSION_UNKNOWN: no session of this caller has that id, or none is named. Open one.
-    * FAILED_PRECONDITION, SESSION_EXPIRED: its lease has ended, `expired_seconds` ago. Open another one
-    and fill its handles anew.
+    * FAILED_PRECONDITION, SESSION_EXPIRED: its lease has ended, `expired_seconds` ago. Open another
+    one and fill its handles again.
     * FAILED_PRECONDITION, WRONG_SERVER: another server opened it. Send the call to that server.
-    * ABORTED, HANDLE_LOST: the server was started again since, and `instance` is that which was.
-    `handles` has those that were named. Open another session and fill its handles anew.
-    * FAILED_PRECONDITION, HANDLE_EMPTY: nothing has filled the handle: it was never named, or what was
-    to fill it failed. Fill it.
-    * FAILED_PRECONDITION, HANDLE_RELEASED: the handle was released. Mend the client.
-    * ALREADY_EXISTS, HANDLE_EXISTS: something else fills the handle, or has. Use another id.
-    * RESOURCE_EXHAUSTED, HANDLE_MEMORY: the budget of the session, the tenant or the server has no room
-    for a handle. `limit`, `held`, `wanted` and `setting` say which. Release handles.
-    * NOT_FOUND, MISSING: the server does not have the bytes of some digests: another tenant's and those
-    that it never had alike. `digests` has them in hexadecimal, all that a call names, as far as there
-    is room. Upload them, or send the bytes.
+    * ABORTED, HANDLE_LOST: the server that opened the session was started again, and its handles are
+    gone; `instance` is the process that had them. `handles` has those that the call named. Open
+    another session and fill its handles again.
+    * FAILED_PRECONDITION, HANDLE_EMPTY: nothing has filled the handle: no upload and no call filled
+    it before, or the one that was to fill it failed. Fill it.
+    * FAILED_PRECONDITION, HANDLE_RELEASED: the caller released the handle. Fix the client.
+    * ALREADY_EXISTS, HANDLE_EXISTS: something else fills the handle, or has filled it. Use another
+    id.
+    * RESOURCE_EXHAUSTED, HANDLE_MEMORY: the budget of the session, the tenant or the server has no
+    room for a handle. `limit`, `held`, `wanted` and `setting` say which. Release handles.
+    * NOT_FOUND, MISSING: the server does not have the bytes of some digests of this caller's tenant.
+    `digests` has them in hexadecimal, all of the call, as far as there is room. Upload them, or
+    send the bytes.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED: as for OperatorService.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the request cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the server cannot read the request, or a field has a value
+    that it cannot have.
     * UNAVAILABLE, DRAINING, DEVICE_LOST or BUSY: repeat the call.
     """
 
@@ -100,56 +106,62 @@ class SessionServiceStub(object):
 class SessionServiceServicer(object):
     """Sessions, their handles, and digests. Errors travel as those of `OperatorService`.
 
-    A handle names bytes in the device's memory, exactly what `Storage.data` would hold; shape and
-    dtype are each call's own. A handle is a promise: it belongs to one session, and lives until it is
-    released, or its session ends; the server never drops it to make room. The caller chooses its id,
-    16 random bytes, and names it where it is filled: in an upload, or as `OutputPlace.keep` of a call.
-    It is filled once, and only read from then on. A handle that is being filled may be named already:
-    the call that reads it waits.
+    HANDLES. A handle names bytes in the device's memory, exactly what `Storage.data` would hold;
+    each call says shape and dtype itself. A handle belongs to one session. It lives until the caller
+    releases it, or the session ends; the server never drops it to make room. The caller chooses its
+    id, 16 random bytes, and names it where it fills it: in an upload, or as `OutputPlace.keep` of a
+    call. A handle is filled once, and only read from then on. A call may name a handle that is still
+    being filled: it waits.
 
-    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
-    of the request of a call or a program, with its places and data, but without what follows in
-    chunks. The same once more is a retry: it is answered without running again, or once that which runs
-    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
+    A retry is the same handle, filled by the same once more: by the same bytes of an upload; by a
+    call or a program whose request has the same SHA-256, with its places and data, but without what
+    follows in chunks. Request ids do not matter. The server answers a retry without running it
+    again, or, if the first attempt still runs, once that has ended. A retry that also answers
+    outputs runs again for these.
 
-    A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
-    as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.
+    DIGESTS. The server remembers, for each tenant, bytes that callers uploaded with their SHA-256,
+    as far as its setting `digest_cache_bytes` has room. It forgets first what was used longest ago.
+    So a caller may hope that the server has the bytes, but cannot rely on it.
 
-    A session has a lease. Every method that names the session renews it; so does a call as long as it
-    runs. A caller that is idle calls Renew, at a third of the lease. When the lease ends, all handles
-    are released. A session belongs to the caller that opened it, its tenant and its name.
+    SESSIONS. A session has a lease. Every method that names the session renews it; so does a call as
+    long as it runs. A caller that sends nothing calls Renew, after each third of the lease. When the
+    lease ends, the server releases all handles of the session. A session belongs to the caller that
+    opened it: to its tenant and its name.
 
-    Metadata: `npucall-session`, the id that OpenSession answered, for every method but OpenSession and
-    FindMissing, and for Execute, ExecuteStream and ExecuteProgram where they name handles.
+    METADATA. `npucall-session`, the id that OpenSession answered, for every method except
+    OpenSession and FindMissing, and for Execute, ExecuteStream and ExecuteProgram where they name
+    handles.
 
     Errors about sessions and handles, of these methods and of calls:
     * NOT_FOUND, SESSION_UNKNOWN: no session of this caller has that id, or none is named. Open one.
-    * FAILED_PRECONDITION, SESSION_EXPIRED: its lease has ended, `expired_seconds` ago. Open another one
-    and fill its handles anew.
+    * FAILED_PRECONDITION, SESSION_EXPIRED: its lease has ended, `expired_seconds` ago. Open another
+    one and fill its handles again.
     * FAILED_PRECONDITION, WRONG_SERVER: another server opened it. Send the call to that server.
-    * ABORTED, HANDLE_LOST: the server was started again since, and `instance` is that which was.
-    `handles` has those that were named. Open another session and fill its handles anew.
-    * FAILED_PRECONDITION, HANDLE_EMPTY: nothing has filled the handle: it was never named, or what was
-    to fill it failed. Fill it.
-    * FAILED_PRECONDITION, HANDLE_RELEASED: the handle was released. Mend the client.
-    * ALREADY_EXISTS, HANDLE_EXISTS: something else fills the handle, or has. Use another id.
-    * RESOURCE_EXHAUSTED, HANDLE_MEMORY: the budget of the session, the tenant or the server has no room
-    for a handle. `limit`, `held`, `wanted` and `setting` say which. Release handles.
-    * NOT_FOUND, MISSING: the server does not have the bytes of some digests: another tenant's and those
-    that it never had alike. `digests` has them in hexadecimal, all that a call names, as far as there
-    is room. Upload them, or send the bytes.
+    * ABORTED, HANDLE_LOST: the server that opened the session was started again, and its handles are
+    gone; `instance` is the process that had them. `handles` has those that the call named. Open
+    another session and fill its handles again.
+    * FAILED_PRECONDITION, HANDLE_EMPTY: nothing has filled the handle: no upload and no call filled
+    it before, or the one that was to fill it failed. Fill it.
+    * FAILED_PRECONDITION, HANDLE_RELEASED: the caller released the handle. Fix the client.
+    * ALREADY_EXISTS, HANDLE_EXISTS: something else fills the handle, or has filled it. Use another
+    id.
+    * RESOURCE_EXHAUSTED, HANDLE_MEMORY: the budget of the session, the tenant or the server has no
+    room for a handle. `limit`, `held`, `wanted` and `setting` say which. Release handles.
+    * NOT_FOUND, MISSING: the server does not have the bytes of some digests of this caller's tenant.
+    `digests` has them in hexadecimal, all of the call, as far as there is room. Upload them, or
+    send the bytes.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED: as for OperatorService.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the request cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the server cannot read the request, or a field has a value
+    that it cannot have.
     * UNAVAILABLE, DRAINING, DEVICE_LOST or BUSY: repeat the call.
     """
 
     def OpenSession(self, request, context):
-        """Opens a session. Where its answer is lost, the session ends with its lease. Errors besides:
-        * RESOURCE_EXHAUSTED, QUEUE_FULL: as many sessions are open as the setting `max_sessions` allows,
-        or QUOTA, the tenant's own quota. Wait for RetryInfo's delay, then repeat.
+        """Opens a session. If the answer is lost, the session ends with its lease. Other errors:
+        * RESOURCE_EXHAUSTED, QUEUE_FULL: as many sessions are open as the setting `max_sessions`
+        allows, or QUOTA, the tenant's own quota. Wait for RetryInfo's delay, then repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,27 +175,29 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Close(self, request, context):
-        """Ends a session and releases its handles, each as soon as no call reads it. One that has ended
-        already, or never was, is no error.
+        """Ends a session and releases its handles, each as soon as no call reads it. A session that has
+        ended already, or never was, is no error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Releases handles. Calls that read them go on. One that is empty, or released, is no error.
+        """Releases handles. Calls that read them go on. A handle that is empty, or released, is no error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Upload(self, request_iterator, context):
-        """Fills handles with bytes, or remembers bytes by their digest, or both: first a frame `begin`, then
-        chunks as those of ExecuteStream, whose `storage` is the place in `UploadBegin.entries`, then a
-        frame `end`. If the stream breaks before its `end`, nothing is filled. An entry with a digest, of
-        which no byte comes, is filled with the bytes that the server remembers, else NOT_FOUND, MISSING.
-        Errors besides:
-        * INVALID_ARGUMENT, DIGEST_MISMATCH: the bytes that came have another SHA-256. Nothing is filled.
+        """Fills handles with bytes, or has the server remember bytes by their digest, or both. The caller
+        sends a frame `begin`, then chunks as those of ExecuteStream, `Chunk.storage` being the number
+        of the entry in `UploadBegin.entries`, then a frame `end`. If the stream breaks before `end`,
+        nothing is filled. For an entry with a digest the caller may send no byte at all: then the
+        server fills the handle with the bytes that it remembers, else NOT_FOUND, MISSING. An entry of
+        0 bytes needs no chunk. Other errors:
+        * INVALID_ARGUMENT, DIGEST_MISMATCH: the bytes that came have another SHA-256. Nothing is
+        filled.
         * FAILED_PRECONDITION, RESERVED: as for calls.
         * RESOURCE_EXHAUSTED, QUEUE_FULL, TOO_LARGE or QUOTA: as for calls.
         * DEADLINE_EXCEEDED, STALLED: no chunk came for a while. Repeat the upload.
@@ -193,18 +207,18 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Download(self, request, context):
-        """Answers the bytes of a handle, in chunks from its start, and ends with OK behind the last one. It
-        waits for a handle that is being filled. Errors besides:
+        """Answers bytes of a handle, in chunks in their order, and ends with OK after the last one. It
+        waits for a handle that is still being filled. Other errors:
         * INVALID_ARGUMENT, TENSOR_LAYOUT: the part is not inside what the handle holds.
-        * RESOURCE_EXHAUSTED, QUEUE_FULL or QUOTA: as for streams. FAILED_PRECONDITION, RESERVED: as for
-        calls.
+        * RESOURCE_EXHAUSTED, QUEUE_FULL or QUOTA: as for streams. FAILED_PRECONDITION, RESERVED: as
+        for calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindMissing(self, request, context):
-        """Which of these digests the server does not have. It answers for the caller's own tenant.
+        """Says which of these digests the server does not have, of the caller's own tenant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -258,49 +272,55 @@ def add_SessionServiceServicer_to_server(servicer, server):
 class SessionService(object):
     """Sessions, their handles, and digests. Errors travel as those of `OperatorService`.
 
-    A handle names bytes in the device's memory, exactly what `Storage.data` would hold; shape and
-    dtype are each call's own. A handle is a promise: it belongs to one session, and lives until it is
-    released, or its session ends; the server never drops it to make room. The caller chooses its id,
-    16 random bytes, and names it where it is filled: in an upload, or as `OutputPlace.keep` of a call.
-    It is filled once, and only read from then on. A handle that is being filled may be named already:
-    the call that reads it waits.
+    HANDLES. A handle names bytes in the device's memory, exactly what `Storage.data` would hold;
+    each call says shape and dtype itself. A handle belongs to one session. It lives until the caller
+    releases it, or the session ends; the server never drops it to make room. The caller chooses its
+    id, 16 random bytes, and names it where it fills it: in an upload, or as `OutputPlace.keep` of a
+    call. A handle is filled once, and only read from then on. A call may name a handle that is still
+    being filled: it waits.
 
-    Filling is identified by the handle and by what fills it: by the bytes of an upload; by the SHA-256
-    of the request of a call or a program, with its places and data, but without what follows in
-    chunks. The same once more is a retry: it is answered without running again, or once that which runs
-    has ended. So request ids decide nothing. A retry whose other outputs travel runs again for these.
+    A retry is the same handle, filled by the same once more: by the same bytes of an upload; by a
+    call or a program whose request has the same SHA-256, with its places and data, but without what
+    follows in chunks. Request ids do not matter. The server answers a retry without running it
+    again, or, if the first attempt still runs, once that has ended. A retry that also answers
+    outputs runs again for these.
 
-    A digest is a hope: the server keeps, for each tenant, bytes that were uploaded with their SHA-256,
-    as far as its setting `digest_cache_bytes` has room, and forgets those used longest ago.
+    DIGESTS. The server remembers, for each tenant, bytes that callers uploaded with their SHA-256,
+    as far as its setting `digest_cache_bytes` has room. It forgets first what was used longest ago.
+    So a caller may hope that the server has the bytes, but cannot rely on it.
 
-    A session has a lease. Every method that names the session renews it; so does a call as long as it
-    runs. A caller that is idle calls Renew, at a third of the lease. When the lease ends, all handles
-    are released. A session belongs to the caller that opened it, its tenant and its name.
+    SESSIONS. A session has a lease. Every method that names the session renews it; so does a call as
+    long as it runs. A caller that sends nothing calls Renew, after each third of the lease. When the
+    lease ends, the server releases all handles of the session. A session belongs to the caller that
+    opened it: to its tenant and its name.
 
-    Metadata: `npucall-session`, the id that OpenSession answered, for every method but OpenSession and
-    FindMissing, and for Execute, ExecuteStream and ExecuteProgram where they name handles.
+    METADATA. `npucall-session`, the id that OpenSession answered, for every method except
+    OpenSession and FindMissing, and for Execute, ExecuteStream and ExecuteProgram where they name
+    handles.
 
     Errors about sessions and handles, of these methods and of calls:
     * NOT_FOUND, SESSION_UNKNOWN: no session of this caller has that id, or none is named. Open one.
-    * FAILED_PRECONDITION, SESSION_EXPIRED: its lease has ended, `expired_seconds` ago. Open another one
-    and fill its handles anew.
+    * FAILED_PRECONDITION, SESSION_EXPIRED: its lease has ended, `expired_seconds` ago. Open another
+    one and fill its handles again.
     * FAILED_PRECONDITION, WRONG_SERVER: another server opened it. Send the call to that server.
-    * ABORTED, HANDLE_LOST: the server was started again since, and `instance` is that which was.
-    `handles` has those that were named. Open another session and fill its handles anew.
-    * FAILED_PRECONDITION, HANDLE_EMPTY: nothing has filled the handle: it was never named, or what was
-    to fill it failed. Fill it.
-    * FAILED_PRECONDITION, HANDLE_RELEASED: the handle was released. Mend the client.
-    * ALREADY_EXISTS, HANDLE_EXISTS: something else fills the handle, or has. Use another id.
-    * RESOURCE_EXHAUSTED, HANDLE_MEMORY: the budget of the session, the tenant or the server has no room
-    for a handle. `limit`, `held`, `wanted` and `setting` say which. Release handles.
-    * NOT_FOUND, MISSING: the server does not have the bytes of some digests: another tenant's and those
-    that it never had alike. `digests` has them in hexadecimal, all that a call names, as far as there
-    is room. Upload them, or send the bytes.
+    * ABORTED, HANDLE_LOST: the server that opened the session was started again, and its handles are
+    gone; `instance` is the process that had them. `handles` has those that the call named. Open
+    another session and fill its handles again.
+    * FAILED_PRECONDITION, HANDLE_EMPTY: nothing has filled the handle: no upload and no call filled
+    it before, or the one that was to fill it failed. Fill it.
+    * FAILED_PRECONDITION, HANDLE_RELEASED: the caller released the handle. Fix the client.
+    * ALREADY_EXISTS, HANDLE_EXISTS: something else fills the handle, or has filled it. Use another
+    id.
+    * RESOURCE_EXHAUSTED, HANDLE_MEMORY: the budget of the session, the tenant or the server has no
+    room for a handle. `limit`, `held`, `wanted` and `setting` say which. Release handles.
+    * NOT_FOUND, MISSING: the server does not have the bytes of some digests of this caller's tenant.
+    `digests` has them in hexadecimal, all of the call, as far as there is room. Upload them, or
+    send the bytes.
 
-    Every method:
+    Errors of every method:
     * UNAUTHENTICATED: as for OperatorService.
-    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the request cannot be read, or a field has a value that it
-    cannot have.
+    * INVALID_ARGUMENT, MESSAGE_MALFORMED: the server cannot read the request, or a field has a value
+    that it cannot have.
     * UNAVAILABLE, DRAINING, DEVICE_LOST or BUSY: repeat the call.
     """
 

@@ -193,11 +193,15 @@ def _decode_arguments(message: pb.Call, operator: Operator[Any, Any]) -> Call:
         name = argument.name
         parameter = _parameter(name, operator)
         if name in arguments:
-            raise MessageError(f"{name}: expected once, found twice", parameter=name)
+            raise MessageError(
+                f"{name}: expected one argument of this name, found two", parameter=name
+            )
         arguments[name] = value = _decode_argument(argument, parameter)
         if argument.stored:
             if isinstance(parameter, Attribute) or value is None:
-                raise MessageError(f"{name}: `stored` is set without a tensor", parameter=name)
+                raise MessageError(
+                    f"{name}: expected a tensor, since `stored` is set, found none", parameter=name
+                )
             stored += (place for place, _ in tensors_of(name, value))
     return Call(operator, arguments, tuple(stored))
 
@@ -222,8 +226,8 @@ def _with_roles(message: pb.Call, operator: Operator[Any, Any]) -> Operator[Any,
         attribute = isinstance(_parameter(name, operator), Attribute)
         if role is None or attribute or operator.reference:
             raise MessageError(
-                f"{name}: expected no role, or that of an input or output for a tensor of an "
-                f"operator without reference, found {argument.role}",
+                f"{name}: expected no role, found {argument.role}; only a tensor of an operator "
+                "that npucall knows by its C header alone may have one, INPUT or OUTPUT",
                 parameter=name,
             )
         roles[name] = role
@@ -296,7 +300,7 @@ def _decode_argument(argument: pb.Argument, parameter: Parameter) -> Argument:
         return ()
     if member != expected:
         raise MessageError(
-            f"{name}: expected the value as {expected!r}, found {member or 'none'!r}",
+            f"{name}: expected its value as {expected!r}, found {member or 'none'!r}",
             parameter=name,
         )
     given = getattr(argument, expected)

@@ -253,7 +253,7 @@ def _request_of_class(message: bytes) -> tuple[int, RequestFrame]:
     if kind == "credential":
         return parsed.call_id, Credential(parsed.credential.authorization)
     if kind is None:
-        raise MessageError("frame: expected one that this server knows, found none")
+        raise MessageError("frame: expected a frame that this server knows, found none")
     return parsed.call_id, End() if kind == "end" else Cancel()
 
 
@@ -270,13 +270,15 @@ def _response_of_class(message: bytes) -> tuple[int, ResponseFrame]:
     if kind == "chunk":
         return parsed.call_id, chunk_of_class(parsed.chunk)
     if kind is None:
-        raise MessageError("frame: expected one that this client knows, found none")
+        raise MessageError("frame: expected a frame that this client knows, found none")
     return parsed.call_id, End() if kind == "end" else Error(parsed.error)
 
 
 def _check_alone(parsed: pb.ExecuteStreamRequest | pb.ExecuteStreamResponse) -> None:
     if parsed.more:
-        raise MessageError("more: expected it in no frame but the first of a message, found it")
+        raise MessageError(
+            "more: expected it only in the first frame of a message, found it in a later one"
+        )
 
 
 def _most_besides_data(*, program: bool) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from npucall.declare.declaration import Operator
-from npucall.declare.parameters import Attribute, Input, Output, parameter_of
+from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 from npucall.dtypes import BY_WIRE, DType
 from npucall.v1 import operator_service_pb2 as pb
 
@@ -66,16 +66,17 @@ def _declared(info: pb.ParameterInfo) -> Parameter:
     parameter = parameter_of(
         info.name, info.c_type, _TYPES[info.role], in_place=info.role == _IN_PLACE
     )
+    parameter = replace(
+        parameter, description=info.description, c_name=info.c_name or parameter.c_name
+    )
     if isinstance(parameter, Input):
-        return replace(
-            parameter, description=info.description, read=info.read, optional=info.optional
-        )
+        return replace(parameter, read=info.read, optional=info.optional)
     if isinstance(parameter, Output):
-        return replace(parameter, description=info.description)
+        return parameter
     member = info.WhichOneof("default_value")
     default = getattr(info, member) if member else None
     default = BY_WIRE.get(info.dtype) if member == "dtype" else default
-    return replace(parameter, description=info.description, default=default)
+    return replace(parameter, default=default)
 
 
 _IN_PLACE = pb.ROLE_INPUT_OUTPUT
@@ -98,6 +99,7 @@ def _role(parameter: Parameter) -> pb.Role.ValueType:
 def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.ParameterInfo:
     info = pb.ParameterInfo(
         name=parameter.name,
+        c_name=c_name(parameter),
         role=_role(parameter),
         c_type=parameter.c_type,
         description=parameter.description,

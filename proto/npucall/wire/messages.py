@@ -154,7 +154,7 @@ def check_overhead(name: str, size: int, most: int = MAX_OVERHEAD_BYTES) -> None
     """Raises MessageError if a message without its data has too many bytes."""
     if size > most:
         raise MessageError(
-            f"{name}: expected at most {most} bytes besides the data of storages, found {size}"
+            f"{name}: expected at most {most} bytes without the data of storages, found {size}"
         )
 
 

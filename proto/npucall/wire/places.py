@@ -48,7 +48,7 @@ def output_places_of_class(places: Sequence[pb.OutputPlace]) -> Mapping[str, Out
     """Where outputs go, by name. Raises MessageError where one has two places, or none."""
     by_output = {place.output: _output_place_of_class(place) for place in places}
     if len(by_output) < len(places):
-        raise MessageError(f"output_places: expected each output once, found {len(places)} places")
+        raise MessageError("output_places: expected one place for an output, found two")
     return by_output
 
 
@@ -56,8 +56,7 @@ def _output_place_of_class(place: pb.OutputPlace) -> OutputPlace:
     has_region, handle = place.HasField("region"), place.keep
     if has_region + bool(handle) + place.discard != 1:
         raise MessageError(
-            f"output_places: expected region, keep or discard for {place.output!r}, and only one "
-            "of them"
+            f"output_places: expected exactly one of region, keep and discard for {place.output!r}"
         )
     if has_region:
         return _region_of(place.region)

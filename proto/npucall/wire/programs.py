@@ -87,7 +87,9 @@ def split_program(message: bytes) -> list[Request]:
         data = sum(step.data_bytes for step in steps)
         _check_overhead(len(message) - data)
     if sum(len(step.storage) + len(step.output_places) for step in steps) > MAX_NESTED_FIELDS:
-        raise MessageError(f"program: expected at most {MAX_NESTED_FIELDS} storages and places")
+        raise MessageError(
+            f"program: expected at most {MAX_NESTED_FIELDS} storages and places, found more"
+        )
     return steps
 
 
@@ -170,6 +172,6 @@ def _program_of_class(message: bytes) -> list[Request]:
 def _check_overhead(size: int) -> None:
     if size > MAX_PROGRAM_OVERHEAD_BYTES:
         raise MessageError(
-            f"program: expected at most {MAX_PROGRAM_OVERHEAD_BYTES} bytes besides the data of "
+            f"program: expected at most {MAX_PROGRAM_OVERHEAD_BYTES} bytes without the data of "
             f"storages, found {size}"
         )

@@ -74,7 +74,7 @@ def _of_class(message: bytes) -> UploadFrame:
     if kind == "begin":
         return _begin(parsed.begin.entries)
     if kind is None:
-        raise MessageError("frame: expected one that this server knows, found none")
+        raise MessageError("frame: expected a frame that this server knows, found none")
     return End()
 
 
@@ -91,12 +91,14 @@ def _begin(entries: Sequence[Any]) -> UploadBegin:
 def _entry(number: int, entry: Any) -> UploadEntry:
     name = f"entries[{number}]"
     if not entry.handle and not entry.digest:
-        raise MessageError(f"{name}: expected a handle or a digest, found none of them")
+        raise MessageError(f"{name}: expected a handle or a digest, found neither")
     if entry.handle:
         check_id(f"{name}.handle", entry.handle, HANDLE_BYTES)
     if entry.digest:
         check_id(f"{name}.digest", entry.digest, DIGEST_BYTES)
     dtype = BY_WIRE.get(entry.dtype) if entry.dtype else None
     if entry.dtype and dtype is None:
-        raise DTypeError(f"{name}.dtype: expected one that travels, found {entry.dtype}")
+        raise DTypeError(
+            f"{name}.dtype: expected a dtype that npucall.v1.DataType lists, found {entry.dtype}"
+        )
     return UploadEntry(entry.handle, entry.length, entry.digest, dtype)

@@ -21,7 +21,7 @@ def of_claim(tenants: Tenants, value: str) -> str:
     found = [
         name for name, each in tenants.by_name.items() if any_matches(each.claims, value)
     ]  # fmt: skip
-    return _only(found, f"the claim's value {value!r}", "claims")
+    return _only(found, f"the value {value!r} of the token's claim", "claims")
 
 
 def of_certificate(tenants: Tenants, names: Sequence[str]) -> tuple[str, str]:
@@ -34,7 +34,7 @@ def of_certificate(tenants: Tenants, names: Sequence[str]) -> tuple[str, str]:
         for tenant, each in tenants.by_name.items()
     }
     found = {tenant: name for tenant, name in firsts.items() if name is not None}
-    tenant = _only(list(found), f"a certificate with the names {list(names)}", "certificates")
+    tenant = _only(list(found), f"the certificate with the names {list(names)}", "certificates")
     return tenant, found[tenant]
 
 
@@ -68,9 +68,9 @@ def _only(found: Sequence[str], who: str, where: str) -> str:
     """Who belongs to several belongs to none: nobody shall be charged by chance."""
     if len(found) == 1:
         return found[0]
-    count = f"{len(found)} of them" if found else "none"
+    count = f"{len(found)} tenants, but has to belong to one," if found else "no tenant"
     raise TenantUnknownError(
-        f"tenant: expected {who} to belong to one of the server's tenants, found {count}; its "
-        f"settings (tenants, {where}) say who belongs to which",
+        f"{who} belongs to {count} of this server; ask its administrator, who says in the settings "
+        f"(tenants, {where}) who belongs to which",
         fault="tenant",
     )

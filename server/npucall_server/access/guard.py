@@ -55,8 +55,8 @@ def check_method(identity: Identity, method: str) -> None:
     """Raises PermissionDeniedError where a server asks for anything but to announce itself."""
     if identity.role is Role.SERVER and method != ANNOUNCE:
         raise PermissionDeniedError(
-            f"{method}: expected a caller who may run calls, found {identity.person} with the role "
-            "server, which announces servers to a directory and does nothing else",
+            f"{method}: {identity.person} has the role server, which may announce servers to a "
+            "directory and nothing else",
             role=identity.role.name.lower(),
         )
 
@@ -66,6 +66,6 @@ def require(identity: Identity, role: Role, what: str) -> None:
     if identity.role < role:
         raise PermissionDeniedError(
             f"{what}: expected a caller with the role {role.name.lower()}, found {identity.person} "
-            f"with the role {identity.role.name.lower()}; the server's tenants say who has which",
+            f"with the role {identity.role.name.lower()}; the settings of tenants give roles",
             role=identity.role.name.lower(),
         )

@@ -131,8 +131,8 @@ class FetchedKeys(_Known):
         document = json.loads(_get(self._issuer.rstrip("/") + _DISCOVERY))
         if document.get("issuer") != self._issuer:
             raise ValueError(
-                f"oidc_issuer: expected {self._issuer}, as in the issuer's own configuration, "
-                f"found {document.get('issuer')!r} there"
+                f"oidc_issuer: expected the name that the issuer gives itself in its "
+                f"configuration, {document.get('issuer')!r}, found {self._issuer}"
             )
         return checked_url(document["jwks_uri"])
 

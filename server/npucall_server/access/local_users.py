@@ -67,8 +67,8 @@ class LocalUsers:
         if not is_ours or token != _token(data):  # of several spellings one is good
             raise invalid(
                 "unknown",
-                "expected a local user's credential of this server, found another one; it is good "
-                "for one run of the server: ask the side socket for a new one",
+                "this run of the server did not make the local user's credential; ask the side "
+                "socket (shared_memory) for a new one",
             )
         number, end = said.split(b":")
         return user(int(number), float(end))

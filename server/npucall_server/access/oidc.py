@@ -31,14 +31,14 @@ _REQUIRED = ["exp", "iss", "aud"]
 
 _FAULTS: tuple[tuple[type[jwt.PyJWTError], Fault, str], ...] = (
     (jwt.InvalidSignatureError, "signature", "that the issuer signed"),
-    (jwt.ImmatureSignatureError, "not_yet_valid", "that is good now"),
+    (jwt.ImmatureSignatureError, "not_yet_valid", "that is valid already"),
     (jwt.InvalidAudienceError, "audience", "for the audience {audience!r} (oidc_audience)"),
     (jwt.InvalidIssuerError, "issuer", "of the issuer {issuer} (oidc_issuer)"),
     (jwt.InvalidAlgorithmError, "algorithm", "signed by one of {algorithms}"),
-    (jwt.InvalidKeyError, "key", "whose key is one of its algorithm"),
+    (jwt.InvalidKeyError, "key", "with a key that fits its algorithm"),
     (jwt.MissingRequiredClaimError, "claim", "with the claims exp, iss and aud"),
     (jwt.DecodeError, "malformed", "that is a JSON Web Token"),
-    (jwt.PyJWTError, "claim", "with claims as the standard has them"),
+    (jwt.PyJWTError, "claim", "with claims in the standard's form"),
 )
 """What is wrong, by PyJWT's error: the first that it is one of."""
 
@@ -75,9 +75,7 @@ class Issuer:
         try:
             claims = self._decoded(token)
         except jwt.ExpiredSignatureError:
-            raise expired(
-                "expected one whose time has not ended (exp), found one of the past"
-            ) from None
+            raise expired("the token has expired (claim exp); get a new one") from None
         except jwt.PyJWTError as error:
             raise self._refusal(error) from error
         except RecursionError:  # JSON in JSON in JSON, which anybody can write
@@ -86,7 +84,7 @@ class Issuer:
             raise self._refusal(jwt.InvalidKeyError()) from error
         tenant = claims.get(self._tenant_claim)
         if not isinstance(tenant, str):
-            raise invalid("claim", f"expected a text as the claim {self._tenant_claim}, found none")
+            raise invalid("claim", f"expected a text in the claim {self._tenant_claim}, found none")
         name = check_name(claims.get(self._name_claim), f"the claim {self._name_claim}")
         return Claims(tenant, name, float(claims["exp"]) + LEEWAY_SECONDS)
 
@@ -99,8 +97,8 @@ class Issuer:
         if key is None:
             raise invalid(
                 "key",
-                "expected a key of the issuer that this server knows, found another; it is asking "
-                "the issuer for its keys, at most once a minute: repeat the call then",
+                "this server does not know the key that signed the token; it asks the issuer for "
+                "new keys once a minute: repeat the call then",
             )
         return jwt.decode(
             token,

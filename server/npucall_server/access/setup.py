@@ -37,7 +37,7 @@ def tenants_in(content: bytes) -> dict[str, Tenant]:
     except ValidationError as error:
         raise ValueError(sentences(error, "tenants")) from error
     if not tenants:
-        raise ValueError("tenants: expected a table at least, found none")
+        raise ValueError("tenants: expected at least one table [tenants.NAME], found none")
     return tenants
 
 
@@ -101,7 +101,7 @@ class Access:
                 return False
             self.tenants.replace(tenants_in(content))
         except (OSError, ValueError) as error:
-            self._warn(f"tenants: {self._tables.path}: {error}; the tenants stay as they were")
+            self._warn(f"tenants: {self._tables.path}: {error}; the server keeps the old tenants")
             return False
         self._log.event("tenants", message=f"read again: {', '.join(self.tenants.by_name)}")
         return True
@@ -112,7 +112,10 @@ class Access:
         try:
             changed = self._tokens.look()
         except OSError as error:
-            self._warn(f"token_hashes: {error}; the tokens stay as they were, empty it to end them")
+            self._warn(
+                f"token_hashes: {error}; the server keeps the old tokens: empty the file to revoke "
+                "them"
+            )
             return False
         if changed:
             self._log.event("tokens", message=f"read again: {len(self._tokens.by_hash)}")

@@ -30,6 +30,7 @@ _KEPT = 4096
 """Verified credentials; of more, those that were verified first are verified again."""
 _LOCAL = ("unix:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D")
 _BEARER = "bearer"
+_LOCAL_USERS = "credentials of users of its host (settings shared_memory, and users of a tenant)"
 
 
 class TenantsGuard:
@@ -73,8 +74,8 @@ class TenantsGuard:
             if certificate is not None:
                 return self._by_certificate(certificate)
         missing = CredentialMissingError(
-            "credential: expected a token or a client certificate, found none; this server takes "
-            "calls of its tenants alone"
+            "credential: expected a token or a client certificate, found none; this server "
+            "answers only callers of its tenants"
         )
         self._tell_socket(missing, peer)
         raise missing
@@ -98,7 +99,8 @@ class TenantsGuard:
         renewed = self.identify_by(authorization)
         if renewed.person != identity.person:
             raise invalid(
-                "person", f"expected one of {identity.person}, found one of {renewed.person}"
+                "person",
+                f"expected another credential of {identity.person}, found one of {renewed.person}",
             )
         return renewed
 
@@ -112,19 +114,19 @@ class TenantsGuard:
         Raises TenantUnknownError.
         """
         self.identify_user(number)
-        users = self._users or _no_way("users of its host (shared_memory, and users of tenants)")
+        users = self._users or _no_way(_LOCAL_USERS)
         return f"Bearer {users.credential(number)}", local_users.SECONDS
 
     def check(self, identity: Identity) -> None:
         """Raises UnauthenticatedError where who was known is so no more: expired, or revoked."""
         if time.time() >= identity.expires:
-            raise expired(f"expected one whose time has not ended, found {identity.person}'s ended")
+            raise expired(f"the credential of {identity.person} has expired; get a new one")
         try:
             tenant = self._tenant_now(identity)
         except TenantUnknownError as error:
-            raise invalid("revoked", f"{identity.person} belongs to no tenant any more") from error
+            raise invalid("revoked", f"{identity.person} no longer belongs to a tenant") from error
         if tenant != identity.tenant:
-            raise invalid("revoked", f"that of {identity.person} has been revoked")
+            raise invalid("revoked", f"the credential of {identity.person} was revoked")
 
     def forget(self) -> None:
         """What was verified has to be verified again."""
@@ -147,7 +149,10 @@ class TenantsGuard:
     def _verified(self, authorization: str) -> Identity:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != _BEARER or not token.isascii():
-            raise invalid("malformed", "expected 'Bearer' and a token, found something else")
+            raise invalid(
+                "malformed",
+                "expected 'Bearer' and a token in the metadata authorization, found something else",
+            )
         if token.startswith(tokens.PREFIX):
             return self._by_token(token)
         if token.startswith(local_users.PREFIX):
@@ -156,22 +161,21 @@ class TenantsGuard:
             return self._by_jwt(token)
         raise invalid(
             "malformed",
-            f"expected a token of {tokens.PREFIX}..., or a JSON Web Token, found something else",
+            f"expected a token that begins with {tokens.PREFIX}, or a JSON Web Token, found "
+            "something else",
         )
 
     def _by_token(self, text: str) -> Identity:
-        file = self._token_file or _no_way("tokens of its own (token_hashes)")
+        file = self._token_file or _no_way("tokens of its own (setting token_hashes)")
         token = file.by_hash.get(tokens.hash_of(text))
         if token is None:
             raise invalid(
                 "unknown",
-                "expected a token of the server's file (token_hashes), found another one: it was "
-                "revoked, or never made there",
+                "this server does not know the token: somebody revoked it, or made it for another "
+                "server (token_hashes)",
             )
         if time.time() >= token.expires:
-            raise expired(
-                f"expected a token whose time has not ended, found that it did {token.end}"
-            )
+            raise expired(f"the token expired at {token.end}; get a new one")
         tenant = belonging.of_token(self.tenants, token.tenant)
         role = token.role or self.tenants.of(tenant).role_of(token.name)
         return Identity(
@@ -179,10 +183,12 @@ class TenantsGuard:
         )
 
     def _by_local_token(self, text: str) -> Identity:
-        users = self._users or _no_way("users of its host (shared_memory, and users of tenants)")
+        users = self._users or _no_way(_LOCAL_USERS)
         user = users.known(text)
         if time.time() >= user.expires:
-            raise expired("expected a local user's one whose time has not ended, found that it did")
+            raise expired(
+                "the local user's credential has expired; ask the side socket for a new one"
+            )
         return self._by_user(user)
 
     def _by_user(self, user: local_users.LocalUser) -> Identity:
@@ -190,17 +196,19 @@ class TenantsGuard:
         return self._identity(tenant, user.name, KnownBy.LOCAL_USER, user.expires, str(user.number))
 
     def _by_jwt(self, token: str) -> Identity:
-        issuer = self._issuer or _no_way("tokens of an issuer (oidc_issuer)")
+        issuer = self._issuer or _no_way("tokens of an issuer (setting oidc_issuer)")
         claims = issuer.known(token)
         tenant = belonging.of_claim(self.tenants, claims.tenant)
         return self._identity(tenant, claims.name, KnownBy.JWT, claims.expires, claims.tenant)
 
     def _by_certificate(self, certificate: Certificate) -> Identity:
         if time.time() >= certificate.expires:
-            raise expired("expected a certificate whose time has not ended, found that it did")
+            raise expired("the client's certificate has expired; get a new one")
         tenant, name = belonging.of_certificate(self.tenants, certificate.names)
         if not is_name(name):
-            raise invalid("certificate", "expected a name of printable characters in it")
+            raise invalid(
+                "certificate", "expected a name of printable characters in the certificate"
+            )
         known = self._identity(tenant, name, KnownBy.CERTIFICATE, certificate.expires, name)
         return replace(known, names=certificate.names)
 
@@ -218,4 +226,4 @@ class TenantsGuard:
 
 def _no_way(what: str) -> NoReturn:
     """Refuses a credential of a kind that the server does not know callers by."""
-    raise invalid("unknown", f"expected one that this server knows, found that it knows no {what}")
+    raise invalid("unknown", f"this server does not accept {what}; use another kind")

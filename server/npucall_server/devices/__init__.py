@@ -1,4 +1,18 @@
-"""The devices: ``open_device`` makes the one that the settings name."""
+"""The devices: ``open_device`` makes the one that the settings name.
+
+Its modules, from the top::
+
+    cann                      an NPU
+    cpu                       the CPU reference as a device
+    lanes, lane_thread, renewed  gives calls to free lanes; a lane's thread; a lane opened again
+    watchdog                  finds calls that never return
+    one_by_one                programs of devices that run each step as a call
+    stopwatch, cleanup        times on the device's clock; gives everything back
+    memory_map, program_map   where tensors of a call lie in memory; those of a program
+    host_memory, unwritten    handles in host memory; outputs that a kernel leaves as they are
+    native_threads            whether the system's thread has ended
+    base                      what a device has to implement
+"""
 
 from __future__ import annotations
 

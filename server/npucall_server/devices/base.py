@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 from npucall.compute import helpers as sharing
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError, DeviceLostError
+from npucall.texts import retry_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,13 +30,15 @@ class NoDeviceError(Exception):
 
 
 class BrokenDeviceError(DeviceError):
-    """The device will not work again in this process; a new process may find it well."""
+    """The device will not work again in this process. The server exits; a new one may work."""
 
 
-def device_lost() -> DeviceLostError:
+def device_lost(retry_after: float | None = None) -> DeviceLostError:
     """What a call raises that comes after the device broke."""
+    what = "repeat the call" if retry_after is None else retry_in(retry_after)
     return DeviceLostError(
-        "device: another call broke it; the server starts again, repeat the call"
+        f"another call broke the device, and the server restarts; {what}",
+        retry_after=retry_after,
     )
 
 

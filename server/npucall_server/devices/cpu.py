@@ -32,8 +32,8 @@ def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice
     has = CATALOGUE.variants(product)
     if settings.variant and settings.variant not in has:
         raise NoDeviceError(
-            f"variant: expected {' or '.join(has) or 'none'}, what {product} has, found "
-            f"{settings.variant}; the setting soc says which product it is"
+            f"variant: expected {' or '.join(has) or 'none'}, as {product} has, found "
+            f"{settings.variant}; the setting soc chooses the product"
         )
     return CpuDevice(settings.soc, settings.variant or DEFAULT_VARIANT)
 

@@ -26,7 +26,7 @@ class HostResident:
             self.memory: Buffer = memoryview(buffers.fresh(nbytes))
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"handle: expected {nbytes} bytes of host memory, found less"
+                f"the host has no {nbytes} bytes of memory free for the handle"
             ) from error
 
     @property

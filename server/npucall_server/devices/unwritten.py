@@ -44,9 +44,9 @@ def _begun(call: Prepared, name: str, sent: object) -> Buffer:
     if spec.bytes != spec.storage_bytes and sent is not None:
         if not isinstance(sent, bytes | bytearray | memoryview):
             raise TensorLayoutError(
-                f"{name}: expected an output without gaps, or its storage with the call, since "
-                "the operator leaves some of its elements as they were; found gaps in a handle, "
-                "or in the output of a step",
+                f"{name}: expected an output without gaps, or its storage with the call, found "
+                "gaps in a handle or in the output of a step; the operator leaves some elements "
+                "as they were",
                 parameter=name,
             )
         storage[:] = sent

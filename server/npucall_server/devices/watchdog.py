@@ -91,8 +91,8 @@ class Watchdog:
 
     def _error(self) -> NpucallError:
         return BrokenDeviceError(
-            f"device: expected every call to return within {self._timeout:g} s "
-            "(setting device_timeout), found one that did not",
+            f"a call has run on the device for longer than device_timeout = {self._timeout:g} s; "
+            "the server exits to be started again",
             phase="run",
             limit=f"{self._timeout:g}",
             setting="device_timeout",

@@ -19,6 +19,8 @@ _NAME = "npucall-directory"
 
 def main() -> NoReturn:
     """Runs the command of ``sys.argv`` and exits with a code of ``ExitCode``."""
+    if sys.argv[1:] == ["--version"]:
+        process.say_version(_NAME)
     code = serve(sys.argv[1:])
     process.flush_or_discard()
     sys.exit(code)

@@ -36,8 +36,8 @@ class Hosts:
         if not (belonging.any_matches(patterns, host) or _is_named(identity.names, host)):
             raise _denied(
                 identity,
-                f"expected a host that {identity.person} may announce, found {host}; the names in "
-                "its certificate say which, and the directory's settings (tenants, hosts)",
+                f"expected a host that {identity.person} may announce, found {host}; its "
+                "certificate and the directory's settings (tenants, hosts) name those hosts",
             )
 
 

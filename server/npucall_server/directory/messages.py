@@ -99,4 +99,4 @@ def _check(member: pb.Member) -> None:
                 "something else"
             )
     if not server.instance:
-        raise MessageError("instance: expected the process that announces, found none")
+        raise MessageError("instance: expected the id of the announcing process, found none")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, MessageError, QueueFullError
 from npucall.membership import split_address
+from npucall.texts import retry_in
 from npucall.v1 import directory_service_pb2 as pb
 from npucall_server.directory import messages
 from npucall_server.ledger import Ledger
@@ -60,7 +61,7 @@ class DirectoryService:
                 beat = messages.read_beat(request)
                 if announced not in ("", beat.address):
                     raise MessageError(
-                        f"address: expected {announced} in every beat of a stream, found "
+                        f"address: expected {announced}, as in the first beat of the stream, found "
                         f"{beat.address}"
                     )
                 announced = beat.address
@@ -125,12 +126,15 @@ class _Pace:
 
 
 def _draining() -> DrainingError:
-    return DrainingError("directory: it is going down, and comes back", retry_after=_RETRY_SECONDS)
+    return DrainingError(
+        f"the directory is shutting down; {retry_in(_RETRY_SECONDS)}", retry_after=_RETRY_SECONDS
+    )
 
 
 def _full(what: str, most: int) -> QueueFullError:
     return QueueFullError(
-        f"directory: expected less than {most} who {what}, found as many; call later",
+        f"as many already {what} as the directory allows (max_connections = {most}); "
+        f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(most),
         setting="max_connections",

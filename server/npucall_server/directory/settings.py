@@ -89,12 +89,16 @@ class DirectorySettings(FrontSettings):
     @model_validator(mode="after")
     def _check_store(self) -> Self:
         if (self.store_certificate is None) != (self.store_key is None):
-            raise ValueError("store_certificate: expected it and store_key, found one of them")
+            raise ValueError(
+                "store_certificate: expected store_certificate and store_key, found one of them"
+            )
         for name in "store_ca", "store_certificate":
             if getattr(self, name) is not None and not self.store:
-                raise ValueError(f"{name}: expected store beside it, found none")
+                raise ValueError(f"{name}: expected store, since {name} is set, found none")
         if self.store_certificate is not None and self.store_ca is None:
-            raise ValueError("store_certificate: expected store_ca beside it, found none")
+            raise ValueError(
+                "store_certificate: expected store_ca, since store_certificate is set, found none"
+            )
         return self
 
 

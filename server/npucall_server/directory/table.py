@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from npucall.errors import QueueFullError
 from npucall.limits import MAX_MEMBERS, MAX_MEMBERS_OF_CALLER
 from npucall.membership import COMPLETE_SECONDS, REMOVED_SECONDS, SUSPECT_SECONDS
+from npucall.texts import retry_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -288,7 +289,7 @@ def _is_urgent(before: Beat, now: Beat) -> bool:
 
 def _full(what: str, most: int) -> QueueFullError:
     return QueueFullError(
-        f"directory: expected less than {most} {what}, found as many; announce it later",
+        f"the directory has {most} {what}, as many as it takes; {retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(most),
     )

@@ -1,4 +1,15 @@
-"""The command ``npucall-server doctor``: what keeps an NPU of this host from working."""
+"""The command ``npucall-server doctor``: what keeps an NPU of this host from working.
+
+Its modules, from the top::
+
+    environment, host, libraries, versions  variables; files; libraries; versions
+    prototypes                headers against declarations
+    child                     a process for all that CANN does, since it may hang
+    device, trial, kinds      the device, step by step; calls on it; which calls
+    bench, compare            lanes for these calls; their numbers
+    copies, planning, promises  ways of copying; first phases; what else is taken as true
+    report, finding, failure, machine  findings as text and JSON; one of them; errors; the host
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class CallExecution(Execution):
         if chunked:
             _check_no_data(storage)
         elif None in storage:
-            raise MessageError("storage: expected a place, found none")
+            raise MessageError("storage: expected a place for its bytes, found none")
         if request.is_placed:
             self._place(request, storage, message)
         elif not chunked:
@@ -81,7 +81,7 @@ class CallExecution(Execution):
         """Checks the call of a ``PlanRequest``: its reply, timings, and bytes of workspace."""
         request, decoded = self._decode(message)
         if request.is_placed:
-            raise MessageError("plan: expected a call alone, found places for its bytes")
+            raise MessageError("plan: expected a call without bytes, found places for them")
         record = self.record
         record.check_ns = perf_counter_ns() - decoded
         self._passage = self._common.gate.enter(self.caller)
@@ -186,7 +186,9 @@ class CallExecution(Execution):
         """Finds what the places stand for."""
         call = self.asked
         if any(isinstance(place, StepOutput) for place in storage):
-            raise MessageError("result: expected a step of a program, found a call")
+            raise MessageError(
+                "result: expected it only in a step of a program, found it in a call"
+            )
         call.check_sizes(sizes(call, storage))
         check_output_places(call, request.output_places)
         program = Program([ProgramStep(call, storage, request.output_places)])
@@ -230,5 +232,6 @@ class CallExecution(Execution):
 def _check_no_data(storage: Sequence[Place]) -> None:
     if found := sum(isinstance(place, memoryview) for place in storage):
         raise MessageError(
-            f"begin: expected no data where storages follow in chunks, found {found} with data"
+            "begin: expected storages without data, since `chunked` is set, found "
+            f"{found} with data"
         )

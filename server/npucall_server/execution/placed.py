@@ -123,13 +123,13 @@ class Placed:
 
     def fail(self, error: BaseException) -> None:
         """It will not fill its handles, unless it has."""
-        reason = error if isinstance(error, Exception) else CancelledError("call: it was ended")
+        reason = error if isinstance(error, Exception) else CancelledError("the call was ended")
         for filling in self._fillings.values():
             filling.fail(reason)
 
     def end(self) -> None:
         """Nothing of it is used any more; a second time does nothing."""
-        self.fail(CancelledError("call: it ended before it ran"))
+        self.fail(CancelledError("the call ended before it ran"))
         while self._held:
             self._held.pop()()
 
@@ -157,11 +157,13 @@ class Placed:
         if not read and not kept:
             return None
         if len(set(kept)) < len(kept):
-            raise MessageError("output_places: expected each handle once, found one twice")
+            raise MessageError(
+                "output_places: expected another handle for each output, found one twice"
+            )
         if both := set(read).intersection(kept):
             raise MessageError(
-                f"handle: expected one that was filled before, found {min(both).hex()}, which the "
-                "same request fills; a step takes it as `result`"
+                f"handle: expected one that is filled already, found {min(both).hex()}, which the "
+                "same request fills; a later step takes it as `result`"
             )
         session = self._places.sessions.of(self._caller, (*read, *kept))
         with ExitStack() as using:
@@ -215,7 +217,7 @@ class Placed:
             missing.append(digest.sha256)
         elif len(found) != size:
             raise TensorLayoutError(
-                f"{name}: expected {size} bytes of storage, found {len(found)} of that digest",
+                f"{name}: expected {size} bytes of storage, found a digest of {len(found)} bytes",
                 parameter=name,
             )
         return found
@@ -275,7 +277,7 @@ def _replied(place: OutputPlace | None, size: int, output: Buffer | Resident | N
 def _missing(digests: Sequence[bytes]) -> MissingError:
     listed = ", ".join(digest.hex() for digest in dict.fromkeys(digests))
     return MissingError(
-        f"digest: expected bytes that were uploaded before, found none for {len(digests)} of the "
-        "digests; upload them, or send the bytes",
+        f"the server does not have the bytes of {len(digests)} of the digests; upload them, or "
+        "send them in the call",
         digests=listed,
     )

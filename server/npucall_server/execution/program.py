@@ -102,7 +102,7 @@ class ProgramExecution(Execution):
         if (size := self.asked.replied_bytes) > limit:
             raise TooLargeError(
                 f"response: expected at most {limit} bytes of outputs in one message, found "
-                f"{size}; keep outputs, and download them",
+                f"{size}; keep outputs in handles and download them",
                 limit=str(limit),
             )
 

@@ -98,6 +98,5 @@ def _check_extra() -> None:
         import prometheus_client  # noqa: F401, PLC0415
     except ImportError:
         raise ExtraMissingError(
-            "metrics_listen: expected the extra metrics, found it missing: "
-            "pip install 'npucall-server[metrics]'"
+            "metrics_listen: the extra metrics is missing; pip install 'npucall-server[metrics]'"
         ) from None

@@ -1,1 +1,9 @@
-"""The gRPC services of the server."""
+"""The gRPC services of the server.
+
+Its modules, from the top::
+
+    operators, access, account  OperatorService; AccessService, and its account
+    sessions, streams         SessionService; ExecuteStream
+    health                    the standard service of health
+    parsing, who              requests from their bytes; what callers are told of each other
+"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, QueueFullError
+from npucall.texts import retry_in
 from npucall.v1 import access_service_pb2 as pb
 from npucall_server.access.guard import require
 from npucall_server.access.identity import Role
@@ -87,8 +88,8 @@ class AccessService:
 
 def _too_many_wait() -> QueueFullError:
     return QueueFullError(
-        f"server: expected less than {MOST_WAITING} callers who wait for a reservation, found as "
-        "many; repeat the call later",
+        f"{MOST_WAITING} callers wait for a reservation, as many as may; "
+        f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(MOST_WAITING),
     )

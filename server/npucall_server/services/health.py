@@ -65,7 +65,7 @@ class Health:
         with refusals_told(context):
             service = self._service(messages, UnaryCaller(context))
         if service not in self._services:
-            context.abort(StatusCode.NOT_FOUND, "service: expected one of this server's")
+            context.abort(StatusCode.NOT_FOUND, "service: expected a service of this server")
         return _response(self._status())
 
     def watch(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:

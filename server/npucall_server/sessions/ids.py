@@ -52,14 +52,14 @@ class Ids:
         place, instance, secret = match.groups()
         if place != self._place:
             raise WrongServerError(
-                f"session: expected one that this server ({self._place}) opened, found one of "
+                f"session: expected a session of this server ({self._place}), found one of "
                 f"{place}; send the call there",
                 server=place,
             )
         if instance != self._instance:
             raise HandleLostError(
-                f"session: expected one of {self._instance}, found one of {instance}: the server "
-                "was started again since; open a session and fill its handles anew",
+                "the server has restarted since the session was opened, and its handles are gone; "
+                f"open a session and fill them again ({self._instance} now, {instance} then)",
                 instance=instance,
                 handles=_SEVERAL.join(handle.hex() for handle in handles),
             )
@@ -70,5 +70,5 @@ def unknown() -> SessionUnknownError:
     """The same for every session that is not one of the caller's."""
     return SessionUnknownError(
         "session: expected the id of a session of this caller in the metadata npucall-session, "
-        "found none; open a session"
+        "found no such session; open one"
     )

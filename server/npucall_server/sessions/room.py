@@ -157,8 +157,8 @@ class HandleMemory:
         except (OutOfMemoryError, MemoryError) as error:
             limit, held = self.budget.limit, self.budget.held - self.taken(size)
             raise HandleMemoryError(
-                f"handle: expected {size} free bytes on the device, found less: {error}; handles "
-                f"hold {held} bytes of the {limit} that handle_memory allows, release some",
+                f"the device has no {size} bytes free for the handle ({error}); handles hold "
+                f"{held} bytes (handle_memory = {limit}): release some",
                 limit=str(limit),
                 held=str(held),
                 wanted=str(size),
@@ -169,8 +169,8 @@ class HandleMemory:
 def full(whose: str, setting: str, limit: int, held: int, wanted: int) -> HandleMemoryError:
     """What a budget refuses with."""
     return HandleMemoryError(
-        f"handle: expected at most {limit} bytes in {whose} ({setting}), found {held} and {wanted} "
-        "more; release handles",
+        f"{whose} hold {held} bytes and this one needs {wanted} more ({setting} = {limit}); "
+        "release handles",
         limit=str(limit),
         held=str(held),
         wanted=str(wanted),

@@ -16,6 +16,7 @@ from npucall.errors import (
     SessionExpiredError,
     UnauthenticatedError,
 )
+from npucall.texts import retry_in
 from npucall.wire.status import SESSION
 from npucall_server.sessions.ids import SECRET_BYTES, Ids, unknown
 from npucall_server.sessions.room import Account, Budget
@@ -238,16 +239,16 @@ def _is_of(caller: Caller, owner: str) -> bool:
 
 def _expired(seconds: float) -> SessionExpiredError:
     return SessionExpiredError(
-        f"session: expected one whose lease goes on, found that it ended {seconds:.1f} s ago; open "
-        "another session and fill its handles anew",
+        f"the lease of the session ended {seconds:.1f} s ago; open another session and fill its "
+        "handles again",
         expired_seconds=f"{seconds:.1f}",
     )
 
 
 def _too_many(limit: int) -> QueueFullError:
     return QueueFullError(
-        f"server: expected a free session, found that as many are open as max_sessions = {limit} "
-        "allows; repeat the call later",
+        f"all sessions of the server are in use (max_sessions = {limit}); "
+        f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(limit),
         setting="max_sessions",
@@ -256,7 +257,7 @@ def _too_many(limit: int) -> QueueFullError:
 
 def _no_sessions(setting: str) -> HandleMemoryError:
     return HandleMemoryError(
-        f"server: expected sessions, found none: its setting {setting} is 0",
+        f"the server allows no sessions: its setting {setting} is 0",
         limit="0",
         held="0",
         wanted="0",

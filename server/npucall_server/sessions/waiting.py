@@ -6,7 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from npucall.errors import CancelledError, DeadlineError
+from npucall.errors import DeadlineError
+from npucall_server.callers import went_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,15 +56,17 @@ class Changes:
     def _check(self, caller: Waiting, left: float) -> None:
         """Raises where nobody waits for the call any more, or it has waited for too long."""
         if not caller.is_active():
-            raise CancelledError("call: cancelled by the caller, or the caller went away")
+            raise went_away()
         if left > 0:
             return
         remaining = caller.time_remaining()
         if remaining is not None and remaining <= 0:
-            raise DeadlineError("call: its deadline ended while it waited for a handle")
+            raise DeadlineError(
+                "the deadline of the call ended while another call filled a handle that it reads"
+            )
         raise DeadlineError(
-            f"call: expected its handles to be filled in {self._call_timeout:g} s, the server's "
-            "call_timeout",
+            "the call waited for a handle for longer than the server allows (call_timeout = "
+            f"{self._call_timeout:g} s)",
             limit=f"{self._call_timeout:g}",
             setting="call_timeout",
         )

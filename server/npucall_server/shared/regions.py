@@ -18,6 +18,7 @@ from npucall.errors import (
     TooLargeError,
 )
 from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
+from npucall.texts import retry_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -85,7 +86,7 @@ class Regions:
                 descriptor, mapping = _sealed(size)
             except (OSError, OverflowError) as error:
                 raise OutOfMemoryError(
-                    f"shared memory: expected {size} bytes of the host, found none: {error}"
+                    f"the host has no {size} bytes of memory to share: {error}"
                 ) from error
             finalize(mapping, held.pop_all().close)
         name = secrets.token_bytes(REGION_ID_BYTES)
@@ -111,8 +112,8 @@ class Regions:
         whose = self._whose.get(region.id)
         if memory is None or (whose is not None and whose.person != person):
             raise SharedMemoryError(
-                f"{name}: expected memory that this server shares, found an id that it does not "
-                "know: the memory was given back, or the server started again; send the bytes",
+                f"{name}: expected memory that this server shares, found an unknown id: somebody "
+                "gave the memory back, or the server has restarted; send the bytes instead",
                 parameter=name,
             )
         end = region.offset + region.length
@@ -135,16 +136,16 @@ class Regions:
             )
         if taken + size > limit:
             raise QueueFullError(
-                f"shared memory: expected {size} free bytes, found {limit - taken} of the {limit} "
-                "that shared_memory_limit allows; repeat the call later",
+                f"shared memory has {limit - taken} bytes free, and {size} were asked for "
+                f"(shared_memory_limit = {limit}); {retry_in(_RETRY_SECONDS)}",
                 retry_after=_RETRY_SECONDS,
                 limit=str(limit),
                 setting="shared_memory_limit",
             )
         if len(self._mapped) >= MAX_REGIONS:
             raise QueueFullError(
-                f"shared memory: expected less than {MAX_REGIONS} regions in use, found as many; "
-                "repeat the call later",
+                f"{MAX_REGIONS} regions of shared memory are in use, as many as may be; "
+                f"{retry_in(_RETRY_SECONDS)}",
                 retry_after=_RETRY_SECONDS,
                 limit=str(MAX_REGIONS),
             )
@@ -163,9 +164,9 @@ class Regions:
         taken = _pages_of(held)
         if taken + size > share or len(held) >= MAX_REGIONS // 2:
             raise QueueFullError(
-                f"shared memory: expected at most {share} bytes in {MAX_REGIONS // 2} regions for "
-                f"{kind}, half of the setting shared_memory_limit, found {taken} in {len(held)} "
-                f"and {size} more; give some back, or repeat the call later",
+                f"{kind} holds {taken} bytes of shared memory in {len(held)} regions and asks for "
+                f"{size} more; it may have {share} bytes, half of shared_memory_limit, in "
+                f"{MAX_REGIONS // 2} regions: give some back, or {retry_in(_RETRY_SECONDS)}",
                 retry_after=_RETRY_SECONDS,
                 limit=str(share),
                 setting="shared_memory_limit",

@@ -201,7 +201,7 @@ class SideSocket:
     def _give_credential(self, holding: _Holding) -> None:
         """Says who is there, for calls to carry; then the connection ends."""
         if self._guard is None:
-            raise MessageError("credential: expected none on a server without tenants")
+            raise MessageError("credential: this server has no tenants, and gives no credentials")
         authorization, seconds = self._guard.credential_of(holding.user)
         given = pb.LocalCredential(authorization=authorization, expires_seconds=seconds)
         holding.connection.send(pb.SharedMemoryResponse(local_credential=given).SerializeToString())
@@ -263,7 +263,7 @@ def _request_in(packet: bytes) -> pb.SharedMemoryRequest:
         raise MessageError(f"request: expected at most {_LONGEST_PACKET} bytes, found more")
     if bool(request.bytes) == request.credential:
         raise MessageError(
-            f"bytes: expected 1 or more, or a credential instead, found {request.bytes}"
+            f"bytes: expected 1 or more, or `credential` instead, found {request.bytes}"
         )
     return request
 
@@ -287,7 +287,7 @@ def _clear(path: Path) -> None:
     if not path.exists():
         return
     if not path.is_socket():
-        raise FileExistsError("found a file that is no socket")
+        raise FileExistsError("a file is there that is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.settimeout(_PROBE_SECONDS)
         try:
@@ -297,4 +297,4 @@ def _clear(path: Path) -> None:
             return
         except OSError:  # one of another type, or one that is busy
             pass
-    raise FileExistsError("found a server that uses it")
+    raise FileExistsError("another server uses it")

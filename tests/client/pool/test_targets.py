@@ -9,8 +9,8 @@ import pytest
 from npucall.membership import check_address
 from npucall_client.pool.members import Member
 from npucall_client.pool.sources import source_of
-from npucall_client.pool.sources.targets import Announced, Listed, Resolved, Written, parse
 from npucall_client.settings import ClientSettings
+from npucall_client.targets import Announced, Listed, Resolved, Written, parse
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,13 @@ FAULTS = (
         parameters("Muls", lambda p: setattr(p, "c_type", "double") if p.name == "other" else None),
     ),
     planted(
+        "a listing has another name in C",
+        "EluBackward",
+        parameters(
+            "EluBackward", lambda p: setattr(p, "c_name", p.name) if "_" in p.name else None
+        ),
+    ),
+    planted(
         "a listing calls an unread input read",
         "NLLLossBackward",
         parameters(

@@ -76,8 +76,8 @@ def test_a_lane_that_works_too_long_is_told_and_given_up(watched: list[Watched])
     (error,) = watched[0].told
     assert (late.given_up, idle.given_up, busy.given_up) == ([error], [], [])
     assert str(error) == (
-        "device: expected every call to return within 0.01 s (setting device_timeout), "
-        "found one that did not"
+        "a call has run on the device for longer than device_timeout = 0.01 s; "
+        "the server exits to be started again"
     )
     assert (error.details["setting"], error.details["limit"]) == ("device_timeout", "0.01")
 

@@ -221,7 +221,7 @@ def test_a_soc_that_is_near_to_a_product_is_a_warning(
     findings = examined(paths)
     assert faults(findings) == []
     (found,) = warnings(findings)
-    assert "taken for Ascend910B (Atlas A2), which is a guess" in found
+    assert "it is like Ascend910B (Atlas A2); dtypes" in found
     assert findings[-1].found == "the device was given back"
 
 

@@ -165,13 +165,16 @@ def test_more_sessions_than_the_server_has_are_refused() -> None:
         ),
         ([begin(pb.UploadEntry(digest=b"short"))], r"entries\[0\].digest: expected 32 bytes"),
         ([begin(entry(A)[0]), begin(entry(B)[0])], "expected one frame `begin`, found two"),
-        ([begin(entry(A)[0]), chunk(b"x", storage=1)], "1 storages, found 1"),
-        ([begin(entry(A)[0]), chunk(b"x", offset=1)], "expected bytes from 0 on"),
+        (
+            [begin(entry(A)[0]), chunk(b"x", storage=1)],
+            "one of the 1 storages of the upload, found 1",
+        ),
+        ([begin(entry(A)[0]), chunk(b"x", offset=1)], "of the upload from 0 on"),
         ([begin(entry(A)[0]), chunk(DATA + b"x")], "found those from 0 to"),
         ([begin(entry(A)[0]), chunk(DATA[1:]), end()], "expected 256000 bytes"),
         ([begin(entry(A)[0]), end()], "expected 256000 bytes"),
         ([begin(entry(A)[0]), chunk(DATA)], "found the end of the stream"),
-        ([pb.UploadRequest()], "expected one that this server knows"),
+        ([pb.UploadRequest()], "expected a frame that this server knows"),
     ],
 )
 def test_an_upload_that_breaks_the_contract_fills_nothing(

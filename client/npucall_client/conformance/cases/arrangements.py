@@ -40,6 +40,8 @@ class Arrangement(Enum):
     OFFSET = "offset"
     GAPS = "gaps"
     EXPANDED = "expanded"
+    TAIL = "tail"
+    """Row by row, in as much storage as TRANSPOSED has: strides alone tell one from the other."""
 
     def fits(self, shape: Shape, *, output: bool) -> bool:
         """Whether a tensor of that shape can differ from dense in this way."""

@@ -74,7 +74,10 @@ def _layout(make: Maker) -> Iterator[Case]:
                 given = {name: None} if name in outputs else case.outputs
                 yield replace(case, layouts={name: layout}, outputs=given)
             every = dict.fromkeys((*inputs, *outputs), layout)
-            case = make.case(dtype, base, note=f"all-{layout.value}", outputs=True)
+            # With the same attributes, so that some of them differ in strides alone.
+            case = make.case(
+                dtype, base, make.combinations[0], note=f"all-{layout.value}", outputs=True
+            )
             yield replace(case, layouts=every)
         for number in range(len(kinds)):
             names = enumerate((*inputs, *outputs), turn + number)

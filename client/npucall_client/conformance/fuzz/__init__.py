@@ -12,6 +12,7 @@ so there. Its parts, from the bottom::
     valid       a whole call that must be answered
     invalid     a call with one defect or several, of which the first must be found
     words       a case in words, from which its id follows
+    search      draws, judges, makes small
     search      round after round over the operators, until the time is up
 
 Every drawn integer is between -99 and 99: beyond them Hypothesis draws constants of the modules

@@ -136,8 +136,8 @@ class Fuzz:
 
     def outcomes(self, statements: Sequence[Statement]) -> Iterator[Outcome]:
         """Calls that passed; of those that failed alike the smallest that was found."""
-        end = monotonic() + self.seconds
         left = [each for each in statements if self._calls(each) is not None]
+        end = monotonic() + self.seconds
         turn = 0
         while left and monotonic() < end and not self.runner.first.gone:
             for statement in left:

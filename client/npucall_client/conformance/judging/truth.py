@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LOOPED = 4096
 """Elements up to which every element is computed by scalar loops."""
+_TENSORS = (np.ndarray, np.floating)
+"""What tensors are: NumPy's arithmetic makes numbers of those without dimensions."""
 _AGREE = 2.0**-36
 """How far float64 opinions may differ, relative to the size of the terms."""
 
@@ -143,7 +145,7 @@ def _torch(statement: Statement, given: Given) -> dict[str, Reals]:
     if statement.torch is None:
         return {}
     values = {
-        name: torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
+        name: torch.from_numpy(np.array(value)) if isinstance(value, _TENSORS) else value
         for name, value in given.values.items()
     }
     answer = statement.torch(replace(given, values=values), torch)

@@ -179,13 +179,16 @@ class Report:
     saved: str = ""
     """The folder that bundles of failing cases were written below."""
     known: Known = field(default_factory=Known)
+    interrupted: bool = False
+    """Somebody ended the run (Ctrl-C): the rest of the cases was not judged."""
 
     @property
     def verdict(self) -> Verdict:
         """Of what was chosen: fails; conforms in part, if something was not judged; conforms."""
         if self.failures or all(o.status == "skipped" for o in self.outcomes):
             return "fails"
-        if self.allow_skipped or self.coverage().complete:
+        allowed = self.allow_skipped and not self.interrupted
+        if allowed or self.coverage().complete:
             return "conforms"
         return "conforms in part"
 

@@ -113,8 +113,8 @@ def _names(wires: Any) -> str:
 
 
 def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
-    wanted = [(p.name, p.c_type, _role(statement, p)) for p in statement.parameters]
-    found = [(p.name, p.c_type, _ROLES.get(p.role, str(p.role))) for p in info.parameters]
+    wanted = [(p.name, p.c_name, p.c_type, _role(statement, p)) for p in statement.parameters]
+    found = [(p.name, p.c_name, p.c_type, _ROLES.get(p.role, str(p.role))) for p in info.parameters]
     yield from _unequal("parameters", wanted, found)
     inputs = {each.name: each for each in statement.inputs}
     for each in info.parameters:

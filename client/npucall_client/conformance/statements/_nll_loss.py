@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import FLOAT16, INT32, INT64, UINT8
+from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8
 from npucall_client.conformance.stating import reals
 from npucall_client.conformance.stating.domains import follows, normal, uniform, upstream
 from npucall_client.conformance.stating.given import MEAN, Given, Reals, Terms
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.domains import Draw
 
 LABELS = (INT64, INT32, UINT8)
+NO_LABELS = (INT8, INT16, BOOL, FLOAT)
+"""Dtypes that labels must not have; there are more."""
 OF_ONE_DTYPE = ("grad_output", "self", "weight", "total_weight")
 TENSORS = ("grad_output", "self", "target", "weight", "total_weight", "out")
 ATTRIBUTES = {"reduction": (0, 1, 2), "ignore_index": (-100, 1)}

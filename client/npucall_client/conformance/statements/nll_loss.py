@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8
+from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall_client.conformance.statements import _nll_loss_forward as nll
+from npucall_client.conformance.statements._nll_loss import NO_LABELS
 from npucall_client.conformance.stating import defects, reals
 from npucall_client.conformance.stating.kernels import dtype_of
 from npucall_client.conformance.stating.parts import Contradiction, Invalid, Setup
@@ -65,7 +66,7 @@ NLL_LOSS = Statement(
                 DTypeError),
         Invalid("dtype-bf16-all", defects.all_of(BF16, "self", "weight"), ("self",), DTypeError,
                 products=WITHOUT_BFLOAT16),
-        *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
+        *(row for found in NO_LABELS for row in defects.dtypes("target", found=found)),
         *defects.values("reduction", 3, 7, -1, 2**32, 2**32 + 1, block="reduction"),
         *defects.shapes("self", (2, 3, 4), ()),
         *defects.shapes("target", (5, 1)),

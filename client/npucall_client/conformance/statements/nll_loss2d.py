@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT8
+from npucall.dtypes import DOUBLE
 from npucall.errors import ShapeError
 from npucall_client.conformance.statements import _nll_loss_forward as nll
+from npucall_client.conformance.statements._nll_loss import NO_LABELS
 from npucall_client.conformance.stating import defects
 from npucall_client.conformance.stating.kernels import dtype_of
 from npucall_client.conformance.stating.parts import Invalid, Setup
@@ -47,7 +48,7 @@ NLL_LOSS2D = Statement(
         *defects.dtypes("self", found=nll.OTHER),
         *defects.uncastable("out"),
         *defects.uncastable("total_weight_out"),
-        *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
+        *(row for found in NO_LABELS for row in defects.dtypes("target", found=found)),
         *defects.values("reduction", 3, 7, -1, 2**32, 2**32 + 1, block="reduction"),
         *defects.shapes("self", (2, 4), (2, 4, 15), (2, 4, 3, 5, 1)),
         *defects.shapes("weight", (5,), (1,), (), (4, 1), (1, 4), (2, 2)),

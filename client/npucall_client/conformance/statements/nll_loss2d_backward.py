@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.dtypes import BOOL, FLOAT, INT8
 from npucall.errors import ShapeError
 from npucall_client.conformance.statements import _nll_loss as nll
 from npucall_client.conformance.stating import defects
@@ -73,7 +72,7 @@ NLL_LOSS2D_BACKWARD = Statement(
         *defects.dtypes("self"),
         *defects.no_bfloat16("self"),
         *defects.dtypes("grad_output", "weight", "out", "total_weight", found=nll.OTHER),
-        *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
+        *(row for found in nll.NO_LABELS for row in defects.dtypes("target", found=found)),
         *defects.shapes("grad_output", (2, 3, 4), (2, 4, 3, 5)),
         *defects.shapes("grad_output", (), (1,), alone=True),  # as the rows below need it
         Invalid("gradients-summed", {"grad_output": {"shape": (2, 3, 5)}}, ("grad_output",),

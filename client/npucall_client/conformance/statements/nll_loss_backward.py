@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, INT8
+from npucall.dtypes import BF16, DOUBLE
 from npucall.errors import DTypeError, ShapeError
 from npucall_client.conformance.statements import _nll_loss as nll
 from npucall_client.conformance.stating import defects
@@ -84,7 +84,7 @@ NLL_LOSS_BACKWARD = Statement(
         Invalid("dtype-double-all", nll.all_of(DOUBLE), ("self",), DTypeError),
         Invalid("dtype-bf16-all", nll.all_of(BF16), ("self",), DTypeError,
                 products=WITHOUT_BFLOAT16),
-        *(row for found in (INT8, BOOL, FLOAT) for row in defects.dtypes("target", found=found)),
+        *(row for found in nll.NO_LABELS for row in defects.dtypes("target", found=found)),
         *defects.values("reduction", 3, 7, -1, 2**32, 2**32 + 1, block="reduction"),
         *defects.shapes("self", (2, 3, 4), ()),
         *defects.shapes("target", (5, 1), (4,), (1,), ()),

@@ -4,7 +4,8 @@ From the bottom: ``tables``, ``prototypes``, ``promotion`` and ``broadcasting`` 
 second time. ``given``, ``reals`` and ``domains`` are a call's arguments as float64, IEEE
 arithmetic, and how numbers are drawn. ``parts``, ``setups``, ``kernels`` and ``statement`` are what
 a statement consists of. ``elementwise`` and ``rowwise`` make statements from functions of one
-element, or of one row. ``defects`` has rows of error tables that operators share.
+element, or of one row. ``rounding`` rounds numbers to a dtype. ``defects`` has rows of error tables
+that operators share.
 
 **How to state an operator** (``statements/kl_div_backward.py`` and ``l1_loss_backward.py`` are
 examples). Write ``statements/<operator>.py``. Work from the mathematics and from the operator's

@@ -1,10 +1,19 @@
-"""Where the members of a pool come from, by the text of the target."""
+"""Where the members of a pool come from, by the text of the target.
+
+Its modules, from the top::
+
+    directories          watches a directory, and the next one if it fails
+    looking, watched     asks again and again; what counts while a directory starts
+    changes              what a directory says, from its bytes
+    files, fixed, names  a file or folder; members in the target; addresses of a name
+    targets              the target's text
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall_client.pool.sources import targets
+from npucall_client import targets
 from npucall_client.pool.sources.directories import DirectorySource
 from npucall_client.pool.sources.files import PAUSE_SECONDS as FILE_PAUSE
 from npucall_client.pool.sources.files import PathLister

@@ -159,7 +159,8 @@ def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
             if draft.dtype(name) is BF16:
                 blamed, found = (listed(blames), f"BF16 (their {name})") if blames else (name, BF16)
                 raise DTypeError(
-                    f"{blamed}: expected no BF16, which {draft.product} has not, found {found}",
+                    f"{blamed}: expected another dtype than BF16, which {draft.product} does not "
+                    f"have, found {found}",
                     parameter=blames or name,
                     aclnn_status=PARAM_INVALID,
                 )

@@ -72,8 +72,8 @@ def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevi
     if wanted != device.default_variant:
         device.close()
         raise NoDeviceError(
-            f"variant: expected {device.default_variant or 'none'}, what the libraries of this "
-            f"host have, found {wanted}"
+            f"variant: expected {device.default_variant or 'none'}, as the libraries of this host "
+            f"have it, found {wanted}"
         )
     return device
 
@@ -251,10 +251,9 @@ class CannDevice:
         """What CANN keeps for the threads of lanes goes when they end, before the device does."""
         most = f"{_LATEST_SECONDS:g} s"
         if left := self._ending.wait(_SOON_SECONDS):
-            self._note(f"{left} of the lanes' threads have not ended; they have {most} to do so")
+            self._note(f"threads of lanes that still run: {left}; the server waits {most} for them")
             if left := self._ending.wait(_LATEST_SECONDS):
                 raise DeviceError(
-                    f"device: expected all threads of its lanes to end within {most}, found {left} "
-                    "that have not"
+                    f"threads of the device's lanes that did not end within {most}: {left}"
                 )
         self._context.close()

@@ -63,12 +63,12 @@ class HostCatalogue(Catalogue):
     def unavailable_because(self, operator: Operator[Any, Any]) -> str:
         """Why this host cannot run an operator of the catalogue; empty if it can."""
         if operator.name in self._missing:
-            return f"expected {operator.name} in a library of this host, found it in none"
+            return f"expected {operator.name} in a library of this host, found it in no library"
         has = self._variants.get(operator.name, operator.variant)
         if has != operator.variant:
             return (
-                f"expected variant {has} of {operator.name}, the one that this host has, "
-                f"found {operator.variant}"
+                f"expected variant {has} of {operator.name}, which this host has, found "
+                f"{operator.variant}"
             )
         return ""
 

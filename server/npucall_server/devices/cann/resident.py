@@ -180,7 +180,7 @@ class DeviceResident:
         """A run uses it until ``end_use``."""
         with self._lock:
             if self._given_back:
-                raise ValueError("expected memory of a handle, found that it has been given back")
+                raise ValueError("the memory of the handle was given back")
             self._users += 1
 
     def end_use(self) -> None:

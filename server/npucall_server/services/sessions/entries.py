@@ -117,8 +117,7 @@ class Entries:
                 missing[entry.asked.digest] = None
         if missing:
             raise MissingError(
-                "digest: expected bytes that were uploaded before, found none for "
-                f"{len(missing)} of the digests; upload them",
+                f"the server does not have the bytes of {len(missing)} of the digests; upload them",
                 digests=", ".join(digest.hex() for digest in missing),
             )
 
@@ -185,8 +184,8 @@ class _Entry:
         """Takes bytes that are kept by the digest. Raises DigestMismatchError."""
         if len(data) != self.asked.length:
             raise DigestMismatchError(
-                f"digest: expected {self.asked.length} bytes, found that those of "
-                f"{self.asked.digest.hex()} are {len(data)}"
+                f"digest: expected a digest of {self.asked.length} bytes, found "
+                f"{self.asked.digest.hex()}, of {len(data)} bytes"
             )
         self.is_found = True
         self._write(0, data)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from npucall.errors import CancelledError, DeadlineError, MessageError, StalledError
+from npucall.errors import DeadlineError, MessageError, StalledError
 from npucall.exchange import Chunk
 from npucall.wire.uploads import UploadBegin, split_upload_frame
+from npucall_server.callers import went_away
 from npucall_server.services.sessions.entries import Entries
 from npucall_server.turn import gave_way
 
@@ -61,7 +62,7 @@ class Upload:
         """Whether the bytes of each entry are remembered. Raises what ends it before."""
         reader = threading.Thread(target=self._read, name="npucall-upload", daemon=True)
         if not self._caller.add_callback(self._break):
-            raise _cancelled()
+            raise went_away()
         self._passage.may_end_by(self._give_way)
         reader.start()
         try:
@@ -69,7 +70,7 @@ class Upload:
         except BaseException as error:
             self._close(error)
             raise
-        self._close(_cancelled())
+        self._close(went_away())
         return remembered
 
     def _result(self) -> list[bool]:
@@ -138,7 +139,7 @@ class Upload:
         self._done.set()
 
     def _break(self) -> None:
-        self._fail(_cancelled())
+        self._fail(went_away())
 
     def _give_way(self) -> None:
         """Ends it for others: for its room, or for a reservation."""
@@ -162,11 +163,11 @@ class Upload:
             return
         own = self._caller.time_remaining()
         if own is not None and own <= 0:
-            raise DeadlineError("upload: its deadline ended before all of its bytes had come")
+            raise DeadlineError("the deadline of the upload ended before all its bytes arrived")
         limit = f"{self._patience:g}"
         raise StalledError(
-            f"upload: expected its next bytes in less than {limit} s (setting peer_timeout), found "
-            "none; repeat the upload",
+            f"no bytes of the upload arrived for {limit} s (setting peer_timeout); repeat the "
+            "upload",
             limit=limit,
             setting="peer_timeout",
         )
@@ -174,7 +175,3 @@ class Upload:
 
 def _unended() -> MessageError:
     return MessageError("upload: expected a frame `end`, found the end of the stream")
-
-
-def _cancelled() -> CancelledError:
-    return CancelledError("upload: cancelled by the caller, or its stream broke")

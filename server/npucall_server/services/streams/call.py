@@ -56,11 +56,10 @@ class StreamCall:
         """What it ends with where they have not come."""
         own = self.caller.time_remaining()
         if own is not None and own <= 0:
-            return DeadlineError("call: its deadline ended before all of its bytes had come")
+            return DeadlineError("the deadline of the call ended before all its bytes arrived")
         limit = f"{self._patience(peers):g}"
         return StalledError(
-            f"call: expected its next bytes in less than {limit} s (setting peer_timeout), found "
-            "none; repeat the call",
+            f"no bytes of the call arrived for {limit} s (setting peer_timeout); repeat the call",
             limit=limit,
             setting="peer_timeout",
         )

@@ -24,11 +24,11 @@ class Ids:
         """Uses an id. Raises MessageError where it was used before."""
         run = bisect_right(self._firsts, call_id) - 1
         if run >= 0 and call_id <= self._lasts[run]:
-            raise MessageError(f"call_id: expected one not used before, found {call_id}")
+            raise MessageError(f"call_id: expected a new one for each call, found {call_id} twice")
         if run >= 0 and call_id == self._lasts[run] + 1:
             self._lasts[run] += 1
         elif len(self._firsts) < self._most_runs:
             self._firsts.insert(run + 1, call_id)
             self._lasts.insert(run + 1, call_id)
         else:
-            raise MessageError("call_id: expected ids of which most follow each other")
+            raise MessageError("call_id: expected consecutive numbers, found too many gaps")

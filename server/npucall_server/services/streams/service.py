@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from npucall.errors import QueueFullError
+from npucall.texts import retry_in
 from npucall_server.executor import going_down
 from npucall_server.ledger import Ledger
 from npucall_server.services.streams.stream import Stream, StreamLimits
@@ -95,8 +96,7 @@ class StreamService:
 
 def _too_many(limit: int) -> QueueFullError:
     return QueueFullError(
-        f"server: expected a free stream, found that as many are open as max_streams = {limit} "
-        "allows; repeat the call later",
+        f"all streams of the server are in use (max_streams = {limit}); {retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
         limit=str(limit),
         setting="max_streams",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import grpc
 
 from npucall.errors import (
-    CancelledError,
     MessageError,
     UnauthenticatedError,
 )
@@ -31,7 +30,7 @@ from npucall.limits import KIB
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.status import to_status
 from npucall.wire.stream_messages import request_frames
-from npucall_server.callers import StreamCaller
+from npucall_server.callers import StreamCaller, went_away
 from npucall_server.executor import going_down
 from npucall_server.services.streams.call import StreamCall, answered
 from npucall_server.services.streams.calls import Calls
@@ -202,12 +201,12 @@ class Stream:
             return
         (call, state), event = self._calls.found(call_id), event_of(frame)
         if after(state, event) is None:
-            raise MessageError(f"call_id: expected one that begin opened, found {call_id}")
+            raise MessageError(f"call_id: expected a call that `begin` opened, found {call_id}")
         if call is None or event in PASSED_OVER[state]:
             return
         if event is Event.CANCEL:
             call.caller.cancel()
-            self._refuse(call, CancelledError("call: cancelled by the caller"), COMING)
+            self._refuse(call, went_away(), COMING)
         elif isinstance(frame, Chunk):
             call.receive(frame)
         else:
@@ -338,7 +337,9 @@ class Stream:
         with self._calls.changed:
             missing = [call.id for call in self._calls.receiving()]
         if missing and not self._calls.wait_until_closed(_BREAK_SECONDS):
-            raise MessageError(f"stream: expected all bytes of its calls, found none of {missing}")
+            raise MessageError(
+                f"stream: expected all bytes of its calls, found its end before those of {missing}"
+            )
 
     def _end_receiving(self) -> None:
         """Settles calls whose bytes will not come, once nobody reads any more."""
@@ -347,5 +348,4 @@ class Stream:
                 return
             calls = self._calls.receiving()
         for call in calls:
-            error = CancelledError("call: cancelled, or its stream broke")
-            self._refuse(call, error, COMING)
+            self._refuse(call, went_away(), COMING)

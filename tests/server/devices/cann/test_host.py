@@ -62,7 +62,7 @@ def test_another_variant_is_refused_with_the_one_that_is_there(
     with pytest.raises(VariantUnavailableError) as caught:
         built_in.runnable(TARGET, other)
     assert str(caught.value) == (
-        f"operator: expected variant builtin of {TARGET}, the one that this host has, found {other}"
+        f"operator: expected variant builtin of {TARGET}, which this host has, found {other}"
     )
     assert caught.value.details == {"operator": TARGET, "variant": other}
 
@@ -76,7 +76,7 @@ def test_without_libraries_declared_operators_are_listed_and_unavailable() -> No
     nowhere = host(AscendPaths(Path("/nowhere"), None, ()))
     assert [operator.title for operator in nowhere] == [operator.title for operator in CATALOGUE]
     assert nowhere.variant == ""
-    reason = "expected aclnnL1LossBackward in a library of this host, found it in none"
+    reason = "expected aclnnL1LossBackward in a library of this host, found it in no library"
     assert nowhere.unavailable_because(CATALOGUE.find("aclnnL1LossBackward")) == reason
     with pytest.raises(OperatorUnavailableError, match=f"^operator: {reason}$") as caught:
         nowhere.runnable("aclnnL1LossBackward")

@@ -81,7 +81,8 @@ def test_versions_are_told_without_the_functions_of_newer_ones(told: dict[str, A
 def test_an_operator_that_it_lacks_is_unavailable(told: dict[str, Any]) -> None:
     assert told["variant"] == ""
     assert told["target"] == (
-        "operator: expected aclnnKlDivTargetBackward in a library of this host, found it in none"
+        "operator: expected aclnnKlDivTargetBackward in a library of this host, "
+        "found it in no library"
     )
 
 

@@ -42,7 +42,7 @@ def test_a_name_that_is_near_to_a_product_s_is_served_and_said_to_be_a_guess(
     assert device.serves(l1(device.device))
     (note,) = device.notes
     assert note == device.device.facts().product_guess
-    assert f"found {soc}; by its family it is taken for {product}" in note
+    assert f"does not know {soc}, and guesses from its family that it is like {product}" in note
 
 
 def test_a_name_that_is_near_to_none_is_refused(simulator: Simulator, open_device: Open) -> None:

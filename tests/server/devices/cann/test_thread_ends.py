@@ -64,7 +64,7 @@ def test_threads_that_take_longer_are_waited_for_with_a_note(
     device = open_device()
     assert device.serves(l1(device.device))
     device.close()
-    assert device.notes == ["1 of the lanes' threads have not ended; they have 20 s to do so"]
+    assert device.notes == ["threads of lanes that still run: 1; the server waits 20 s for them"]
 
 
 @pytest.mark.usefixtures("impatient")
@@ -74,7 +74,7 @@ def test_a_device_is_not_reset_under_threads_that_do_not_end(
     ends_after(2000)
     device = open_device()
     assert device.serves(l1(device.device))
-    with pytest.raises(DeviceError, match=r"to end within 0\.1 s, found 1 that have not"):
+    with pytest.raises(DeviceError, match=r"did not end within 0\.1 s: 1"):
         device.close()
     assert device.simulator.call_count("aclrtResetDevice") == 0
     device.simulator.reset()

@@ -6,4 +6,11 @@ underscore are parts of the page; ``text`` is what all of them share.
 
 Whatever stands in a report may come from a server that one does not trust: names, messages,
 versions. Each format escapes all of it.
+
+Its modules, from the top::
+
+    html, json_file, junit    a page; a file for programs; a file for CI
+    table, matrix, text       at a terminal; several products; amounts as texts
+    _causes, _coverage, _pairs, _tables  sections of the page
+    _plots, _markup, _style   pictures, elements and style of the page
 """

@@ -8,7 +8,7 @@ from npucall_client.conformance.judging.benchmark import LEVELS, SMALL_RATIO
 from npucall_client.conformance.reporting.formats._markup import Child, Markup, join, tag
 from npucall_client.conformance.reporting.formats._plots import dtype_class
 from npucall_client.conformance.reporting.formats._tables import milliseconds, operator_name
-from npucall_client.conformance.reporting.formats.text import number
+from npucall_client.conformance.reporting.formats.text import in_ulp, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from npucall_client.conformance.reporting.report import Report
 
 _MEASURES: dict[str, Callable[[Side], str]] = {
-    "worst ulp": lambda side: number(side.ulp),
     "MARE": lambda side: number(side.figures.mare),
     "MERE": lambda side: number(side.figures.mere),
     "RMSE": lambda side: number(side.figures.rmse),
@@ -28,7 +27,7 @@ _MEASURES: dict[str, Callable[[Side], str]] = {
 
 def pairs(report: Report) -> Markup:
     """A line for each operator and dtype: of each figure both servers' values."""
-    names = ("operator", "dtype", "server", "passed", *_MEASURES, "level")
+    names = ("operator", "dtype", "server", "passed", "worst ulp", *_MEASURES, "level")
     servers = [each.target for each in (report.server, report.against) if each is not None]
     head = [tag("th", name, scope="col") for name in names]
     rows = [_row(title, dtype, pair, servers) for (title, dtype), pair in report.pairs().items()]
@@ -60,9 +59,14 @@ def _row(title: str, dtype: str, pair: Pair, servers: list[str]) -> Markup:
         tag("td", tag("span", dtype, class_=f"dtype {dtype_class(dtype)}")),
         tag("td", *(tag("div", each) for each in servers)),
         _both("passed", (f"{side.passed:,}/{pair.cases:,}" for side in pair.sides)),
+        _both("worst ulp", (_ulp(side, pair) for side in pair.sides)),
         *(_both(name, map(shown_of, pair.sides)) for name, shown_of in _MEASURES.items()),
         shown if compared else tag("td"),
     )
+
+
+def _ulp(side: Side, pair: Pair) -> str:
+    return in_ulp(side.ulp, inside=side.passed == pair.cases)
 
 
 def _both(name: str, texts: Iterator[str]) -> Markup:

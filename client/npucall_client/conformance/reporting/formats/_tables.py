@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from npucall_client.conformance.cases.case import BLOCKS
 from npucall_client.conformance.reporting.formats._markup import Child, Markup, join, tag
 from npucall_client.conformance.reporting.formats._plots import dtype_class, histogram
-from npucall_client.conformance.reporting.formats.text import count, local_id, number
+from npucall_client.conformance.reporting.formats.text import (
+    NO_ULP,
+    NOTHING,
+    count,
+    in_ulp,
+    local_id,
+    number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -113,7 +120,9 @@ def _figure_cells(title: str, dtype: str, tally: Tally) -> Iterable[Markup]:
     worst = tag("code", local_id(tally.ratio_case, title)) if tally.ratio else None
     bars = histogram(tally.histogram, dtype) if compared else None
     ratio = number(tally.ratio) if compared else _NOTHING
-    ulp = tag("span", number(tally.ulp), title=tally.ulp_case) if compared else _NOTHING
+    shown = in_ulp(tally.ulp, inside=tally.ratio <= 1)
+    why = NO_ULP if shown == NOTHING else tally.ulp_case
+    ulp = tag("span", shown, title=why) if compared else _NOTHING
     passed = (
         f"{tally.passed:,}"
         if tally.passed == tally.cases

@@ -12,7 +12,7 @@ from npucall_client.conformance.reporting.formats import _causes, _coverage, _pa
 from npucall_client.conformance.reporting.formats._markup import Markup, join, tag
 from npucall_client.conformance.reporting.formats._plots import Strip, strips
 from npucall_client.conformance.reporting.formats._style import STYLE
-from npucall_client.conformance.reporting.formats.text import number, verdict
+from npucall_client.conformance.reporting.formats.text import NOTHING, number, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,5 +225,7 @@ def _figure_note() -> Markup:
         "The bars count elements by their error in ulp of the output, heights logarithmic: exact, "
         "then up to 0.25, 0.5, 0.75, 1, 1.5, 2, 4, 8, 16, 64, 1,024 and beyond. Many are allowed "
         "where terms cancel; the share of the tolerance says whether they were. The worst case is "
-        "that of the share; the run is the median of the cases on the device, as the server says."
+        "that of the share; the run is the median of the cases on the device, as the server says. "
+        f"A worst ulp is {NOTHING} where the expected number is nearly 0: one ulp of it is tiny, "
+        "and the share of the tolerance is what counts."
     )

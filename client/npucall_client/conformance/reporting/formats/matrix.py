@@ -16,14 +16,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from npucall_client.conformance.reporting.formats import html as page
 from npucall_client.conformance.reporting.formats import json_file, junit, table
 from npucall_client.conformance.reporting.formats._markup import Markup, tag
 from npucall_client.conformance.reporting.formats.text import clean, count
+from npucall_client.console import Column, output
+from npucall_client.console import show as print_all
+from npucall_client.console import table as columns_of
 
 if TYPE_CHECKING:
     from npucall_client.conformance.reporting.matrix import Matrix
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
 
 def show(matrix: Matrix, console: Console | None = None) -> None:
     """Prints the report of each product that does not conform, then all of them as a table."""
-    console = console or Console()
+    console = console or output()
     for report in matrix.judged:
         if not report.passed:
             console.rule(Text(clean(f"{report.server.product} ({report.server.soc})")))
             table.show(report, console)
-    console.print(_by_product(matrix))
+    print_all(console, _by_product(matrix, console.width))
     style = "bold green" if matrix.passed else "bold red"
     console.print(Text(f"{_said(matrix)}.", style), soft_wrap=True)
 
@@ -113,13 +115,13 @@ def _said(matrix: Matrix) -> str:
     return f"{matrix.verdict.capitalize()}, on {', '.join(wanting)}"
 
 
-def _by_product(matrix: Matrix) -> Table:
-    shown = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("product", "as"):
-        shown.add_column(name, no_wrap=True)
-    for name in ("passed", "skipped"):
-        shown.add_column(name, no_wrap=True, justify="right")
-    shown.add_column("verdict", overflow="fold")
+def _by_product(matrix: Matrix, width: int) -> RenderableType:
+    columns = [
+        *map(Column, ("product", "as")),
+        *(Column(name, number=True) for name in ("passed", "skipped")),
+        Column("verdict", prose=True),
+    ]
+    rows = []
     for report in matrix.reports:
         total, server = report.total(), report.server
         there = report in matrix.judged
@@ -127,8 +129,8 @@ def _by_product(matrix: Matrix) -> Table:
         names = (Text(clean(server.product)), Text(clean(server.soc)))
         passed = Text(f"{total.passed}/{total.cases}", style)
         said = report.verdict if there else _NOTHING
-        shown.add_row(*names, passed, Text(str(total.skipped)), Text(said, style))
-    return shown
+        rows.append([*names, passed, Text(str(total.skipped)), Text(said, style)])
+    return columns_of(columns, rows, width)
 
 
 def _columns(matrix: Matrix) -> Markup:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,15 +16,17 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Column, Table
+from rich.table import Column as ProgressPlace
 from rich.text import Text
 
 from npucall_client.conformance.reporting.causes import causes
 from npucall_client.conformance.reporting.formats.text import (
+    NO_ULP,
     clean,
     count,
     covered,
     identity,
+    in_ulp,
     local_id,
     number,
     remarks,
@@ -31,7 +34,11 @@ from npucall_client.conformance.reporting.formats.text import (
     scope,
     told,
     verdict,
+    without_ulp,
 )
+from npucall_client.console import Column, output
+from npucall_client.console import show as print_all
+from npucall_client.console import table as columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,9 +47,10 @@ if TYPE_CHECKING:
     from npucall_client.conformance.reporting.pairs import Pair
     from npucall_client.conformance.reporting.report import Outcome, Report, Server, Sided, Tally
 
+_TIMES = ("MARE", "MERE", "RMSE", "small", "level")
 _SHOWN = 20
 """Causes that are shown."""
-_NARROW = Column(width=40, no_wrap=True, overflow="ellipsis")
+_NARROW = ProgressPlace(width=40, no_wrap=True, overflow="ellipsis")
 
 
 def progress(
@@ -52,14 +60,14 @@ def progress(
 
     None: nobody knows how many there will be.
     """
-    console = console or Console(stderr=True)
+    console = console or Console(stderr=True, force_interactive=sys.stderr.isatty())
     columns = (
         TextColumn("{task.description}", markup=False, table_column=_NARROW),
         BarColumn(None), MofNCompleteColumn(), _Failed(), TimeElapsedColumn(),
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(
-        *columns, console=console, transient=True, expand=True, disable=not console.is_terminal
+        *columns, console=console, transient=True, expand=True, disable=not console.is_interactive
     ) as bar:
         task = bar.add_task("conform", total=total, failed=0)
         failed = 0
@@ -72,13 +80,16 @@ def progress(
 
 def show(report: Report, console: Console | None = None) -> None:
     """Prints what held and what did not. Nothing of a report is read as rich's markup."""
-    console = console or Console()
+    console = console or output()
     if report.outcomes:
-        console.print(_by_dtype(report))
+        print_all(console, _by_dtype(report, console.width))
+        if without_ulp(report.by_operator_and_dtype().values()):
+            console.print(Text(NO_ULP, "dim"), soft_wrap=True)
     if report.against is not None and report.pairs():
-        console.print(_pairs(report, report.against))
+        print_all(console, "", _pairs(report, report.against, console.width))
     if report.contradictions():
-        console.print(_sources(report))
+        print_all(console, "", _sources(report, console.width))
+    console.print()
     found = causes(report.failures)
     for cause in found[:_SHOWN]:
         console.print(_cause(report, cause), soft_wrap=True)
@@ -99,20 +110,18 @@ class _Failed(ProgressColumn):
         return Text(f"{failed} failed", "bold red") if failed else Text("0 failed", "green")
 
 
-def _by_dtype(report: Report) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("operator", no_wrap=True)
-    table.add_column("dtype", no_wrap=True)
-    table.add_column("passed", no_wrap=True, justify="right")
-    table.add_column("of tolerance", no_wrap=True, justify="right")
-    table.add_column("worst ulp", no_wrap=True, justify="right")
-    table.add_column("worst case", overflow="fold", style="dim")
-    last = ""
+def _by_dtype(report: Report, width: int) -> RenderableType:
+    columns = [
+        *map(Column, ("operator", "dtype")),
+        *(Column(name, number=True) for name in ("passed", "of tolerance", "worst ulp")),
+        Column("worst case", prose=True),
+    ]
+    rows, last = [], ""
     for (title, dtype), tally in report.by_operator_and_dtype().items():
         shown = "" if title == last else title
-        table.add_row(Text(clean(shown)), Text(clean(dtype)), *_row(tally, title))
+        rows.append([Text(clean(shown)), Text(clean(dtype)), *_row(tally, title)])
         last = title
-    return table
+    return columns_of(columns, rows, width)
 
 
 def _row(tally: Tally, title: str) -> tuple[Text, ...]:
@@ -122,35 +131,30 @@ def _row(tally: Tally, title: str) -> tuple[Text, ...]:
     return (
         Text(f"{tally.passed}/{tally.cases}", _tone(tally)),
         Text(number(tally.ratio), outside),
-        Text(number(tally.ulp)),
-        Text(clean(local_id(tally.ratio_case, title)) if tally.ratio else ""),
+        Text(in_ulp(tally.ulp, inside=tally.ratio <= 1)),
+        Text(clean(local_id(tally.ratio_case, title)) if tally.ratio else "", "dim"),
     )
 
 
-def _pairs(report: Report, against: Server) -> Table:
+def _pairs(report: Report, against: Server, width: int) -> RenderableType:
     """Both servers, and the first one's errors as multiples of the second's."""
-    table = Table(
-        box=None, header_style="dim", pad_edge=False, title="Two servers", title_justify="left",
-        title_style="bold", caption_justify="left",
-        caption="MARE, MERE and RMSE: times the errors of the second; small: wrong small values",
-    )  # fmt: skip
-    table.add_column("operator", no_wrap=True)
-    table.add_column("dtype", no_wrap=True)
-    for server in (report.server, against):
-        table.add_column(Text(clean(server.target)), overflow="fold", justify="right")
-        table.add_column("ulp", no_wrap=True, justify="right")
-    for name in ("MARE", "MERE", "RMSE", "small", "level"):
-        table.add_column(name, no_wrap=True, justify="right")
-    for (title, dtype), pair in report.pairs().items():
-        name = clean(title.removeprefix("aclnn"))
-        table.add_row(Text(name), Text(clean(dtype)), *_pair(pair))
-    return table
+    headings = (clean(report.server.target), "ulp", clean(against.target), "ulp")
+    columns = [
+        *map(Column, ("operator", "dtype")),
+        *(Column(name, number=True) for name in (*headings, *_TIMES)),
+    ]
+    rows = [
+        [Text(clean(title.removeprefix("aclnn"))), Text(clean(dtype)), *_pair(pair)]
+        for (title, dtype), pair in report.pairs().items()
+    ]
+    caption = "MARE, MERE and RMSE: times the errors of the second; small: wrong small values"
+    return Group(columns_of(columns, rows, width, "Two servers"), Text(caption, "dim"))
 
 
 def _pair(pair: Pair) -> Iterator[Text]:
     for side in pair.sides:
         yield Text(f"{side.passed}/{pair.cases}", "green" if side.passed == pair.cases else "red")
-        yield Text(number(side.ulp))
+        yield Text(in_ulp(side.ulp, inside=side.passed == pair.cases))
     if not any(side.figures.count for side in pair.sides):
         yield from [Text("")] * 5
         return
@@ -166,24 +170,18 @@ def _tone(tally: Tally) -> str:
     return "yellow" if tally.accepted else "green"
 
 
-def _sources(report: Report) -> Table:
-    table = Table(
-        box=None, header_style="dim", pad_edge=False, title="Documents against behaviour",
-        title_justify="left", title_style="bold",
-    )  # fmt: skip
-    table.add_column("row", justify="right", no_wrap=True)
-    for heading in "operator", "topic", "agrees with", "and not with":
-        table.add_column(heading, overflow="fold")
+def _sources(report: Report, width: int) -> RenderableType:
+    names = ("operator", "topic", "agrees with", "and not with")
+    columns = [Column("row", number=True), *(Column(name, prose=True) for name in names)]
+    rows = []
     for outcome in report.contradictions():
         sided = outcome.contradiction
         if sided is not None:
             cells = (outcome.title.removeprefix("aclnn"), sided.topic)
-            texts = [Text(clean(cell)) for cell in cells]
+            texts = [Text(clean(cell)) for cell in (str(sided.number), *cells)]
             others = [source for source in sided.sources if source not in sided.agrees]
-            table.add_row(
-                str(sided.number), *texts, _agreement(sided), Text(clean("; ".join(others)), "dim")
-            )
-    return table
+            rows.append([*texts, _agreement(sided), Text(clean("; ".join(others)), "dim")])
+    return columns_of(columns, rows, width, "Documents against behaviour")
 
 
 def _agreement(sided: Sided) -> Text:

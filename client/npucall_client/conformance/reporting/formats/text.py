@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING
 
 from npucall.products import DEFAULT_SOC
 from npucall_client.conformance.cases.case import FUZZ
+from npucall_client.conformance.judging.tolerance import ULP_BINS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from npucall_client.conformance.reporting.causes import Cause
-    from npucall_client.conformance.reporting.report import Outcome, Report, Server, Wrong
+    from npucall_client.conformance.reporting.report import Outcome, Report, Server, Tally, Wrong
 
 # Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+NOTHING = "-"
+"""In place of a figure that would mislead."""
+NO_ULP = (
+    f"worst ulp {NOTHING}: the expected number is nearly 0, and one ulp of it is tiny. Read "
+    '"of tolerance": 1 is all that is allowed.'
+)
 _NAMED = 6
 """Operators of a cause that are named, and things that were not judged."""
 _KINDS = ("operators", "operators and dtypes", "blocks", "paths")
@@ -31,6 +40,20 @@ def number(value: float) -> str:
     if math.isinf(value):
         return "∞"
     return "NaN" if math.isnan(value) else f"{value:.3g}"
+
+
+def in_ulp(worst: float, *, inside: bool) -> str:
+    """The worst error in ulp, if that says something.
+
+    What is inside the tolerance and yet a thousand ulp off is the error of a number near 0, of
+    which an ulp is tiny.
+    """
+    return NOTHING if inside and worst > ULP_BINS[-1] else number(worst)
+
+
+def without_ulp(tallies: Iterable[Tally]) -> bool:
+    """Whether ``in_ulp`` leaves out a figure of one of them."""
+    return any(in_ulp(tally.ulp, inside=tally.ratio <= 1) == NOTHING for tally in tallies)
 
 
 def count(value: int, singular: str, plural: str = "") -> str:
@@ -122,7 +145,9 @@ def remarks(report: Report) -> list[str]:
     """What a baseline's reader should know."""
     total = report.total()
     said = [f"accepted {count(total.accepted, 'deviation')} that the baseline names"]
+    ended = ["somebody interrupted the run; the rest of the cases was not judged"]
     return [
+        *(ended if report.interrupted else ()),
         *(said if total.accepted else ()),
         *report.known.remarks,
         *(

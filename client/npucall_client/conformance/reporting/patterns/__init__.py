@@ -3,6 +3,11 @@
 Each pattern is a pure function of an output that is wrong, what was expected in its place, and the
 inputs. It says what holds for every wrong element, and whether there are enough of them that it is
 no chance.
+
+Its modules, from the top::
+
+    difference              an output, what was expected, and what differs
+    places, ranges, values  where wrong elements are; ranges of indices; what they have instead
 """
 
 from __future__ import annotations

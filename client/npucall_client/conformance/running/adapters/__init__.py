@@ -1,4 +1,10 @@
-"""What answers the calls of cases: a server, or a library of this process in place of one."""
+"""What answers the calls of cases: a server, or a library of this process in place of one.
+
+Its modules, from the top::
+
+    server     a server
+    torch_npu  torch_npu, in this process
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,13 @@
 
 A look gets the call, what was expected and what came, asks the server as often as it likes, and
 says what it found wrong. ``LOOKS`` has those of each block; a case may ask for one by itself.
+
+Its modules, from the top::
+
+    paths     the same call by every path
+    crowd     callers who ask at once
+    repeated  the same bits again, alone and among others
+    seen      what a look gets
 """
 
 from __future__ import annotations

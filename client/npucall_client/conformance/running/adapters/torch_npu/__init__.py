@@ -3,6 +3,12 @@
 Works from torch's and torch_npu's public functions. What cannot be said through them is not judged,
 with the reason: null pointers, formats, outputs of other dtypes, shapes or layouts than torch_npu
 chooses, and what torch refuses by checks of its own.
+
+Its modules, from the top::
+
+    table              by operator how it is called, or why not
+    ways               how a function is called
+    failures, tensors  what an exception means; arrays as tensors
 """
 
 from __future__ import annotations

@@ -2,6 +2,15 @@
 
 All paths are held against the answer that the case has had, bit by bit. Each sends the call, and
 the same call with other data, so that an answer to somebody else's question shows.
+
+Its modules, from the top::
+
+    ways            what paths need: connections, a session, memory
+    path            what a path is
+    wires, kept     messages and streams; sessions
+    memory, others  shared memory; other connections
+    plan            what Plan says
+    compared        answers of two paths, bit by bit
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from npucall_client.senders.loop import LoopSender
 from npucall_client.senders.threads import THREADS
 from npucall_client.sessions.home import Home
 from npucall_client.sessions.remote import Remote
-from npucall_client.settings import LOCAL, POOL
+from npucall_client.targets import LOCAL, POOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -1,0 +1,26 @@
+"""The exit codes of the command ``npucall``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Self
+
+
+class ExitCode(IntEnum):
+    """An exit code of ``npucall``, and when a subcommand ends with it."""
+
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> Self:
+        """One line of the table."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    DONE = 0, "done; of conform: the server conforms; of replay: the case passes now"
+    FAILED = 1, "an error; of conform: a case fails, or a part was not judged; of replay: it fails"
+    USAGE = 2, "the command line is wrong, or a setting: the message says which"
+    NOT_RUN = 126, "of reserve: the command cannot be run"
+    NO_COMMAND = 127, "of reserve: the command was not found"
+    INTERRUPTED = 130, "Ctrl-C"

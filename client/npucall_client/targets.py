@@ -1,0 +1,176 @@
+"""What a target says: a server, this process, or a pool. No I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import NamedTuple
+
+from npucall.errors import SettingError
+from npucall.membership import DIRECTORY_PORT, check_address
+
+LOCAL = "local:"
+"""The target that computes in this process."""
+POOL = "pool:"
+"""What the target of a pool begins with."""
+SERVER_PORT = 50051
+"""Of a server, where none is said."""
+
+_UNIX = "unix:"
+_OF_GRPC = ("dns:", "ipv4:", "ipv6:", _UNIX, "unix-abstract:", "vsock:")
+"""What gRPC's own spellings begin with. It reads the rest."""
+_LARGEST_PORT = 65535
+_ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104  # a client may call them, nobody listens here
+_KINDS = ("dns", "file", "directory")
+_COMPLETE = {
+    "local": LOCAL,
+    "pool": "pool:HOST:PORT,HOST:PORT",
+    "unix": "unix:PATH",
+}
+"""What was probably meant by the first word alone."""
+_ENCRYPTED = ("https", "grpcs")
+
+
+class Listed(NamedTuple):
+    """Members that the target names itself."""
+
+    addresses: tuple[str, ...]
+
+
+class Resolved(NamedTuple):
+    """A name; each of its addresses is a member."""
+
+    name: str
+    port: int
+
+
+class Written(NamedTuple):
+    """A file that lists members, or a folder with a file for each of them."""
+
+    path: Path
+
+
+class Announced(NamedTuple):
+    """Directories, of which one at a time is watched."""
+
+    directories: tuple[str, ...]
+
+
+def checked_target(target: object) -> str:
+    """The target, with the port of a server where it has none.
+
+    Raises SettingError for what is no target; it says what to write instead.
+    """
+    if not isinstance(target, str) or not target.strip():
+        raise _refused(target, "write HOST:PORT of a server, unix:PATH, local: or pool:...")
+    text = target.strip()
+    if text == LOCAL or (text.startswith(_OF_GRPC) and text != _UNIX):
+        return text
+    if text.startswith(POOL) and text != POOL:
+        parse(text)
+        return text
+    word, colon, rest = text.partition(":")
+    if word.lower() in _COMPLETE and not (colon and rest.isdecimal()):
+        raise _refused(target, f"did you mean {_COMPLETE[word.lower()]}?")
+    if "://" in text:
+        raise _refused(_without_login(text), _without_scheme(text))
+    if text.startswith(("/", "./", "../", "~")):
+        raise _refused(target, f"the socket of a server is {_UNIX}{text}")
+    return _server(target, text)
+
+
+def _server(target: str, text: str) -> str:
+    """HOST:PORT of a target that is one server."""
+    if _is_bare_ipv6(text):
+        raise _refused(target, "an IPv6 address has brackets, such as [::1]:50051")
+    host, colon, port = (text, "", "") if text.endswith("]") else text.rpartition(":")
+    if not colon:
+        host, port = text, str(SERVER_PORT)
+    if not port.isdecimal() or not 0 < int(port[:6]) <= _LARGEST_PORT:
+        raise _refused(
+            target, f"the port is a number from 1 to {_LARGEST_PORT}; without one it is 50051"
+        )
+    port = str(int(port))
+    if host not in _ANY_ADDRESS:
+        try:
+            check_address(f"{host.removesuffix('.')}:{port}")
+        except ValueError:
+            why = f"{host!r} is no name or IP address of a host" if host else "it names no host"
+            raise _refused(target, why) from None
+    return f"{host}:{port}"
+
+
+def _without_scheme(text: str) -> str:
+    """What to write instead of an address with a scheme."""
+    scheme, _, rest = text.partition("://")
+    host = rest.partition("/")[0].rpartition("@")[2]
+    try:
+        meant = _server(host, host)
+    except SettingError:
+        meant = "HOST:PORT"
+    encrypted = " and set tls (NPUCALL_TLS=true)" if scheme.lower() in _ENCRYPTED else ""
+    return f"a target has no {scheme}://; write {meant}{encrypted}"
+
+
+def _without_login(text: str) -> str:
+    """An address without the name and password that it may have."""
+    scheme, _, rest = text.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def _is_bare_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6  # noqa: PLR2004  # IPv6
+    except ValueError:
+        return False
+
+
+def _refused(target: object, instead: str) -> SettingError:
+    return SettingError(
+        f"target: expected a server, a pool or local:, found {target!r}; {instead} "
+        "(target, NPUCALL_TARGET)",
+        setting="target",
+    )
+
+
+def parse(target: str) -> Listed | Resolved | Written | Announced:
+    """What the target of a pool says. Raises SettingError for what is none."""
+    text = target.removeprefix(POOL)
+    kind, _, rest = text.partition(":")
+    try:
+        if kind not in _KINDS:
+            return Listed(_addresses(text))
+        if kind == "dns":
+            return _resolved(rest)
+        if kind == "file":
+            return _written(rest)
+        return Announced(_addresses(rest, DIRECTORY_PORT))
+    except ValueError as error:
+        raise SettingError(
+            f"target: {error} in {target!r} (NPUCALL_TARGET)", setting="target"
+        ) from None
+
+
+def _addresses(text: str, usual_port: int | None = None) -> tuple[str, ...]:
+    """Of a list with commas between; one without a port has the usual one."""
+    given = [each.strip() for each in text.split(",")]
+    if usual_port is not None:
+        given = [each if _has_port(each) else f"{each}:{usual_port}" for each in given]
+    return tuple(dict.fromkeys(map(check_address, given)))
+
+
+def _has_port(text: str) -> bool:
+    return ":" in text.rpartition("]")[2]
+
+
+def _resolved(text: str) -> Resolved:
+    name, _, port = check_address(text).rpartition(":")
+    if name.startswith("["):
+        raise ValueError(f"expected a name after dns:, found {name}")
+    return Resolved(name, int(port))
+
+
+def _written(text: str) -> Written:
+    if not text:
+        raise ValueError("expected a path after file:, found none")
+    return Written(Path(text))

@@ -1,0 +1,71 @@
+"""``grpc.reflection``: describes the services to clients that have no ``.proto`` files.
+
+grpcio-reflection has v1alpha alone. The messages of v1 have the same fields, so the same servicer
+answers both versions; this module adds the description of v1 itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, text_format
+
+# A client that shows the details of an error asks for these files. Importing registers them.
+from google.rpc import error_details_pb2, status_pb2  # noqa: F401
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+ALPHA: str = reflection.SERVICE_NAME
+NAME = ALPHA.replace("v1alpha", "v1")
+METHOD = "ServerReflectionInfo"
+read_request = reflection_pb2.ServerReflectionRequest.FromString
+write_response = reflection_pb2.ServerReflectionResponse.SerializeToString
+
+
+def answers_for(names: Iterable[str]) -> Callable[..., Any]:
+    """What answers the messages of a stream, about the services of these names and reflection."""
+    servicer: Any = reflection.ReflectionServicer((*names, NAME, ALPHA), pool=_Files())
+    answers: Callable[..., Any] = servicer.ServerReflectionInfo
+    return answers
+
+
+class _Files:
+    """The default pool, and the file of v1.
+
+    The file stays out of the default pool: a later grpcio-reflection may bring it, and protobuf
+    refuses a second file of the same name.
+    """
+
+    def __init__(self) -> None:
+        self._pools = descriptor_pool.Default(), _v1()
+
+    def __getattr__(self, name: str) -> Any:
+        """What the file of v1 has nothing of, such as extensions, is for the default pool."""
+        return getattr(self._pools[0], name)
+
+    def FindFileByName(self, name: str) -> Any:  # as pools have it
+        """Raises KeyError."""
+        return self._first("FindFileByName", name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:
+        """Raises KeyError."""
+        return self._first("FindFileContainingSymbol", symbol)
+
+    def _first(self, find: str, name: str) -> Any:
+        default, own = self._pools
+        try:
+            return getattr(default, find)(name)
+        except KeyError:
+            return getattr(own, find)(name)
+
+
+def _v1() -> descriptor_pool.DescriptorPool:
+    """A pool with the file of v1 alone: that of v1alpha with its names changed."""
+    alpha = descriptor_pb2.FileDescriptorProto()
+    reflection_pb2.DESCRIPTOR.CopyToProto(alpha)
+    renamed = text_format.MessageToString(alpha).replace("v1alpha", "v1")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(text_format.Parse(renamed, descriptor_pb2.FileDescriptorProto()))
+    return pool

@@ -1,0 +1,293 @@
+"""What annoyed people who tried the client as new users would: a test a friction."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+from tests import on_a_loop
+
+import npucall_client
+from npucall.errors import ArgumentError, QueueFullError, SettingError
+from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.status import TRAILER, to_status
+from npucall_client import aio
+from npucall_client.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall_client import Client
+
+ONES = np.ones((2, 3), np.float32)
+CONNECTS = {"threads": npucall_client.connect, "asyncio": on_a_loop.connect}
+
+
+@pytest.fixture(params=CONNECTS)
+def connect(request: pytest.FixtureRequest) -> Any:
+    return CONNECTS[request.param]
+
+
+# --- Targets --------------------------------------------------------------------------------------
+
+INSTEAD = {
+    "local": "did you mean local:?",
+    "LOCAL:": "did you mean local:?",
+    "local:Ascend910B1": "did you mean local:?",
+    "pool": "did you mean pool:HOST:PORT,HOST:PORT?",
+    "unix": "did you mean unix:PATH?",
+    "unix:": "did you mean unix:PATH?",
+    "/run/npucall.sock": "the socket of a server is unix:/run/npucall.sock",
+    "http://npu-host:50051": "a target has no http://; write npu-host:50051 (",
+    "http://npu-host:50051/v1": "a target has no http://; write npu-host:50051 (",
+    "grpc://npu-host": "a target has no grpc://; write npu-host:50051 (",
+    "https://npu-host": "write npu-host:50051 and set tls (NPUCALL_TLS=true)",
+    "http://ann:secret@npu-host": "found 'http://npu-host'",
+    "npu-host:70000": "the port is a number from 1 to 65535",
+    "npu-host:0": "the port is a number from 1 to 65535",
+    "npu-host:grpc": "the port is a number from 1 to 65535",
+    "npu-host:": "the port is a number from 1 to 65535",
+    "npu-host:-1": "the port is a number from 1 to 65535",
+    ":50051": "it names no host",
+    "npu host": "'npu host' is no name or IP address of a host",
+    "::1": "an IPv6 address has brackets, such as [::1]:50051",
+    "": "write HOST:PORT of a server",
+    "pool:npu-host": "expected HOST:PORT",
+}
+
+
+@pytest.mark.parametrize("target", INSTEAD)
+def test_a_target_that_is_none_is_refused_at_once_and_the_error_says_what_to_write(
+    connect: Any, target: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        connect(target)
+    assert INSTEAD[target] in str(caught.value)
+    assert "NPUCALL_TARGET" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert isinstance(caught.value, ArgumentError)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("target", "meant"),
+    [
+        ("npu-host", "npu-host:50051"),
+        ("npu-host.lab", "npu-host.lab:50051"),
+        ("10.0.0.7", "10.0.0.7:50051"),
+        ("[::1]", "[::1]:50051"),
+        ("[::1]:5", "[::1]:5"),
+        ("npu-host:7", "npu-host:7"),
+        ("local:7", "local:7"),  # a host of that name
+        ("0.0.0.0:7", "0.0.0.0:7"),
+        ("unix:/run/npucall.sock", "unix:/run/npucall.sock"),
+        ("unix:///run/npucall.sock", "unix:///run/npucall.sock"),
+        ("dns:///npu-host:7", "dns:///npu-host:7"),
+        ("local:", "local:"),
+        ("pool:a:1,b:2", "pool:a:1,b:2"),
+    ],
+)
+def test_a_host_without_a_port_has_that_of_a_server_and_everything_else_is_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, target: str, meant: str
+) -> None:
+    assert ClientSettings.of(target=target).target == meant
+    monkeypatch.setenv("NPUCALL_TARGET", target)
+    assert ClientSettings.of().target == meant
+
+
+# --- Timeouts -------------------------------------------------------------------------------------
+
+NO_TIMEOUTS = [-1, 0, 0.0, math.nan, math.inf, -math.inf, 1e12, 10**400, "5", True, [1], 1j]
+SECONDS = [pytest.param(each, id=str(each)[:8]) for each in NO_TIMEOUTS]
+
+
+def _in_session(client: Client, timeout: Any, use: Callable[[Any, Any], Any]) -> None:
+    with client.session() as session:
+        use(session, timeout)
+
+
+def _pipelined(client: Client, timeout: Any) -> None:
+    with client.pipeline() as pipeline:
+        pipeline.submit("aclnnKlDivBackward", ONES, self=ONES, target=ONES, timeout=timeout)
+
+
+def _by_name(method: str, client: Client, timeout: Any) -> None:
+    call = getattr(client, method)
+    call("aclnnKlDivBackward", ONES, self=ONES, target=ONES, timeout=timeout)
+
+
+WAYS: dict[str, Callable[[Client, Any], object]] = {
+    "connect": lambda _, timeout: npucall_client.connect("local:", timeout=timeout),
+    "connect_timeout": lambda _, it: npucall_client.connect("local:", connect_timeout=it),
+    "options": lambda client, timeout: client.options(timeout=timeout),
+    "run": partial(_by_name, "run"),
+    "execute": partial(_by_name, "execute"),
+    "plan": partial(_by_name, "plan"),
+    "pipeline": _pipelined,
+    "lease": lambda client, it: client.session(lease=it),
+    "put": partial(_in_session, use=lambda session, it: session.put(ONES, timeout=it)),
+    "numpy": partial(_in_session, use=lambda session, it: session.put(ONES).numpy(timeout=it)),
+    "program": partial(_in_session, use=lambda session, it: session.program(timeout=it)),
+    "session options": partial(_in_session, use=lambda session, it: session.options(timeout=it)),
+    "reserve": lambda client, it: client.reserve(it),
+}
+
+
+@pytest.mark.parametrize("timeout", SECONDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_timeout_that_cannot_be_is_refused_alike_everywhere(
+    connect: Any, way: str, timeout: Any
+) -> None:
+    with connect("local:") as client, pytest.raises(SettingError) as caught:
+        WAYS[way](client, timeout)
+    assert "expected seconds, more than 0, and up to 1000000000, found" in str(caught.value)
+
+
+def test_so_is_one_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in "-1", "0", "nan", "inf", "1e12", "soon", "":
+        monkeypatch.setenv("NPUCALL_TIMEOUT", text)
+        with pytest.raises(SettingError, match="timeout: expected seconds, more than 0"):
+            ClientSettings.of()
+
+
+def test_no_wait_at_all_is_one_that_a_reservation_takes() -> None:
+    with npucall_client.connect("local:") as client:
+        with client.reserve(1.0, wait=0):
+            pass
+        with pytest.raises(SettingError, match="wait: expected seconds, from 0 up to"):
+            client.reserve(1.0, wait=-1)
+
+
+def test_numbers_of_numpy_are_timeouts_too() -> None:
+    with npucall_client.connect("local:", timeout=np.float32(3)) as client:
+        client.options(timeout=np.int64(2)).run(kl_div_backward, ONES, self=ONES, target=ONES)
+
+
+def test_a_setting_that_cannot_be_says_its_variable_and_no_page_of_pydantic() -> None:
+    with pytest.raises(SettingError, match=r"stream_from.*NPUCALL_STREAM_FROM") as caught:
+        npucall_client.connect("local:", stream_from=-1)
+    assert "pydantic" not in str(caught.value)
+    with pytest.raises(SettingError) as caught:
+        npucall_client.connect("local:", token=["secret"])  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+# --- Options of calls of objects ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["run", "execute", "plan"])
+@pytest.mark.parametrize("name", ["timeout", "outputs", "request_id", "keep_layout", "progress"])
+def test_an_option_among_the_arguments_of_an_object_is_told_where_it_goes(
+    connect: Any, method: str, name: str
+) -> None:
+    with connect("local:") as client, pytest.raises(TypeError) as caught:
+        getattr(client, method)(kl_div_backward, ONES, self=ONES, target=ONES, **{name: 5})
+    assert f"use client.options({name}=...)" in str(caught.value)
+
+
+def test_a_variant_of_an_object_is_told_that_the_object_is_one(connect: Any) -> None:
+    with connect("local:") as client, pytest.raises(TypeError, match="call it by name"):
+        client.run(kl_div_backward, ONES, self=ONES, target=ONES, variant="builtin")
+
+
+# --- Tracebacks -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def refusing(answers: list[Any]) -> Iterator[str]:
+    """The target of a server that refuses calls so, one after the other, the last one for ever."""
+
+    def info(_: bytes, __: grpc.ServicerContext) -> bytes:
+        return pb.GetServerInfoResponse().SerializeToString()
+
+    def execute(_: bytes, context: grpc.ServicerContext) -> bytes:
+        error = answers.pop(0) if len(answers) > 1 else answers[0]
+        status = to_status(error)
+        context.set_trailing_metadata(((TRAILER, status.SerializeToString()),))
+        context.abort(error.code, status.message)
+
+    methods = {"GetServerInfo": info, "Execute": execute}
+    handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
+    server = grpc.server(ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("npucall.v1.OperatorService", handlers),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+def _run(target: str) -> None:
+    with npucall_client.connect(target) as client:
+        client.run(kl_div_backward, ONES, self=ONES, target=ONES)
+
+
+def _future(target: str) -> None:
+    with npucall_client.connect(target) as client, client.pipeline() as pipeline:
+        pipeline.submit(kl_div_backward, ONES, self=ONES, target=ONES).result()
+
+
+def _awaited(target: str) -> None:
+    async def run() -> None:
+        async with aio.connect(target) as client:
+            await client.run(kl_div_backward, ONES, self=ONES, target=ONES)
+
+    on_a_loop.loop()
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("way", "most"), [(_run, 12), (_future, 16), (_awaited, 24)], ids=["run", "future", "awaited"]
+)
+def test_a_traceback_is_short_and_the_error_of_grpc_is_not_in_it(
+    way: Callable[[str], None], most: int
+) -> None:
+    with (
+        refusing([QueueFullError("the queue is full")]) as target,
+        pytest.raises(QueueFullError) as caught,
+    ):
+        way(target)
+    printed = "".join(traceback.format_exception(caught.value))
+    assert len(printed.splitlines()) <= most, printed
+    assert "Rpc" not in printed
+    assert "debug_error_string" not in printed
+    assert isinstance(caught.value.__context__, grpc.RpcError)
+
+
+def test_what_is_not_printed_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        refusing([QueueFullError("the queue is full")]) as target,
+        caplog.at_level("DEBUG", logger="npucall_client"),
+        pytest.raises(QueueFullError),
+    ):
+        _run(target)
+    assert "send_once" in caplog.text
+
+
+# --- asyncio.wrap_future --------------------------------------------------------------------------
+
+
+def test_futures_of_pipelines_can_be_awaited() -> None:
+    async def gradients(client: Client) -> list[Any]:
+        with client.pipeline() as pipeline:
+            calls = [
+                pipeline.submit(kl_div_backward, ONES, self=ONES, target=factor * ONES)
+                for factor in range(1, 4)
+            ]
+            return await asyncio.gather(*map(asyncio.wrap_future, calls))
+
+    with npucall_client.connect("local:") as client:
+        for factor, found in enumerate(asyncio.run(gradients(client)), 1):
+            np.testing.assert_allclose(found, -factor * ONES / ONES.size)

@@ -1,0 +1,81 @@
+"""Follows a page as its reader does: writes its files, runs its commands, compares what they print.
+
+In a page a block ``python`` or ``toml`` whose first line is ``# NAME`` is a file. In a block
+``console`` a line that begins with ``$`` is a command, and what follows is what it prints:
+``...`` stands for what differs from run to run, within a line or, on a line of its own, for lines.
+A command ends well unless the page shows an error. A block ``sh`` is not run here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HOSTS = re.compile(r"\bnpu-\w+:50051")
+SECONDS = 120
+
+
+class File(NamedTuple):
+    name: str
+    text: str
+
+
+class Command(NamedTuple):
+    line: str
+    printed: str
+
+
+def steps(page: str) -> list[File | Command]:
+    """What a reader of this page writes and types, in the page's order."""
+    found: list[File | Command] = []
+    for language, text in FENCE.findall(page):
+        first = text.partition("\n")[0]
+        if language in ("python", "toml") and re.fullmatch(r"# [\w.]+", first):
+            found.append(File(first.removeprefix("# "), text))
+        elif language == "console":
+            commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+            found += [Command(*each) for each in commands]
+    return found
+
+
+def files(page: str) -> list[File]:
+    """The files of a page."""
+    return [step for step in steps(page) if isinstance(step, File)]
+
+
+def follow(page: str, folder: Path, target: str, commands: Path | None = None) -> None:
+    """Follows the page in an empty folder; every host of the page is this target.
+
+    ``commands`` is the folder of python and npucall, of this environment if not given.
+    """
+    path = f"{commands or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    kept = {key: value for key, value in os.environ.items() if key != "NPUCALL_TARGET"}
+    environment = {**kept, "PATH": path, "COLUMNS": "100", "PYTHONWARNINGS": "error"}
+    for step in steps(page):
+        if isinstance(step, File):
+            (folder / step.name).write_text(step.text, encoding="utf-8")
+            continue
+        done = subprocess.run(
+            ["bash", "-ec", HOSTS.sub(target, step.line)],
+            cwd=folder, env=environment, timeout=SECONDS, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        fails = "Error" in step.printed
+        assert (done.returncode != 0) == fails, f"$ {step.line}\n{done.stdout}"
+        assert same(step.printed, done.stdout), f"$ {step.line}\n{done.stdout}"
+
+
+def same(shown: str, printed: str) -> bool:
+    """Whether a command printed what the page shows."""
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + "\n"
+        for line in shown.splitlines()
+    )
+    plain = "".join(line.rstrip() + "\n" for line in printed.splitlines())
+    return re.fullmatch(pattern, plain) is not None

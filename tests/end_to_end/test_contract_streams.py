@@ -1,0 +1,281 @@
+"""What the ``.proto`` files say of streams, sessions and programs, tried over a socket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import session_service_pb2, session_service_pb2_grpc, tensor_pb2
+from npucall_client.testing import running_server
+
+from . import wire
+from .contract import (
+    ANSWER,
+    GOOD,
+    KL,
+    PAIR,
+    Caller,
+    begin,
+    cancel,
+    chunk,
+    end,
+    error_in,
+    kinds,
+    kl,
+    numbers,
+    request,
+    says,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import grpc
+
+BARE = request(KL, kl(2))
+"""Its storages follow in chunks."""
+EMPTY = request(KL, kl(0, 5))
+COLUMNS = 300_000
+"""Of FLOAT they are more than 1 MiB."""
+REPLY = "reply"
+
+
+@pytest.fixture(scope="module")
+def channel() -> Iterator[grpc.Channel]:
+    with running_server(wire.ENDLESS_LIMIT) as server, wire.bare_channel(server.target) as channel:
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def caller(channel: grpc.Channel) -> Caller:
+    return Caller(channel)
+
+
+# --- Frames that come late, or of nobody ----------------------------------------------------------
+
+
+def test_frames_after_a_complete_call_change_nothing(caller: Caller) -> None:
+    says("After a call was refused or answered, its chunks, `end` and `cancel` may still come")
+    frames = [begin(1), chunk(1, 7, 9, b"xx"), end(1), end(1), cancel(1), begin(2)]
+    answers, ended = caller.exchange(*frames)
+    assert (kinds(answers), ended) == ([(1, REPLY), (2, REPLY)], "OK")
+
+
+def test_chunks_of_a_call_that_was_refused_are_not_looked_at(caller: Caller) -> None:
+    says("does not look whether they would have fitted")
+    wrong = request(KL, [wire.tensor("grad_output", 3), *kl(2)[1:]])
+    frames = [begin(1, wrong, chunked=True), chunk(1, 9, 9, b"xx"), end(1), begin(2)]
+    answers, ended = caller.exchange(*frames)
+    assert (kinds(answers), ended) == ([(1, "error"), (2, REPLY)], "OK")
+
+
+@pytest.mark.parametrize("frame", [chunk(5, 0, 0, b"x"), end(5)], ids=["chunk", "end"])
+def test_a_chunk_or_end_of_an_unknown_id_ends_the_stream(caller: Caller, frame: Any) -> None:
+    says("a `chunk` or `end` with an id that no `begin` opened ends the stream")
+    assert caller.exchange(frame) == ([], "MESSAGE_MALFORMED")
+
+
+def test_a_cancel_of_an_unknown_id_leaves_the_id_free(caller: Caller) -> None:
+    says("a `cancel` with such an id changes nothing, and `begin` may still use the id")
+    answers, ended = caller.exchange(cancel(5), begin(5))
+    assert (kinds(answers), ended) == ([(5, REPLY)], "OK")
+
+
+def test_a_cancel_while_chunks_come_gives_an_error(caller: Caller) -> None:
+    says("its answer is then an error with reason CANCELLED")
+    answers, ended = caller.exchange(begin(1, BARE, chunked=True), cancel(1), end(1))
+    assert (kinds(answers), ended) == ([(1, "error")], "OK")
+    assert error_in(answers[0]).reason == "CANCELLED"
+
+
+def test_an_id_may_be_0_and_is_for_one_call(caller: Caller) -> None:
+    says("Any number, 0 too; each for one call.")
+    answers, ended = caller.exchange(begin(0), begin(0))
+    assert (kinds(answers), ended) == ([(0, REPLY)], "MESSAGE_MALFORMED")
+
+
+# --- The end of the stream ------------------------------------------------------------------------
+
+
+def test_after_half_close_every_complete_call_is_answered(caller: Caller) -> None:
+    says("the server runs and answers every call that is complete, then ends the stream with OK")
+    answers, ended = caller.exchange(*[begin(number) for number in range(100)])
+    assert sorted(kinds(answers)) == [(number, REPLY) for number in range(100)]
+    assert ended == "OK"
+
+
+def test_half_close_before_an_end_breaks_the_contract(caller: Caller) -> None:
+    says("If a call is still without its `end` at that time")
+    answers, ended = caller.exchange(begin(1, BARE, chunked=True), chunk(1, 0, 0, PAIR))
+    assert (kinds(answers), ended) == ([], "MESSAGE_MALFORMED")
+
+
+def test_calls_without_an_answer_get_none_where_the_stream_ends(caller: Caller) -> None:
+    says("Then calls without an answer get none, even complete ones")
+    endless = pb.ExecuteRequest.FromString(wire.long_call(*wire.ENDLESS))
+    answers, ended = caller.exchange(begin(1, endless), end(2))
+    assert (kinds(answers), ended) == ([], "MESSAGE_MALFORMED")
+
+
+def test_an_error_of_a_call_leaves_the_others_alone(caller: Caller) -> None:
+    says("An error of a call is a frame `error` of that call")
+    answers, ended = caller.exchange(begin(1, BARE), begin(2))
+    assert (sorted(kinds(answers)), ended) == ([(1, "error"), (2, REPLY)], "OK")
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [chunk(1, 0, 4, PAIR[4:])],
+        [chunk(1, 2, 0, PAIR)],
+        [chunk(1, 0, 0, PAIR), chunk(1, 0, 0, PAIR)],
+        [chunk(1, 0, 0, PAIR), end(1)],
+    ],
+    ids=["leaves a gap", "does not fit its storage", "comes twice", "bytes are missing"],
+)
+def test_chunks_that_are_wrong_end_the_stream(caller: Caller, frames: list[Any]) -> None:
+    says("a chunk does not fit its storage, leaves a gap or comes twice, or bytes are missing")
+    assert caller.exchange(begin(1, BARE, chunked=True), *frames) == ([], "MESSAGE_MALFORMED")
+
+
+# --- Chunks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunks", [[], [chunk(1, 0, 0, b""), chunk(1, 1, 0, b"")]])
+def test_a_storage_of_0_bytes_needs_no_chunk_but_the_call_its_end(
+    caller: Caller, chunks: list[Any]
+) -> None:
+    says("A storage of 0 bytes needs no chunk; a chunk without data is allowed.")
+    answers, ended = caller.exchange(begin(1, EMPTY, chunked=True), *chunks, end(1))
+    assert (kinds(answers), ended) == ([(1, REPLY)], "OK")
+    assert caller.exchange(begin(1, EMPTY, chunked=True)) == ([], "MESSAGE_MALFORMED")
+
+
+def test_a_chunked_call_has_no_data_in_its_begin(caller: Caller) -> None:
+    says("none has `data` (MESSAGE_MALFORMED, as the answer to the call)")
+    answers, ended = caller.exchange(begin(1, GOOD, chunked=True), end(1))
+    assert (error_in(answers[0]).reason, ended) == ("MESSAGE_MALFORMED", "OK")
+
+
+def prelu_backward(*discarded: str) -> list[pb.ExecuteStreamRequest]:
+    """Two outputs, each of more than 1 MiB: ``grad_input`` and ``grad_weight``."""
+    tensors = [wire.tensor(name, 1, COLUMNS) for name in ("grad_output", "self")]
+    places = [pb.OutputPlace(output=name, discard=True) for name in discarded]
+    asked = request("aclnnPreluBackward", [*tensors, wire.tensor("weight", COLUMNS)], (), places)
+    data = [chunk(1, storage, 0, bytes(4 * COLUMNS)) for storage in range(3)]
+    return [begin(1, asked, chunked=True), *data, end(1)]
+
+
+@pytest.mark.parametrize(
+    ("discarded", "expected"), [((), {0, 1}), (("grad_input",), {1}), (("grad_weight",), {0})]
+)
+def test_chunks_of_a_reply_count_outputs_with_a_place(
+    caller: Caller, discarded: tuple[str, ...], expected: set[int]
+) -> None:
+    says(
+        "`Chunk.storage` counts all entries of `outputs`.",
+        "if the first of two outputs is discarded, the chunks of the second are of storage 1",
+    )
+    answers, _ = caller.exchange(*prelu_backward(*discarded))
+    (reply, *chunks, last) = answers
+    assert (len(reply.reply.reply.outputs), len(reply.reply.storage)) == (2, 0)
+    assert {each.chunk.storage for each in chunks} == expected
+    assert last.WhichOneof("frame") == "end"
+
+
+def test_nothing_follows_a_reply_that_has_storages(caller: Caller) -> None:
+    says("So chunks follow exactly where `reply.storage` is empty and `reply.reply.outputs` is not")
+    (reply,), ended = caller.exchange(*prelu_backward("grad_input", "grad_weight"))
+    places = [each.WhichOneof("place") for each in reply.reply.storage]
+    assert (places, ended) == ([None, None], "OK")
+
+
+def test_outputs_may_come_before_the_reply(caller: Caller) -> None:
+    says("when all of them have come the frame `reply`, without storage, and nothing after it")
+    elements, part = 2**21, 2**20
+    sent = [
+        chunk(1, storage, start, bytes(part))
+        for start in range(0, 4 * elements, part)
+        for storage in (0, 1)
+    ]
+    opened = begin(1, request(KL, kl(elements)), chunked=True, early_outputs=True)
+    (first, *chunks, last), ended = caller.exchange(opened, *sent, end(1))
+    assert (first.resolved, last.reply.storage[:], ended) == (last.reply.reply, [], "OK")
+    assert sum(len(each.chunk.data) for each in chunks) == 4 * elements
+
+
+# --- Names ----------------------------------------------------------------------------------------
+
+
+def test_the_name_of_a_stream_names_no_call(caller: Caller) -> None:
+    says("the metadata of the stream names no call")
+    frames = begin(1, BARE, request_id="mine"), begin(2, BARE), begin(3, BARE, request_id="y" * 200)
+    answers, _ = caller.exchange(*frames, metadata=[("npucall-request-id", "stream")])
+    names = {each.call_id: error_in(each).metadata["request_id"] for each in answers}
+    assert (names[1], names[3]) == ("mine", "y" * 128)
+    assert names[2] not in ("", "stream")
+
+
+def test_several_frames_come_in_a_message_where_the_caller_says_so(caller: Caller) -> None:
+    says("`npucall-frames-per-message`, without which it gets one")
+    several = begin(1)
+    several.more.extend([begin(2), begin(3)])
+    answers, _ = caller.exchange(several)
+    assert [len(each.more) for each in answers] == [0, 0, 0]
+    answers, _ = caller.exchange(several, metadata=[("npucall-frames-per-message", "8")])
+    assert sum(1 + len(each.more) for each in answers) == 3
+
+
+# --- Sessions and programs ------------------------------------------------------------------------
+
+HANDLE, KEPT = b"h" * 16, b"k" * 16
+
+
+@pytest.fixture
+def session(channel: grpc.Channel) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
+    """A stub of sessions, and the metadata of one whose HANDLE holds PAIR."""
+    stub: Any = session_service_pb2_grpc.SessionServiceStub(channel)
+    opened = stub.OpenSession(session_service_pb2.OpenSessionRequest(), timeout=wire.PATIENCE)
+    metadata = [("npucall-session", opened.session)]
+    entry = session_service_pb2.UploadEntry(handle=HANDLE, length=len(PAIR))
+    frames = [
+        session_service_pb2.UploadRequest(begin=session_service_pb2.UploadBegin(entries=[entry])),
+        session_service_pb2.UploadRequest(chunk=pb.Chunk(data=PAIR)),
+        session_service_pb2.UploadRequest(end=pb.End()),
+    ]
+    stub.Upload(iter(frames), metadata=metadata, timeout=wire.PATIENCE)
+    yield stub, metadata
+    stub.Close(session_service_pb2.CloseRequest(), metadata=metadata, timeout=wire.PATIENCE)
+
+
+def test_chunks_of_a_call_count_storages_with_a_place(caller: Caller, session: Any) -> None:
+    says("Storages that have a place count.")
+    held = tensor_pb2.Storage(handle=tensor_pb2.HandlePart(id=HANDLE, length=len(PAIR)))
+    opened = begin(1, request(KL, kl(2), [held, tensor_pb2.Storage()]), chunked=True)
+    answers, ended = caller.exchange(opened, chunk(1, 1, 0, PAIR), end(1), metadata=session[1])
+    assert (numbers(answers[0].reply.storage[0].data), ended) == (ANSWER, "OK")
+    answers, ended = caller.exchange(opened, chunk(1, 0, 0, PAIR), end(1), metadata=session[1])
+    assert (answers, ended) == ([], "MESSAGE_MALFORMED")
+
+
+def test_an_output_that_is_kept_comes_back_as_its_handle(caller: Caller, session: Any) -> None:
+    says("In a response: the output was kept, and this is all of it.")
+    stub, metadata = session
+    place = pb.OutputPlace(output="out", keep=KEPT)
+    response = caller.execute(request(KL, kl(2), [PAIR, PAIR], [place]), *metadata)
+    (storage,) = response.storage
+    assert storage.handle == tensor_pb2.HandlePart(id=KEPT, length=len(PAIR))
+    asked = session_service_pb2.DownloadRequest(part=storage.handle)
+    (part,) = stub.Download(asked, metadata=metadata, timeout=wire.PATIENCE)
+    assert numbers(part.chunk.data) == ANSWER
+
+
+def test_a_program_has_no_chunks(caller: Caller) -> None:
+    says("or a storage has no place, since a program has no chunks")
+    step = request(KL, kl(2), [tensor_pb2.Storage(), PAIR])
+    program = pb.BeginProgram(request=pb.ExecuteProgramRequest(steps=[step]))
+    answers, ended = caller.exchange(pb.ExecuteStreamRequest(call_id=1, program=program))
+    assert (error_in(answers[0]).reason, ended) == ("MESSAGE_MALFORMED", "OK")
+    assert error_in(answers[0]).metadata["step"] == "0"

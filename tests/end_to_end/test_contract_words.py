@@ -1,0 +1,295 @@
+"""What the ``.proto`` files say of single calls, each statement tried over a socket."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+from npucall_client.testing import running_server
+
+from . import wire
+from .contract import (
+    ANSWER,
+    COMMENTS,
+    GOOD,
+    KL,
+    PAIR,
+    Caller,
+    floats,
+    kl,
+    numbers,
+    request,
+    says,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INT64 = tensor_pb2.DATA_TYPE_INT64
+NOWHERE = tensor_pb2.Storage()
+
+
+@pytest.fixture(scope="module")
+def caller(npucall_server: str) -> Iterator[Caller]:
+    with wire.bare_channel(npucall_server) as channel:
+        yield Caller(channel)
+
+
+def attribute(name: str, value: int) -> pb.Argument:
+    return pb.Argument(name=name, integer=value)
+
+
+def discard(output: str) -> pb.OutputPlace:
+    return pb.OutputPlace(output=output, discard=True)
+
+
+# --- The order of checks --------------------------------------------------------------------------
+
+DEFECTS = {
+    "two places for an output": ("MESSAGE_MALFORMED", "each output once"),
+    "an operator that is unknown": ("OPERATOR_UNKNOWN", ""),
+    "an argument that is unknown": ("ARGUMENT_UNKNOWN", ""),
+    "a type that is unknown": ("DTYPE_UNSUPPORTED", "lists"),
+    "a tensor that is not stored": ("TENSOR_LAYOUT", "`stored`"),
+    "a rule that is broken": ("SHAPE_MISMATCH", ""),
+    "a storage without a place": ("MESSAGE_MALFORMED", "storage"),
+    "a storage too many": ("TENSOR_LAYOUT", "storage: "),
+    "a storage too long": ("TENSOR_LAYOUT", "bytes of storage"),
+    "a place for no output": ("MESSAGE_MALFORMED", "output_places"),
+    "a handle without a session": ("SESSION_UNKNOWN", ""),
+    "a computation too large": ("TOO_LARGE", ""),
+}
+"""In the order of the checks, with the reason, and a word of the message."""
+
+
+def with_defects(*names: str) -> pb.ExecuteRequest:
+    """A call that has all of them."""
+    gradient, self, target, _ = kl(2)
+    first, second = tensor_pb2.Storage(data=PAIR), tensor_pb2.Storage(data=PAIR)
+    if "a computation too large" in names:
+        target.tensor.CopyFrom(
+            tensor_pb2.TensorSpec(
+                dtype=wire.FLOAT, shape=[2**20, 2**20, 2], strides=[0, 0, 1], storage_shape=[2]
+            )
+        )
+    if "a handle without a session" in names:
+        first = tensor_pb2.Storage(handle=tensor_pb2.HandlePart(id=bytes(16), length=8))
+    second.data += b"x" * ("a storage too long" in names)
+    storage = [first, second, *[second] * ("a storage too many" in names)]
+    storage = [NOWHERE] * 3 if "a storage without a place" in names else storage
+    if "a rule that is broken" in names:
+        gradient.tensor.shape[:] = [3]
+    target.stored = "a tensor that is not stored" not in names
+    if "a type that is unknown" in names:
+        self.tensor.dtype = 99  # type: ignore[assignment]
+    first_argument = attribute(
+        "nothing" if "an argument that is unknown" in names else "reduction", 2
+    )
+    operator = "aclnnNothing" if "an operator that is unknown" in names else KL
+    places = [discard("nothing")] * ("a place for no output" in names)
+    places += [discard("out")] * 2 * ("two places for an output" in names)
+    arguments = [first_argument, gradient, self, target]
+    return request(operator, arguments, storage, places)
+
+
+@pytest.mark.parametrize("number", range(len(DEFECTS)), ids=list(DEFECTS))
+def test_checks_come_in_the_order_that_the_contract_lists(caller: Caller, number: int) -> None:
+    says(
+        "ORDER OF CHECKS. The server makes these checks in this order.",
+        "2. The request as a message:",
+        "3. The operator and the variant exist",
+        "4. The arguments, one after the other",
+        "5. The operator's own rules",
+        "6. The storages: each has a place, their number, the length of each; then the names in "
+        "`output_places`, and what the places name",
+        "7. Room: RESERVED, TOO_LARGE",
+    )
+    reason, word = list(DEFECTS.values())[number]
+    refusal = caller.refused(with_defects(*list(DEFECTS)[number:]))
+    assert refusal.reason == reason
+    assert word in refusal.message
+
+
+def test_a_rule_alone_gives_an_aclnn_status(caller: Caller) -> None:
+    says("An error carries the aclnn status of its rule")
+    for name in DEFECTS:
+        refusal = caller.refused(with_defects(name))
+        assert ("aclnn_status" in refusal.metadata) == (name == "a rule that is broken")
+
+
+def test_arguments_are_checked_in_the_order_of_the_message(caller: Caller) -> None:
+    unknown, untyped = wire.tensor("nothing", 2), wire.tensor("self", 2, dtype=99)
+    assert caller.refused(request(KL, [unknown, untyped])).reason == "ARGUMENT_UNKNOWN"
+    assert caller.refused(request(KL, [untyped, unknown])).reason == "DTYPE_UNSUPPORTED"
+
+
+def test_plan_makes_the_checks_of_the_call_and_looks_at_no_storage(caller: Caller) -> None:
+    says(
+        "Plan and PlanProgram make the checks 1 to 5", "Plan sets it too, though no storage comes."
+    )
+    (output,) = caller.plan(request(KL, kl(2))).reply.outputs
+    assert output.stored
+    with pytest.raises(grpc.RpcError) as refused:
+        caller.plan(with_defects("a rule that is broken"))
+    assert wire.reason_of(refused.value) == "SHAPE_MISMATCH"
+
+
+# --- Arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["reduction", "log_target"])
+def test_an_attribute_that_is_no_pointer_cannot_be_absent(caller: Caller, name: str) -> None:
+    says("An attribute whose C type is no pointer cannot be absent: ATTRIBUTE_INVALID")
+    arguments = [*kl(2)[:3], pb.Argument(name=name, absent=pb.Absent())]
+    refusal = caller.refused(request(KL, arguments, [PAIR, PAIR]))
+    assert refusal.reason == "ATTRIBUTE_INVALID"
+    assert "aclnn_status" not in refusal.metadata
+
+
+def test_an_input_that_is_absent_gets_the_status_of_a_null_pointer(caller: Caller) -> None:
+    says("that is ARGUMENT_MISSING with aclnn status 161001")
+    arguments = [*kl(2)[:2], pb.Argument(name="target", absent=pb.Absent())]
+    refusal = caller.refused(request(KL, arguments, [PAIR]))
+    assert (refusal.reason, refusal.metadata["aclnn_status"]) == ("ARGUMENT_MISSING", "161001")
+
+
+def test_extents_of_0_count_as_1_where_the_length_is_limited(caller: Caller) -> None:
+    says("where extents of 0 count as 1: shape (0, 2^62) of FLOAT is too large")
+    assert caller.refused(request(KL, kl(0, 2**62), [b"", b""])).reason == "TENSOR_LAYOUT"
+    assert caller.numbers(request(KL, kl(0, 2**61 - 1), [b"", b""])) == [()]
+
+
+def test_a_parameter_has_its_name_in_c(caller: Caller) -> None:
+    says('Name in the C function, for example "gradOutput". Calls use `name`.')
+    asked = pb.GetOperatorRequest(operator=KL)
+    listed = caller.stub.GetOperator(asked, timeout=wire.PATIENCE).operator.parameters
+    assert {each.name: each.c_name for each in listed}["grad_output"] == "gradOutput"
+    arguments = [wire.tensor("gradOutput", 2), *kl(2)[1:]]
+    assert caller.refused(request(KL, arguments)).reason == "ARGUMENT_UNKNOWN"
+
+
+def test_an_operator_that_a_cpu_server_does_not_have_breaks_a_rule() -> None:
+    says("there the rule about dtypes refuses the call", "DTYPE_UNSUPPORTED, aclnn status 161002")
+    with running_server("--soc=Ascend310B1") as server, wire.bare_channel(server.target) as channel:
+        caller = Caller(channel)
+        asked = pb.GetOperatorRequest(operator=KL)
+        listed = caller.stub.GetOperator(asked, timeout=wire.PATIENCE).operator
+        refusal = caller.refused(GOOD)
+    assert not listed.available
+    assert "does not have it" in listed.unavailable_because
+    assert (refusal.reason, refusal.metadata["aclnn_status"]) == ("DTYPE_UNSUPPORTED", "161002")
+
+
+# --- Storages -------------------------------------------------------------------------------------
+
+
+def test_a_storage_of_0_bytes_has_a_place_too(caller: Caller) -> None:
+    says("So a storage of 0 bytes has `data` set, to no bytes.")
+    assert caller.numbers(request(KL, kl(0, 5), [b"", b""])) == [()]
+    refusal = caller.refused(request(KL, kl(0, 5), [NOWHERE, NOWHERE]))
+    assert refusal.reason == "MESSAGE_MALFORMED"
+    assert caller.refused(request(KL, kl(0, 5))).reason == "TENSOR_LAYOUT"
+
+
+def test_a_result_is_for_programs(caller: Caller) -> None:
+    says("In a single call it is INVALID_ARGUMENT, reason MESSAGE_MALFORMED.")
+    result = tensor_pb2.Storage(result=tensor_pb2.StepOutput(output="out"))
+    assert caller.refused(request(KL, kl(2), [result, PAIR])).reason == "MESSAGE_MALFORMED"
+
+
+def test_an_output_of_a_reply_is_always_stored(caller: Caller) -> None:
+    says("In a reply it is set for every output, also for one that was kept or discarded")
+    response = caller.execute(request(KL, kl(2), [PAIR, PAIR], [discard("out")]))
+    (output,) = response.reply.outputs
+    (storage,) = response.storage
+    assert (output.stored, storage.WhichOneof("place")) == (True, None)
+
+
+def test_an_output_that_is_not_stored_comes_back_dense(caller: Caller) -> None:
+    says("comes back as the dense, row-major elements of its view")
+    view: Any = {"strides": [2], "offset": 1, "storage_shape": [6]}
+    out = wire.tensor("out", 2, stored=False, **view)
+    response = caller.execute(request(KL, [*kl(2), out], [PAIR, PAIR]))
+    assert numbers(response.storage[0].data) == ANSWER
+    (output,) = response.reply.outputs
+    assert output.tensor == tensor_pb2.TensorSpec(dtype=wire.FLOAT, shape=[2])
+
+
+def test_bytes_outside_the_view_of_a_stored_output_come_back(caller: Caller) -> None:
+    says("bytes outside the view come back as they were sent")
+    out = wire.tensor("out", 2, strides=[2], offset=1, storage_shape=[6])
+    sent = floats(1, 2, 3, 4, 5, 6)
+    (found,) = caller.numbers(request(KL, [*kl(2), out], [PAIR, PAIR, sent]))
+    assert found == (1, ANSWER[0], 3, ANSWER[1], 5, 6)
+
+
+def nll_loss(*more: pb.Argument) -> list[pb.Argument]:
+    """Without reduction, so that the device leaves ``total_weight_out`` as it was."""
+    target = wire.tensor("target", 2, dtype=INT64)
+    tensors = wire.tensor("self", 2, 3), target, wire.tensor("weight", 3)
+    return [*tensors, attribute("reduction", 0), attribute("ignore_index", -100), *more]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_where_the_operator_writes_nothing_there_are_zeros(caller: Caller, stored: bool) -> None:
+    says("Where the operator writes nothing", "these elements are 0")
+    storage = [floats(1, 2, 3, 4, 5, 6), struct.pack("<2q", 0, 2), floats(1, 1, 1)]
+    more = [wire.tensor("total_weight_out")] * stored
+    storage += [floats(7)] * stored
+    found = caller.numbers(request("aclnnNLLLoss", nll_loss(*more), storage))
+    assert found == [(-1, -6), (0,)]
+
+
+def test_the_mean_of_no_elements_is_nan_and_the_sum_0(caller: Caller) -> None:
+    says("the mean of no elements is NaN")
+    for reduction, expected in (1, "(nan,)"), (2, "(0.0,)"):
+        tensors = [wire.tensor("self", 0), wire.tensor("target", 0)]
+        asked = request("aclnnL1Loss", [*tensors, attribute("reduction", reduction)], [b"", b""])
+        (found,) = caller.numbers(asked)
+        assert str(found) == expected
+
+
+# --- What a client sets ---------------------------------------------------------------------------
+
+
+def test_a_long_request_id_is_cut_and_a_missing_one_made(caller: Caller) -> None:
+    says("It cuts a longer one to its first 128 characters", "the server makes one")
+    wrong = request(KL, kl(2))
+    given = caller.refused(wrong, ("npucall-request-id", "x" * 200)).metadata["request_id"]
+    made = caller.refused(wrong, ("npucall-request-id", "")).metadata["request_id"]
+    assert given == "x" * 128
+    assert made
+
+
+def test_a_client_has_to_raise_its_own_limit_for_long_answers(
+    caller: Caller, npucall_server: str
+) -> None:
+    says("gRPC's clients receive at most 4 MiB in one message unless they are told otherwise.")
+    data = bytes(4 * 1_200_000)
+    long = request(KL, kl(1_200_000), [data, data])
+    refusal = caller.refused(long)
+    assert (refusal.reason, refusal.metadata) == ("RESOURCE_EXHAUSTED", {})
+    with wire.bare_channel(npucall_server, ("grpc.max_receive_message_length", -1)) as channel:
+        (storage,) = Caller(channel).execute(long).storage
+    assert len(storage.data) == len(data)
+
+
+def test_fields_of_errors_have_the_numbers_that_the_contract_prints() -> None:
+    from google.rpc import error_details_pb2, status_pb2
+
+    files = {**error_details_pb2.DESCRIPTOR.message_types_by_name}
+    files |= status_pb2.DESCRIPTOR.message_types_by_name
+    for name, fields in {
+        "Status": {"code": 1, "message": 2, "details": 3},
+        "ErrorInfo": {"reason": 1, "domain": 2, "metadata": 3},
+        "BadRequest": {"field_violations": 1},
+        "RetryInfo": {"retry_delay": 1},
+    }.items():
+        for field, number in fields.items():
+            assert files[name].fields_by_name[field].number == number
+            assert f"{field} = {number}" in COMMENTS

@@ -1,0 +1,261 @@
+"""The pages for those who change or run npucall: short enough, and what they name is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+ARCHITECTURE = DOCS / "architecture.md"
+NAMING = [
+    ARCHITECTURE,
+    DOCS / "decisions.md",
+    DOCS / "words.md",
+    DOCS / "data-path.md",
+    DOCS / "operations.md",
+    ROOT / "CONTRIBUTING.md",
+]
+PACKAGES = {
+    "npucall": ROOT / "proto/npucall",
+    "npucall_client": ROOT / "client/npucall_client",
+    "npucall_server": ROOT / "server/npucall_server",
+    "npucall_pool": ROOT / "pool/npucall_pool",
+}
+LISTED_NOWHERE = {"operators", "statements", "v1", "v3"}
+"""Packages of which one file is like the other, or generated."""
+
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+COMMENT = re.compile(r'"""(?:.*?)"""|^\s*(?:#|//|;).*?$|\s#\s.*?$', re.MULTILINE | re.DOTALL)
+OF_OTHERS = {
+    # Programs and options of others, and names that only they have.
+    *("systemctl", "reload", "journald", "ulimit", "ssh", "aclTensor", "aclOpExecutor", "grpcurl"),
+    *("SSL_CERT_FILE", "shm_size", "taskset", "instrument"),
+    *("auto_compaction_mode", "periodic", "auto_compaction_retention"),
+    *("numpy", "asarray", "no_proxy", "terminationGracePeriodSeconds", "TimeoutStopSec"),
+    # What stands for something else.
+    *("X", "x", "PATH", "HOST", "PORT", "NAME", "KEY", "VALUE", "FILE", "Name", "members"),
+}
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@cache
+def tracked() -> list[Path]:
+    """The files of the project, without those that git does not keep."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
+
+
+@cache
+def names_in_the_code() -> frozenset[str]:
+    """Every name that stands in the code itself: not in comments, docstrings or pages."""
+    names: set[str] = set()
+    for path in tracked():
+        names.update(NAME.findall(page_id(path)))
+        if path.suffix in (".md", ".svg", ".binpb", ".png") or path == Path(__file__):
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        names.update(NAME.findall(COMMENT.sub("", text) if path.suffix == ".py" else text))
+    return frozenset(names)
+
+
+def unknown_names(text: str) -> list[str]:
+    """Names of a text in backticks that no code has; flags are settings with hyphens."""
+    known = names_in_the_code() | OF_OTHERS
+    flat = re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)
+    flat = re.sub(r"\.\.\.|…", " ", flat)
+    return [name for name in NAME.findall(flat) if name not in known]
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def test_the_architecture_can_be_read_in_a_quarter_of_an_hour() -> None:
+    assert len(ARCHITECTURE.read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_the_architecture_has_two_pictures() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert [language for language, _ in FENCE.findall(text)] == ["mermaid", "mermaid"]
+
+
+@pytest.mark.parametrize("page", NAMING, ids=page_id)
+def test_what_a_page_names_is_in_the_code(page: Path) -> None:
+    codes = CODE.findall(prose(page))
+    assert codes
+    missing = {code: unknown for code in codes if (unknown := unknown_names(code))}
+    assert missing == {}
+
+
+def test_a_name_that_no_code_has_is_found() -> None:
+    assert unknown_names("Executor.admit") == []
+    assert unknown_names("--drain-timeout") == []
+    assert unknown_names("--drain-patience") == ["drain_patience"]
+    assert unknown_names("npucall_server.no_such_room") == ["no_such_room"]
+
+
+@pytest.mark.parametrize("page", NAMING, ids=page_id)
+def test_every_module_that_a_page_names_is_there(page: Path) -> None:
+    dotted = [
+        code
+        for code in CODE.findall(prose(page))
+        if re.fullmatch(r"npucall(_client|_server|_pool)?(\.\w+)+", code)
+    ]
+    assert [code for code in dotted if not is_there(code)] == []
+
+
+def is_there(dotted: str) -> bool:
+    """Whether it is a module or package, a name that a module has, or a group of entry points."""
+    if any(
+        f'entry-points."{dotted}"' in page.read_text() for page in ROOT.glob("*/pyproject.toml")
+    ):
+        return True
+    package, *rest = dotted.split(".")
+    path = PACKAGES[package]
+    if rest[:1] == ["v1"]:
+        protos = (proto.read_text(encoding="utf-8") for proto in path.glob("v1/*.proto"))
+        return not rest[1:] or any(f" {rest[1]} {{" in text for text in protos)
+    for number, part in enumerate(rest):
+        if (path / part).is_dir():
+            path /= part
+            continue
+        module = path / f"{part}.py"
+        if module.exists():
+            return all(name in module.read_text(encoding="utf-8") for name in rest[number + 1 :])
+        return part in (path / "__init__.py").read_text(encoding="utf-8")
+    return True
+
+
+def test_every_decision_says_why_and_what_it_costs() -> None:
+    text = (DOCS / "decisions.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    entries = [[cell.strip() for cell in row] for row in rows]
+    assert len(entries) > 50
+    assert [row for row in entries if len(row) != 3 or not all(row)] == []
+
+
+# --- The layers -----------------------------------------------------------------------------------
+
+
+@cache
+def layers() -> dict[str, list[set[str]]]:
+    """The layers of each container, from above, by the import contracts."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return {
+        contract["containers"][0]: [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    }
+
+
+def picture_of_layers() -> str:
+    (picture, _) = [text for _, text in FENCE.findall(ARCHITECTURE.read_text(encoding="utf-8"))]
+    return str(picture)
+
+
+def chains(picture: str) -> dict[str, list[list[set[str]]]]:
+    """Of each package the chains of boxes, each with the modules that it names."""
+    found: dict[str, list[list[set[str]]]] = {}
+    for package, body in re.findall(r"subgraph (\w+)\n(.*?)\n  end", picture, re.DOTALL):
+        boxes: dict[str, set[str]] = {}
+        found[package] = []
+        for line in body.splitlines():
+            chain = []
+            for box, label in re.findall(r'(\w+)(?:\["([^"]*)"\])?(?: -->|$)', line.strip()):
+                boxes.setdefault(box, set(label.split(" · ")))
+                chain.append(boxes[box])
+            found[package].append(chain)
+    return found
+
+
+def out_of_order(picture: str) -> list[tuple[str, str]]:
+    """Pairs of modules in boxes that follow each other, which are in no such order of layers."""
+    wrong = []
+    for package, lines in chains(picture).items():
+        place = {name: n for n, layer in enumerate(layers()[package]) for name in layer}
+        for upper, lower in (pair for chain in lines for pair in pairwise(chain)):
+            wrong += [(a, b) for a in upper for b in lower if place[a] >= place[b]]
+    return wrong
+
+
+def test_the_picture_of_the_layers_is_that_of_the_import_contracts() -> None:
+    picture = picture_of_layers()
+    assert set(chains(picture)) == set(PACKAGES)
+    assert out_of_order(picture) == []
+
+
+def test_a_picture_with_two_layers_exchanged_is_found() -> None:
+    picture = picture_of_layers().replace('c6["pool"]', 'c6["client"]')
+    assert ("client", "base") not in out_of_order(picture)
+    assert ("base", "client") in out_of_order(picture)
+
+
+def test_every_room_of_a_distribution_is_in_the_picture() -> None:
+    drawn = {
+        (package, name)
+        for package, lines in chains(picture_of_layers()).items()
+        for chain in lines
+        for box in chain
+        for name in box
+    }
+    rooms = {
+        (package, file.parent.name)
+        for package, folder in PACKAGES.items()
+        for file in folder.glob("*/__init__.py")
+    }
+    assert rooms - drawn == set()
+
+
+def test_every_room_of_a_distribution_is_in_the_table_of_folders() -> None:
+    named = set(CODE.findall(ARCHITECTURE.read_text(encoding="utf-8")))
+    rooms = {
+        page_id(file.parent) + "/"
+        for folder in PACKAGES.values()
+        for file in folder.glob("*/__init__.py")
+    }
+    assert rooms - named == set()
+
+
+# --- What packages say of themselves --------------------------------------------------------------
+
+
+def packages() -> list[Path]:
+    return [
+        file.parent
+        for folder in PACKAGES.values()
+        for file in sorted(folder.rglob("__init__.py"))
+        if file.parent.name not in LISTED_NOWHERE
+    ]
+
+
+def names_said(docstring: str) -> set[str]:
+    """Modules that a docstring names: as code, or at the beginning of a line of a table."""
+    listed = re.findall(r"^    (\w+(?:, \w+)*)  ", docstring, re.MULTILINE)
+    return {*re.findall(r"``(\w+)``", docstring), *re.findall(r"\w+", " ".join(listed))}
+
+
+@pytest.mark.parametrize("folder", packages(), ids=page_id)
+def test_a_package_says_what_its_modules_are(folder: Path) -> None:
+    source = (folder / "__init__.py").read_text(encoding="utf-8")
+    said = names_said(ast.get_docstring(ast.parse(source)) or "")
+    rooms = {file.parent.name for file in folder.glob("*/__init__.py")}
+    modules = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+    generated = {name for name in modules if name.endswith(("_pb2", "_pb2_grpc"))}
+    assert (rooms | modules) - generated - said == set()
+    assert folder != PACKAGES["npucall"] or "v1" in said
