@@ -40,10 +40,10 @@ def page() -> str:
     return page_parts.page(
         "Operators",
         """
-        From the declarations in `npucall.operators`. Rules stand in the order in which they are
-        checked: the first one that is broken is the answer. Products marked * are accepted by the
-        software, but current documents do not list them. What a name in a call is called in C
-        stands beside it.
+        From the declarations in `npucall.operators`. Rules are in the order of the checks: the
+        first rule that a call breaks decides the error. Products marked * are accepted by the
+        software, but current documents do not list them. The column "in C" has the name in C of
+        each parameter.
         """,
         families(),
         product_table(),
@@ -150,7 +150,7 @@ def _kernel_dtypes(operator: Operator[Any, Any]) -> str:
     product = next(iter(operator.products))
     dtypes = operator.dtypes_on(product)
     alike = {f"all {dtype}": [dtype] * len(operator.inputs) for dtype in dtypes}
-    mixed = {f"{dtypes[1]} beside {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
+    mixed = {f"{dtypes[1]} and {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
     said = []
     for words, chosen in (alike | mixed).items():
         specs = {
