@@ -43,7 +43,8 @@ def page() -> str:
         From the declarations in `npucall.operators`. Rules are in the order of the checks: the
         first rule that a call breaks decides the error. Products marked * are accepted by the
         software, but current documents do not list them. The column "in C" has the name in C of
-        each parameter.
+        each parameter. You may use either name, and where a number has a word, also the word:
+        `reduction="mean"`.
         """,
         families(),
         product_table(),

@@ -103,7 +103,7 @@ def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
     if keep_layout:
         raise TensorLayoutError(
             f"{name}: expected strides of 0 or more whole elements, found {array.strides} bytes; "
-            "keep_layout=False gathers such an array",
+            "with keep_layout=False the client sends a dense copy",
             parameter=name,
         )
     return Sent(array.dtype, array.shape, None, None, _bytes(np.ascontiguousarray(array)))
@@ -158,6 +158,22 @@ def address(array: AnyArray) -> int:
 def is_torch(value: Any) -> bool:
     """Whether it is a tensor of torch."""
     return hasattr(value, "detach")
+
+
+def is_meta(value: Any) -> bool:
+    """Whether it is a tensor of torch that has a shape and a dtype, and no data."""
+    return is_torch(value) and bool(value.device.type == "meta")
+
+
+def dtype_of_torch(name: str, tensor: Any) -> np.dtype[Any]:
+    """The dtype of a tensor of torch. Raises DTypeError for elements that cannot travel."""
+    named = str(tensor.dtype)
+    if named in _TORCH_ONLY:
+        return np.dtype(_TORCH_ONLY[named][0])
+    try:
+        return checked_dtype(name, named.removeprefix("torch."))
+    except (TypeError, DTypeError):  # no such dtype of NumPy, or of the contract
+        raise DTypeError(f"{name}: no operator takes {named}", parameter=name) from None
 
 
 def to_torch(array: AnyArray) -> Any:

@@ -56,8 +56,9 @@ def _check_wishes(target: str, wishes: dict[str, object]) -> None:
         allowed = target.startswith(POOL) or (name == "soc" and target == LOCAL)
         if wish is not None and not allowed:
             raise ValueError(
-                f"{name}: expected none beside target {target}, found {wish}; the server has its "
-                "own, only pool: takes a wish" + (", or local:" if name == "soc" else "")
+                f"{name}: expected none with target {target}, found {wish}; only a pool: "
+                + ("or local: " if name == "soc" else "")
+                + f"lets you choose the {name}, a server has its own"
             )
 
 
@@ -126,14 +127,18 @@ class ClientBase:
         """A reservation, which is renewed from here on."""
         if self._settings.reservation:
             raise ValueError(
-                "reserve: expected a client without a reservation, found one with the setting "
-                "reservation (NPUCALL_RESERVATION)"
+                "reserve: this client has a reservation already, by the setting reservation "
+                "(NPUCALL_RESERVATION); unset it, or call under it"
             )
         seconds = checked_seconds(seconds, "seconds")
         wait = checked_seconds(wait, "wait", zero=True)
         transport = self._open()
         granted = await transport.reserve(seconds, wait, self._binding.options.timeout, count)
         return Renewal(transport, granted, transport.sender)
+
+    def _waiting(self, wait: bool | None) -> Transport:  # noqa: FBT001  # as the option
+        """The transport with that option; None: as it is."""
+        return self._transport if wait is None else self._transport.waiting(wait)
 
     def _open(self) -> Transport:
         """The transport. Raises CancelledError once the client is closed."""
@@ -162,8 +167,8 @@ class ReservedBase(ClientBase):
 
     def _has_it_already(self, seconds: float, wait: float, count: int) -> ValueError:
         return ValueError(
-            f"reserve: expected a client without a reservation, found one with "
-            f"{self.remaining:.0f} s of it left; asked for {count}, {seconds:g} s, wait {wait:g} s"
+            f"reserve: this client has a reservation already, for {self.remaining:.0f} s more; "
+            f"asked for {count}, {seconds:g} s, wait {wait:g} s"
         )
 
     def _open(self) -> Transport:

@@ -142,6 +142,11 @@ class LocalTransport:
         del key
         return self
 
+    def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
+        """The same: nobody is refused here."""
+        del wait
+        return self
+
     async def close(self) -> None:
         """Nothing to give back."""
 
@@ -176,6 +181,6 @@ def _run(prepared: Prepared, storages: Mapping[str, Buffer]) -> list[Buffer]:
         return evaluate.run(prepared, storages)
     except MemoryError as error:
         raise OutOfMemoryError(
-            f"memory: expected {prepared.bytes_in_flight} bytes for this call, found less",
+            f"this process has no {prepared.bytes_in_flight} bytes of memory free for the call",
             phase="run",
         ) from error

@@ -172,7 +172,7 @@ class LocalSessions:
     def _of(self, home: Home) -> _Kept:
         kept = self._open.get(home.id)
         if kept is None:
-            raise SessionUnknownError("session: expected one that is open, found none of that id")
+            raise SessionUnknownError("session: expected an open session, found none with this id")
         return kept
 
     def _bytes_of(
@@ -216,8 +216,8 @@ class _Kept:
         held = sum(each.size for each in self._handles)
         if held + size > self._budget:
             raise HandleMemoryError(
-                f"handle: expected at most {self._budget} bytes in the session, its budget, found "
-                f"{held} and {size} more; release some",
+                f"the session holds {held} bytes and this handle needs {size} more (budget = "
+                f"{self._budget}); release some",
                 limit=str(self._budget),
                 held=str(held),
                 wanted=str(size),

@@ -57,7 +57,7 @@ class Renewal:
     def check(self) -> None:
         """Raises ReservedError where it was lost, CancelledError where it was closed."""
         if self._stop.is_set():
-            raise CancelledError("reservation: expected it to go on, found that it was released")
+            raise CancelledError("this client has released the reservation; reserve again")
         if self._lost is not None:
             raise ReservedError(str(self._lost)) from self._lost
 

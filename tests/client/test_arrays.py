@@ -98,7 +98,7 @@ def test_gaps_do_not_travel_unless_the_layout_is_kept() -> None:
 
 @pytest.mark.parametrize("layout", ["rows backwards", "a field of records"])
 def test_a_layout_that_a_spec_cannot_say_is_not_kept(layout: str) -> None:
-    with pytest.raises(TensorLayoutError, match=r"x: .* keep_layout=False gathers"):
+    with pytest.raises(TensorLayoutError, match=r"x: .* keep_layout=False the client sends"):
         arrays.send("x", LAYOUTS[layout], keep_layout=True)
 
 

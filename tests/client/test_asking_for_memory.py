@@ -79,14 +79,14 @@ def test_a_server_that_lives_on_means_it(
 ) -> None:
     fault(script)
     script.instances = ["the same"] * 9
-    with connected(script) as client, pytest.raises(SharedMemoryError, match="found"):
+    with connected(script) as client, pytest.raises(SharedMemoryError, match=r"socket .*side"):
         client.shared(MIB)
     assert len(script.instances) == 9 - 3  # connect, before, after: not asked a second time
 
 
 def test_who_is_refused_hears_which_user_it_is(script: SharingScript) -> None:
     closes(script)
-    with connected(script) as client, pytest.raises(SharedMemoryError, match="this is user"):
+    with connected(script) as client, pytest.raises(SharedMemoryError, match="you are user"):
         client.shared(MIB)
 
 
@@ -94,6 +94,6 @@ def test_it_takes_no_longer_than_the_timeout_of_a_call(script: SharingScript) ->
     script.memory.behaviours = [lambda connection, _: connection.recv(1)]
     with (
         connected(script) as client,
-        pytest.raises(DeadlineError, match="expected an answer"),
+        pytest.raises(DeadlineError, match="gave no answer"),
     ):
         client.options(timeout=0.2).shared(MIB)

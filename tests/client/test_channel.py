@@ -139,7 +139,7 @@ def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
         return b""
 
     script.answer = wait
-    with pytest.raises(DeadlineError, match=r"call: its timeout of 0\.3 s ended"):
+    with pytest.raises(DeadlineError, match=r"did not answer within 0\.3 s"):
         run(scripted.options(timeout=0.3))
     assert ended.wait(10)  # the server was told
 
@@ -183,7 +183,7 @@ def test_a_server_that_is_no_npucall_server_is_told_apart() -> None:
 def test_an_error_of_ours_arrives_with_its_facts(script: Script, scripted: Client) -> None:
     script.answer = fail(QueueFullError("busy", retry_after=0.5, limit="64"))
     with pytest.raises(QueueFullError, match="busy") as caught:
-        run(scripted)
+        run(scripted.options(wait=False))
     assert caught.value.retry_after == 0.5
     assert caught.value.details == {"limit": "64"}
     assert len(script.requests) == 1
@@ -225,7 +225,7 @@ def test_a_call_that_had_the_device_alone_when_it_was_lost_again_is_not_sent_aga
 ) -> None:
     monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
     script.answer = fail(DeviceLostError("restarting", **{BEGUN: ALONE}))
-    with pytest.raises(PoisonedCallError, match="ended each server that ran it") as caught:
+    with pytest.raises(PoisonedCallError, match="each server that ran this call ended") as caught:
         run(scripted)
     assert isinstance(caught.value.__cause__, DeviceLostError)
     assert len(script.requests) == 2
@@ -283,7 +283,7 @@ def test_a_call_that_the_server_ended_without_a_word_is_repeated(
     script.answer = undispatched
     np.testing.assert_array_equal(run(scripted), ONES)
     script.answer = refuse(grpc.StatusCode.CANCELLED)
-    with pytest.raises(ServerUnreachableError, match="ended the call without one"):
+    with pytest.raises(ServerUnreachableError, match="ended the call without an answer"):
         run(scripted.options(timeout=900.0))
     assert len(script.requests) == 3 + 4
 
@@ -395,7 +395,7 @@ def test_a_request_above_a_limit_of_the_server_is_not_sent(script: Script, setti
     with (
         serving(script) as target,
         npucall_client.connect(target) as client,
-        pytest.raises(TooLargeError, match=f"at most 2000000 bytes, the server's {setting}") as it,
+        pytest.raises(TooLargeError, match=f"2000000 bytes .setting {setting} of the server") as it,
     ):
         client.run("aclnnKlDivBackward", small, self=small, target=large)
     assert it.value.parameter == "target"
@@ -423,7 +423,7 @@ def test_a_client_that_is_closed_refuses_every_use(
 ) -> None:
     client = npucall_client.connect("local:" if where == "local:" else target)
     client.close()
-    with pytest.raises(CancelledError, match="client: expected it open, found it closed"):
+    with pytest.raises(CancelledError, match="the client is closed"):
         use(client)
 
 

@@ -116,8 +116,8 @@ def test_where_nobody_listens_the_error_says_what_to_do(free_port: int) -> None:
         npucall_client.connect(target, connect_timeout=0.3)
     assert str(caught.value) == (
         f"target: expected a server at {target}, found none in 0.3 s; start one with "
-        "npucall-server, mend the target (NPUCALL_TARGET), or name the authority of its "
-        "certificate (NPUCALL_CA) if it speaks TLS"
+        "npucall-server, correct the target (NPUCALL_TARGET), or, if the server uses TLS, name "
+        "the authority of its certificate (NPUCALL_CA)"
     )
 
 
@@ -127,7 +127,7 @@ def test_a_socket_file_that_is_not_there_is_unreachable(tmp_path: Any) -> None:
 
 
 def test_a_soc_beside_a_server_is_refused_since_the_server_has_its_own(free_port: int) -> None:
-    with pytest.raises(ValueError, match="soc: expected none beside target 127"):
+    with pytest.raises(ValueError, match="soc: expected none with target 127"):
         npucall_client.connect(f"127.0.0.1:{free_port}", soc="Ascend910B1")
 
 
@@ -135,7 +135,7 @@ def test_a_soc_beside_a_server_is_refused_since_the_server_has_its_own(free_port
 @pytest.mark.parametrize("wish", [{"product": "Ascend910B"}, {"labels": {"rack": "3"}}])
 def test_a_wish_beside_one_server_is_refused(target: str, wish: dict[str, Any]) -> None:
     (name,) = wish
-    with pytest.raises(ValueError, match=f"{name}: expected none beside target {target}"):
+    with pytest.raises(ValueError, match=f"{name}: expected none with target {target}"):
         npucall_client.connect(target, **wish)
 
 

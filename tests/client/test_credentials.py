@@ -245,7 +245,7 @@ def test_what_cannot_be_renewed_is_used_while_it_is_good() -> None:
     assert credential.authorization() == first
     assert credential._held.renew > time.time()
     credential._held = credential._held._replace(renew=0.0, ends=0.0)
-    with pytest.raises(CredentialMissingError, match="of the function, found IndexError"):
+    with pytest.raises(CredentialMissingError, match="to return a token, found IndexError"):
         credential.authorization()
 
 
@@ -338,7 +338,7 @@ def test_what_proves_a_ci_job_is_sent_nowhere_else(issuer: Issuer) -> None:
     assert issuer.asked_with == ["bearer job", ""]
 
 
-PLAIN = "expected TLS to 10.0.0.5:50051, found none; a token travels encrypted"
+PLAIN = "expected TLS to 10.0.0.5:50051, found none; the client sends a token"
 
 
 @pytest.mark.parametrize(
@@ -373,12 +373,15 @@ def test_what_stays_on_this_machine(target: str, local: bool) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"token": "a", "token_file": "b"}, "token_file: expected none beside token"),
+        ({"token": "a", "token_file": "b"}, "token_file: expected only one of token"),
         ({"token_url": "http://10.0.0.5/"}, "token_url: expected https://..., found http://..."),
         ({"token_url": "file:///etc/passwd"}, "token_url: expected https://..., found file"),
-        ({"ca": "ca.pem", "tls": True, "key": "x"}, "certificate: expected a file beside key"),
-        ({"certificate": "x"}, "key: expected a file beside certificate"),
-        ({"ca": "/missing", "tls": True}, "ca: expected a file, found: "),
+        (
+            {"ca": "ca.pem", "tls": True, "key": "x"},
+            "certificate: expected a file, since key",
+        ),
+        ({"certificate": "x"}, "key: expected a file, since certificate is set"),
+        ({"ca": "/missing", "tls": True}, "ca: expected a file that can be read, found: "),
     ],
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, Any], said: str) -> None:

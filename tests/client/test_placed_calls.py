@@ -369,7 +369,7 @@ def test_a_server_that_forgot_the_memory_gets_the_bytes(
 ) -> None:
     array, out = memory.array(NUMBERS), memory.empty(COUNT, np.float32)
     script.forgets = True
-    with pytest.warns(RuntimeWarning, match="shared memory: the server does not know it any more"):
+    with pytest.warns(RuntimeWarning, match="the server no longer knows the shared memory"):
         assert run(client, array, out) is out
     assert out.tolist() == (NUMBERS * 2).tolist()
     assert regions_of(script.requests[1]) == [None, None, None]

@@ -167,13 +167,13 @@ def test_an_answer_that_is_refused_leaves_no_descriptor(script: SideScript) -> N
 
 def test_a_connection_that_is_closed_without_a_word_names_the_setting(script: SideScript) -> None:
     script.behaviours = [lambda connection, _: connection.shutdown(socket.SHUT_RDWR)]
-    with pytest.raises(SharedMemoryError, match=r"closed; .* its setting shared_memory_users"):
+    with pytest.raises(SharedMemoryError, match=r"closed .* its setting shared_memory_users"):
         asked(script)
 
 
 def test_a_server_that_does_not_answer_is_waited_for_in_time(script: SideScript) -> None:
     script.behaviours = [lambda _, __: None]
-    with pytest.raises(DeadlineError, match=r"expected an answer at .*side in 0.05 s, found none"):
+    with pytest.raises(DeadlineError, match=r"side for shared memory gave no answer in 0\.05 s"):
         asked(script, timeout=0.05)
     assert script.ended.acquire(timeout=PATIENCE)
 
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_accept_is_waited_for_in_time(tmp_path: Path) -> 
         busy.listen(0)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as first:
             first.connect(path)  # takes the only place
-            with pytest.raises(DeadlineError, match=r"in 0.05 s, found none"):
+            with pytest.raises(DeadlineError, match=r"no answer in 0\.05 s"):
                 ask(path, SIZE, 0.05)
 
 
@@ -195,7 +195,7 @@ def test_a_socket_that_is_not_there_says_what_a_volume_would_do(tmp_path: Path, 
     if kind == "stale":
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
             gone.bind(str(path))
-    with pytest.raises(SharedMemoryError, match=r"a volume that both have shows") as caught:
+    with pytest.raises(SharedMemoryError, match=r"mount the socket here") as caught:
         ask(str(path), SIZE, PATIENCE)
     assert str(path) in str(caught.value)
     assert "NPUCALL_SHARED_MEMORY_SOCKET" in str(caught.value)

@@ -150,7 +150,7 @@ def test_a_variable_that_names_no_http_proxy_is_told_and_not_used(
     environment(monkeypatch, https_proxy="https://anna:secret@login.lab:3128")
     assert way()[0] == TARGET
     assert way_to(ClientSettings(target=TARGET)).told == (
-        ", without a proxy, since https_proxy in the environment names no HTTP proxy"
+        ", without a proxy, since https_proxy in the environment is no HTTP proxy"
     )
 
 

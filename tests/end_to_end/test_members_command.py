@@ -145,4 +145,4 @@ def test_where_nobody_says_who_the_members_are_the_error_names_whom_it_asked(
     }.items():
         with pytest.raises(ServerUnreachableError, match=sentence) as caught:
             members(target)
-        assert str(caught.value).startswith(f"pool: expected the members of {target} within 0.5 s")
+        assert str(caught.value).startswith(f"target: expected members of {target} within 0.5 s")

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from npucall_server.directory.settings import DirectorySettings
+from npucall_server.settings import ServerSettings
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 ARCHITECTURE = DOCS / "architecture.md"
@@ -142,12 +145,51 @@ def is_there(dotted: str) -> bool:
     return True
 
 
+def flags_of_nothing(page: str) -> list[str]:
+    """Flags in blocks of shell that are no settings of the server that the line starts."""
+    kinds = {"npucall-server": ServerSettings, "npucall-directory": DirectorySettings}
+    wrong = []
+    for language, block in FENCE.findall(page):
+        for line in block.replace("\\\n", " ").splitlines() if language == "sh" else []:
+            if started := re.match(r"(npucall-server|npucall-directory) +(--[^#]*)", line):
+                known = kinds[started[1]].model_fields
+                flags = re.findall(r"--([a-z-]+)", started[2])
+                wrong += [flag for flag in flags if flag.replace("-", "_") not in known]
+    return wrong
+
+
+def test_commands_of_operations_have_only_flags_that_there_are() -> None:
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    assert flags_of_nothing(page) == []
+    assert flags_of_nothing(page.replace("--tls-key", "--tls-lock")) == ["tls-lock"]
+
+
+def test_operations_have_every_event_of_the_log_and_no_other() -> None:
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    files = PACKAGES["npucall_server"].rglob("*.py")
+    code = "".join(file.read_text(encoding="utf-8") for file in files)
+    events = set(re.findall(r'(?:\.event|\._say)\(\s*"([^"]+)"', code))
+    assert len(events) > 10
+    assert [event for event in sorted(events) if f"`{event}`" not in page] == []
+    (table,) = re.findall(r"\| event \|.*?\n\n", page, re.DOTALL)
+    cells = re.findall(r"^\| (`[^|]*)\|", table, re.MULTILINE)
+    listed = set(re.findall(r"`([^`]+)`", " ".join(cells)))
+    assert "draining" in listed
+    assert listed - events - {"call", "shared memory refused", "log lines dropped"} == set()
+
+
 def test_every_decision_says_why_and_what_it_costs() -> None:
     text = (DOCS / "decisions.md").read_text(encoding="utf-8")
     rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     entries = [[cell.strip() for cell in row] for row in rows]
     assert len(entries) > 50
     assert [row for row in entries if len(row) != 3 or not all(row)] == []
+
+
+def test_no_page_has_marks_of_a_merge() -> None:
+    marks = re.compile(r"^(<{7} |={7}$|>{7} )", re.MULTILINE)
+    pages = [path for path in tracked() if path.suffix == ".md"]
+    assert [page_id(page) for page in pages if marks.search(page.read_text(encoding="utf-8"))] == []
 
 
 # --- The layers -----------------------------------------------------------------------------------

@@ -71,7 +71,9 @@ def test_a_call_that_ends_its_server_ends_two_of_them_and_is_told_so(
 ) -> None:
     with connected(alone) as client:
         for number, run in enumerate(WAYS.values(), 1):
-            with pytest.raises(PoisonedCallError, match="ended each server that ran it") as caught:
+            with pytest.raises(
+                PoisonedCallError, match="server that ran this call ended"
+            ) as caught:
                 run(client, how)
             alone.wait_until_ready(2 * number)
             assert len(alone.endings) == 2 * number

@@ -171,8 +171,8 @@ def test_the_error_names_the_proxy_and_its_variable_and_no_password(
     said = str(raised.value)
     assert said.startswith(
         f"target: expected a server at {TARGET}, found none in 0.5 s, through the HTTP proxy at "
-        f"{proxy.address} that https_proxy in the environment names (NPUCALL_PROXY=none goes "
-        "without); start one with npucall-server"
+        f"{proxy.address} of the variable https_proxy (NPUCALL_PROXY=none turns it off)"
+        "; start one with npucall-server"
     )
     assert "HTTP proxy returned response code 403" in said
     assert not any(secret in said for secret in (PASSWORD, QUOTED, LOGIN, "anna"))

@@ -35,7 +35,7 @@ def output(
     return capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore:wire. expected a backward that computes")
+@pytest.mark.filterwarnings("ignore:this backward spent")
 def test_its_programs_print_what_it_says(
     npucall_server: str,
     tmp_path: Path,

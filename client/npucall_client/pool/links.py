@@ -57,7 +57,7 @@ class Links:
         """Opened by this thread, or by another one meanwhile."""
         if not await candidate.opening.acquire(seconds):
             raise ServerUnreachableError(
-                f"pool: expected a connection to {candidate.address} in {seconds:g} s, found none"
+                f"the client could not connect to {candidate.address} in {seconds:g} s"
             )
         try:
             if candidate.rests_until and candidate.failure is not None:
@@ -124,7 +124,7 @@ class Links:
             else:
                 if not await serves(link, _HEALTH_SECONDS):
                     raise DrainingError(  # as if it had refused a call
-                        f"pool: expected {candidate.address} to serve, found that it does not"
+                        f"{candidate.address} says that it takes no calls now"
                     )
                 self._learn(candidate, await link.asked(_HEALTH_SECONDS))
         except NpucallError as error:

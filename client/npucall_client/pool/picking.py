@@ -71,15 +71,15 @@ def check_alike(wish: Wish, members: Collection[Member]) -> None:
             for (soc, kind), addresses in sorted(kinds.items())
         )
         raise MixedPoolError(
-            f"pool: expected members of one SoC and one kind of device, found {found}; say which "
-            f"with soc or labels (NPUCALL_SOC, NPUCALL_LABELS), or soc={ANY} for whichever"
+            f"the pool has several SoCs or kinds of device, and their results differ ({found}); "
+            f"choose with soc or labels (NPUCALL_SOC, NPUCALL_LABELS), or take any with soc={ANY}"
         )
 
 
 def _told(member: Member) -> str:
     kind = f"{member.soc or 'unknown'} on {member.device or 'unknown'}"
     if _major(member.version or _VERSION) != _MAJOR:
-        return f"{kind} of version {member.version}, where this client is {_VERSION}"
+        return f"{kind} of version {member.version}, while this client has {_VERSION}"
     return kind
 
 
@@ -89,5 +89,5 @@ def none_fits(wish: Wish, members: Collection[Member]) -> NoMemberError:
     return NoMemberError(
         f"pool: expected a member with {wish}, found {len(members)} others"
         + (f" ({', '.join(found)})" if found else "")
-        + "; mend soc, product or labels (NPUCALL_SOC, NPUCALL_PRODUCT, NPUCALL_LABELS)"
+        + "; change soc, product or labels (NPUCALL_SOC, NPUCALL_PRODUCT, NPUCALL_LABELS)"
     )

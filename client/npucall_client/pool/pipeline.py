@@ -107,7 +107,7 @@ class PoolCalls:
         own = candidate.link or link
         with self._lock:
             if self._closed:
-                raise CancelledError("pipeline: expected it open, found it closed")
+                raise CancelledError("the pipeline is closed; client.pipeline() opens another one")
             stream = self._streams.get(own)
             if stream is None:
                 stream = self._streams[own] = link.calls()

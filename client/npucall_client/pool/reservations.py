@@ -30,7 +30,7 @@ def keys_of(key: str) -> Mapping[str, str]:
     if not all(address and found for address, found, _ in pairs):
         raise ValueError(
             "reservation: expected the key of a pool's reservation, ADDRESS=KEY[;ADDRESS=KEY], "
-            "found another one (NPUCALL_RESERVATION)"
+            "found something else (NPUCALL_RESERVATION)"
         )
     return {address: own for address, _, own in pairs}
 
@@ -92,8 +92,8 @@ class PoolReservations:
             self._pool.table.give_back(candidate, 0, well=False)
         if len(taken) < count:
             raise ReservedError(
-                f"reserve: expected {count} members that nobody has reserved and that take calls, "
-                f"found {len(taken)} of {len(self._pool.table.known)}"
+                f"reserve: expected {count} members that take calls and that nobody has reserved, "
+                f"found {len(taken)} of {len(self._pool.table.known)}; ask for fewer, or wait"
             )
         return list(taken.values())
 
@@ -130,8 +130,7 @@ class PoolReservations:
         candidate = self._pool.table.of(address)
         if candidate is None:
             raise ReservedError(
-                f"reservation: expected {address} in the pool, found that it is gone, and the "
-                "reservation with it"
+                f"{address} has left the pool, and the reservation ended with it; reserve again"
             )
         link = await self._pool.links.of(candidate, timeout)
         return link.repeating(self._pool.check_open)

@@ -179,8 +179,8 @@ class ChannelTransport(Link):
             path = socket or info.shared_memory_socket
             if not info.shared_memory_socket:
                 raise SharedMemoryError(
-                    "shared memory: expected a server that shares some, found none at "
-                    f"{self.target}; its setting shared_memory (--shared-memory PATH) turns it on"
+                    f"the server at {self.target} shares no memory; its setting shared_memory "
+                    "(--shared-memory PATH) turns that on"
                 )
             try:
                 who = await self.authorization()
@@ -235,7 +235,7 @@ class ChannelTransport(Link):
         now = await self.server_info(max(0.0, seconds))
         if now.server.instance != before.server.instance:
             raise ServerUnreachableError(
-                f"shared memory: expected the server that was asked, found another one: {error}"
+                f"another server runs now at the target, and the memory is gone: {error}"
             ) from error
 
     def place(self, call: BoundCall) -> None:

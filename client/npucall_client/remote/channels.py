@@ -142,7 +142,7 @@ class _Files(NamedTuple):
             if settings.key:
                 found, missing = missing, found
             raise ValueError(
-                f"{missing}: expected a file beside {found}, found none; set it "
+                f"{missing}: expected a file, since {found} is set, found none; set {missing} "
                 f"(NPUCALL_{missing.upper()})"
             )
         files = (settings.ca, settings.certificate, settings.key)
@@ -162,11 +162,11 @@ class _Files(NamedTuple):
                 context.load_cert_chain(self.certificate, self.key, password="")
         except OSError as error:
             raise ValueError(
-                f"certificate: expected one in {self.certificate} and its key, not encrypted, in "
-                f"{self.key}, found: {error}"
+                f"certificate: expected a certificate in {self.certificate} and its key, not "
+                f"encrypted, in {self.key}, found: {error}"
             ) from error
         if self.contents() != before:
-            raise ValueError("certificate: expected files at rest, found that they change")
+            raise ValueError("certificate: the files changed while the client read them; try again")
         return before
 
     def contents(self) -> Files:
@@ -176,5 +176,7 @@ class _Files(NamedTuple):
             try:
                 contents.append(None if file is None else file.read_bytes())
             except OSError as error:
-                raise ValueError(f"{name}: expected a file, found: {error}") from error
+                raise ValueError(
+                    f"{name}: expected a file that can be read, found: {error}"
+                ) from error
         return Files(*contents)

@@ -159,13 +159,17 @@ def credential_of(settings: ClientSettings) -> Credential:
     """
     named = [name for name in ("token", "token_file", "token_url") if getattr(settings, name)]
     if len(named) > 1:
-        raise ValueError(f"{named[1]}: expected none beside {named[0]}, found one; unset one")
+        raise ValueError(
+            f"{named[1]}: expected only one of token, token_file and token_url, found {named[0]} "
+            "too; unset one"
+        )
     way = way_to(settings)
     local = is_local(settings.target) and way.is_straight
     if named and not (local or settings.encrypts):
         raise ValueError(
-            f"{named[0]}: expected TLS to {settings.target}{way.told}, found none; a token travels "
-            "encrypted or stays on this machine: set tls or ca (NPUCALL_TLS, NPUCALL_CA)"
+            f"{named[0]}: expected TLS to {settings.target}{way.told}, found none; the client "
+            "sends a token to another machine only encrypted: set tls or ca (NPUCALL_TLS, "
+            "NPUCALL_CA)"
         )
     source = _source_of(settings)
     return Credential(source, is_local=local, socket=settings.shared_memory_socket)
@@ -208,7 +212,8 @@ class _Function:
             token = self._function()
         except Exception as error:
             raise CredentialMissingError(
-                f"token: expected one of the function, found {type(error).__name__}: {error}"
+                f"token: expected the function to return a token, found {type(error).__name__}: "
+                f"{error}"
             ) from error
         return Held.until(_bearer("token", token), _end_of(token))
 
@@ -261,7 +266,7 @@ class _Url:
                 token = json.loads(answer.read(_LONGEST_ANSWER))["value"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CredentialMissingError(
-                f"token_url: expected JSON with a token as value, found "
+                "token_url: expected JSON whose `value` is a token, found "
                 f"{type(error).__name__}: {error}"
             ) from error
         return Held.until(_bearer("token_url", token), _end_of(token))

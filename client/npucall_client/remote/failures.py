@@ -58,8 +58,8 @@ def failure(
         # So gRPC answers what a server that goes down, or that somebody floods with calls, had not
         # begun; nobody here asked for it.
         return ServerUnreachableError(
-            f"call: expected an answer of the server at {origin.target}, found that it ended the "
-            "call without one, as a server that goes down does"
+            f"the server at {origin.target} ended the call without an answer, as a server does "
+            "that shuts down"
         )
     if isinstance(known, ServerUnreachableError) or _RESET in (message or ""):
         return _unavailable(origin, message or "")
@@ -69,11 +69,10 @@ def failure(
 def _unavailable(origin: Origin, message: str) -> NpucallError:
     if any(each in message for each in _NEVER):
         return ServerUnreachableError(
-            f"call: expected a server at {origin.target}{origin.way}, found none: {message}"
+            f"no server answers at {origin.target}{origin.way}: {message}"
         )
     return ConnectionLostError(
-        f"call: expected an answer of the server at {origin.target}, found that the connection "
-        f"to it broke: {message}"
+        f"the connection to the server at {origin.target} broke before it answered: {message}"
     )
 
 
@@ -81,7 +80,10 @@ def lateness(origin: Origin, timeout: float) -> NpucallError:
     """What a call that got no answer in time raises."""
     if not origin.is_connected:
         return unreachable(origin.target, timeout, way=origin.way)
-    return DeadlineError(f"call: its timeout of {timeout:g} s ended")
+    return DeadlineError(
+        f"the server did not answer within {timeout:g} s; give the call a longer timeout "
+        "(NPUCALL_TIMEOUT)"
+    )
 
 
 def unreachable(
@@ -92,8 +94,8 @@ def unreachable(
     ``why``: what gRPC says of the connection; ``way``: what there is to say of the way.
     """
     return ServerUnreachableError(
-        f"target: expected a server at {target}, found none in {seconds:g} s{way}; "
-        "start one with npucall-server, mend the target (NPUCALL_TARGET), or name the authority of "
-        "its certificate (NPUCALL_CA) if it speaks TLS"
-        + (f"; the connection failed by: {why}" if why else "")
+        f"target: expected a server at {target}, found none in {seconds:g} s{way}; start one with "
+        "npucall-server, correct the target (NPUCALL_TARGET), or, if the server uses TLS, name "
+        "the authority of its certificate (NPUCALL_CA)"
+        + (f"; the connection failed: {why}" if why else "")
     )

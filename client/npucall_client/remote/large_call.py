@@ -86,4 +86,4 @@ class LargeCall:
                     with suppress(grpc.RpcError):  # the answer is whole
                         [_ async for _ in messages]
                     return response
-        raise InternalError("stream: expected an answer, found its end")
+        raise InternalError("stream: expected an answer, found the end of the stream")

@@ -88,8 +88,8 @@ class Losses:
         call = self._operator or "call"
         name = f"; request id {self._request_id}" if self._request_id else ""
         return PoisonedCallError(
-            f"{call}: expected an answer, found that the call ended each server that ran it, "
-            f"and is not sent again: {servers}{name}",
+            f"{call}: each server that ran this call ended, so the client does not send it again: "
+            f"{servers}{name}",
             operator=self._operator,
             request_id=self._request_id,
             servers=servers,

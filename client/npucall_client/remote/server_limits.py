@@ -93,7 +93,8 @@ def _too_large(call: BoundCall, size: int, limit: int, setting: str) -> TooLarge
     name, data = max(tensors, key=lambda item: len(item[1]), default=("", b""))
     largest = f"; the largest tensor is {name} with {len(data)}" if name else ""
     return TooLargeError(
-        f"request: expected at most {limit} bytes, the server's {setting}, found {size}{largest}",
+        f"request: expected at most {limit} bytes (setting {setting} of the server), found "
+        f"{size}{largest}",
         parameter=name or (),
         limit=str(limit),
         setting=setting,

@@ -76,8 +76,8 @@ class RemoteSessions:
     async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         if not self._limits.has_sessions:
             raise HandleMemoryError(
-                f"session: expected a server that holds handles, found none at {self._target}; its "
-                "setting handle_memory allows them, on a server that knows sessions",
+                f"the server at {self._target} has no sessions: its setting handle_memory is 0, or "
+                "its version is too old",
                 setting="handle_memory",
                 limit="0",
             )

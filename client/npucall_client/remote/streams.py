@@ -41,7 +41,7 @@ class StreamsOfSessions:
         """Sends a call on the stream of its session. Raises CancelledError once this is closed."""
         with self._lock:
             if self._closed:
-                raise CancelledError("pipeline: expected it open, found it closed")
+                raise CancelledError("the pipeline is closed; client.pipeline() opens another one")
             stream = self._streams.get(call.home)
             if stream is None:
                 stream = self._streams[call.home] = self._opened(call.home)

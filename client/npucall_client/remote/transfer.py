@@ -77,8 +77,9 @@ def place_nothing_in_chunks(call: BoundCall, chunk_bytes: int) -> None:
     call.placement = None
     if call.kept or len(call.data) < len(call.storage):
         raise TooLargeError(
-            f"{call.operator}: expected at most {INLINE_BYTES} bytes of arrays beside handles, as "
-            f"this server takes them, found {size_of(call)}; put() them into the session first"
+            f"{call.operator}: expected at most {INLINE_BYTES} bytes of arrays in a call with "
+            f"handles, found {size_of(call)}; this server takes no more: put() the arrays into the "
+            "session first"
         )
 
 
@@ -202,7 +203,9 @@ class Incoming:
         """The reply behind outputs that have come before it."""
         self._advance(Event.REPLY)
         if response.reply != self._resolved or response.storage:
-            raise InternalError("stream: expected the reply that outputs came for, found another")
+            raise InternalError(
+                "stream: expected the reply that belongs to the outputs, found another"
+            )
         try:
             self._receiving.end()
         except MessageError as error:

@@ -99,10 +99,10 @@ def _proxy_around(target: str, environment: Mapping[str, str]) -> tuple[Proxy | 
     try:
         proxy = _parsed(variable, environment[variable])
     except ValueError:
-        return None, f", without a proxy, since {variable} in the environment names no HTTP proxy"
+        return None, f", without a proxy, since {variable} in the environment is no HTTP proxy"
     return proxy, (
-        f", through the HTTP proxy at {proxy.address} that {variable} in the environment names "
-        "(NPUCALL_PROXY=none goes without)"
+        f", through the HTTP proxy at {proxy.address} of the variable {variable} "
+        "(NPUCALL_PROXY=none turns it off)"
     )
 
 

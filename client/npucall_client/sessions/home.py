@@ -142,13 +142,11 @@ class Home:
 
     def _check(self) -> None:
         if self._closed:
-            raise CancelledError(
-                "session: expected it open, found it closed; client.session() opens another one"
-            )
+            raise CancelledError("the session is closed; client.session() opens another one")
         if self._process != os.getpid():
             raise CancelledError(
-                "session: expected the process that opened it, found one that was forked from it; "
-                "open a session of its own, over a connection of its own"
+                "another process opened the session, and this one was forked from it; connect and "
+                "open a session in this process"
             )
         lost = self._lost
         if lost is not None and not self._can_refill(lost):

@@ -130,7 +130,7 @@ class RemoteTensor(Held):
             raise self._not_run()
         if self._fault is None:
             self._fault = HandleReleasedError(
-                f"remote: expected one that is in use, found {self!r}, since released"
+                f"{self!r} was released; keep a Remote until no later call needs it"
             )
         handle, self._handle, self._here = self._handle, b"", None
         if handle:
@@ -148,8 +148,8 @@ class RemoteTensor(Held):
             return self._here
         if self._filling != self.home.filling and not self.home.proves(self._handle):
             raise HandleLostError(
-                f"remote: expected bytes that the client has, found {self!r}, which was lost with "
-                "the session before this one; run the call again that gave it",
+                f"{self!r} was lost with the session before this one, and the client does not have "
+                "its bytes; repeat the call that made it",
                 handles=self._handle.hex(),
             )
         return HandlePart(self._handle, 0, self._nbytes)
@@ -163,9 +163,7 @@ class RemoteTensor(Held):
 
     def never_filled(self, why: str) -> None:
         """Its program did not run, or failed."""
-        self._fault = HandleEmptyError(
-            f"remote: expected one that holds bytes, found {self!r}: {why}"
-        )
+        self._fault = HandleEmptyError(f"{self!r} holds no bytes: {why}")
         self._program = self._step = None
 
     def keep_as(self, handle: bytes) -> None:
@@ -178,7 +176,8 @@ class RemoteTensor(Held):
 
     def _not_run(self) -> HandleEmptyError:
         return HandleEmptyError(
-            f"remote: expected one whose program has run, found {self!r}; leave its block first"
+            f"{self!r} has no value yet: its program has not run; leave the program's `with` "
+            "block first"
         )
 
     if TYPE_CHECKING:  # what operators ask of arrays: a call takes it, nothing else computes it

@@ -128,12 +128,12 @@ class SharedMemory:
     def _take(self, size: int) -> AnyArray:
         with self._lock:
             if self._closed:
-                raise ValueError("shared memory: expected it open, found it closed")
+                raise ValueError("the shared memory is closed; client.shared() gives new memory")
             start = self._next()
             if start + size > self.nbytes:
                 raise MemoryError(
-                    f"shared memory: expected {size} bytes, found {self.left} of {self.nbytes} "
-                    "left; clear() starts again, client.shared() gives more"
+                    f"shared memory has {self.left} of {self.nbytes} bytes left, and the array "
+                    f"needs {size}; clear() frees all of it, client.shared() gives more"
                 )
             self._used = start + size
             return self._memory[start : start + size]
@@ -181,8 +181,8 @@ class SharedMemories:
         ended = [self._end(known) for known in self.regions if known.id in lost]
         if any(ended):
             warnings.warn(
-                "shared memory: the server does not know it any more, after a restart perhaps; its "
-                "arrays travel from now on (client.shared() gives new memory)",
+                "the server no longer knows the shared memory, perhaps after a restart; the client "
+                "sends its arrays from now on (client.shared() gives new memory)",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -102,7 +102,7 @@ def _asked(
     """A connection, the answer that is no error, and the descriptors that came with it."""
     if sys.platform != "linux":
         raise SharedMemoryError(
-            f"shared memory: expected Linux, found {sys.platform}; arrays of ordinary memory travel"
+            f"shared memory: expected Linux, found {sys.platform}; use ordinary arrays"
         )
     # As an option of the socket the time counts for a connection that waits to be accepted, too;
     # Python's own timeout would fail there at once.
@@ -132,9 +132,9 @@ def _connect(connection: socket.socket, path: str, timeout: float) -> None:
         raise _late(path, timeout) from None
     except OSError as error:
         raise SharedMemoryError(
-            f"shared memory: expected to reach the server's socket {path}, found: {error}; the "
-            "server is on another host, or in another container: a volume that both have shows the "
-            "socket here, and NPUCALL_SHARED_MEMORY_SOCKET says where"
+            f"the client cannot reach the server's socket {path} for shared memory: {error}; the "
+            "server is on another host or in another container: mount the socket here and set "
+            "NPUCALL_SHARED_MEMORY_SOCKET to its path"
         ) from error
 
 
@@ -153,8 +153,8 @@ def _exchange(
         pass  # as an answer that is empty: it was closed
     if not data:
         raise SharedMemoryError(
-            f"shared memory: expected an answer at {path}, found the connection closed; a server "
-            f"answers its own user, and those of its setting shared_memory_users (this is user "
+            f"the server closed its socket {path} for shared memory without an answer; it answers "
+            f"only its own user and those of its setting shared_memory_users (you are user "
             f"{os.getuid()})"
         )
     return data, files
@@ -162,7 +162,7 @@ def _exchange(
 
 def _late(path: str, timeout: float) -> DeadlineError:
     return DeadlineError(
-        f"shared memory: expected an answer at {path} in {timeout:g} s, found none"
+        f"the server's socket {path} for shared memory gave no answer in {timeout:g} s"
     )
 
 
@@ -204,5 +204,5 @@ def _mapped(files: list[int], nbytes: int) -> AnyArray:
     try:
         mapping = mmap.mmap(files[0], nbytes, flags)
     except OSError as error:
-        raise SharedMemoryError(f"shared memory: expected to map it, found: {error}") from error
+        raise SharedMemoryError(f"the client cannot map the shared memory: {error}") from error
     return np.frombuffer(mapping, np.uint8)

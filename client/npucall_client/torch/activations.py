@@ -17,8 +17,8 @@ INPUT = ("input",)
 def _not_in_place(inplace: bool) -> None:  # as torch has it
     if inplace:
         raise ValueError(
-            "inplace: expected False, found True; the input travels, and the result comes back "
-            "in memory of its own"
+            "inplace: expected False, found True; the result comes back from the server in new "
+            "memory"
         )
 
 
@@ -226,7 +226,7 @@ def _clipped(x: Tensor, low: float, high: float, inplace: bool) -> Steps:
 
 def _along(forward: str, backward: str, x: Tensor, dim: int | None, dtype: Any) -> Steps:
     if dim is None:
-        raise ValueError("dim: expected a dimension, found None; torch guesses one, and warns")
+        raise ValueError("dim: expected a dimension, found None; npucall does not guess one")
     converted = x if dtype is None else x.to(dtype)
     return Steps(
         lambda run: run(forward, self=converted, dim=dim),

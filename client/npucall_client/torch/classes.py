@@ -66,7 +66,7 @@ def cross_entropy(
 ) -> Steps:
     if target.is_floating_point():
         raise ValueError(
-            f"target: expected labels of classes, found {target.dtype}; no operator of CANN takes "
+            f"target: expected labels of classes, found {target.dtype}; CANN has no operator for "
             "probabilities"
         )
     code = code_of(reduction, size_average, reduce)

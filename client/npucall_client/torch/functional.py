@@ -71,8 +71,8 @@ def _method(function: Function[P]) -> Callable[Concatenate[Functional, P], Tenso
 
 def _no_gradient(function: str, name: str) -> str:
     return (
-        f"{name}: expected a tensor without gradient, found one that requires it; no operator of "
-        f"CANN gives that of {function}; {name}.detach() goes without"
+        f"{name}: expected a tensor that needs no gradient, found one with requires_grad; CANN has "
+        f"no operator for this gradient of {function}: pass {name}.detach()"
     )
 
 

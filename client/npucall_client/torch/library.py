@@ -193,8 +193,8 @@ def _gradients(
 def _no_second(function: Function[Any], ctx: Any, *grads: Tensor) -> None:
     del ctx, grads
     raise RuntimeError(
-        f"{function.name}: expected one derivative, found a second; the NPU has operators for "
-        "first derivatives alone"
+        f"{function.name}: expected a first derivative, found a second; the NPU has no operators "
+        "for second derivatives"
     )
 
 

@@ -24,8 +24,8 @@ def code_of(reduction: str, size_average: bool | None, reduce: bool | None) -> i
     """CANN's number of a reduction. Raises ValueError for others, and for what torch deprecates."""
     if size_average is not None or reduce is not None:
         raise ValueError(
-            f"reduction: expected it alone, found size_average {size_average} and reduce {reduce} "
-            "beside it, which torch deprecates"
+            "reduction: expected neither size_average nor reduce with it, found size_average "
+            f"{size_average} and reduce {reduce}; torch deprecates them"
         )
     if reduction not in CODES:
         raise ValueError(f"reduction: expected one of {', '.join(CODES)}, found {reduction!r}")
@@ -130,7 +130,8 @@ def soft_margin_loss(
     if input.shape != target.shape:
         raise ValueError(
             f"target: expected the shape of input, {tuple(input.shape)}, found "
-            f"{tuple(target.shape)}; torch's own gradient of a mean is not that of its loss there"
+            f"{tuple(target.shape)}; for other shapes torch's gradient of a mean does not fit "
+            "its loss"
         )
     told = {"self": input, "target": target, "reduction": code}
     return Steps(
@@ -220,7 +221,7 @@ def _symmetric(
 
 def _unweighted(weight: Tensor | None) -> None:
     if weight is not None:
-        raise ValueError("weight: expected None, found a tensor; no operator of CANN takes one")
+        raise ValueError("weight: expected None, found a tensor; no such operator takes one")
 
 
 def _over(value: Tensor, divisor: int) -> Tensor:

@@ -95,8 +95,8 @@ class Place:
             return False
         if not self.is_local:
             raise TypeError(
-                "input: expected float32, float16 or bfloat16, found float64, which no operator "
-                'takes; connect("local:") computes it for tests'
+                "input: expected float32, float16 or bfloat16, found float64; no operator takes "
+                'it, but connect("local:") computes it for tests'
             )
         return True
 
@@ -124,9 +124,8 @@ class Place:
                 return
             _warned.add(self._client)
         warnings.warn(
-            f"wire: expected a backward that computes, found {wire / result.total_ns:.0%} of its "
-            f"{result.total_ns / 1e6:.1f} ms on the wire; docs/torch.md says what that costs, and "
-            "what sessions spare",
+            f"this backward spent {wire / result.total_ns:.0%} of its {result.total_ns / 1e6:.1f} "
+            "ms on sending and receiving; sessions avoid most of that (docs/torch.md)",
             WireWarning,
             stacklevel=2,
         )
@@ -137,8 +136,8 @@ def place_of(number: int) -> Place:
     place = _places.get(number)
     if place is None:
         raise LookupError(
-            f"place: expected a functional(...) that is in use, found number {number}, which "
-            "nobody has any more"
+            f"the functional(...) with number {number} is gone; keep it as long as its outputs "
+            "need a backward"
         )
     return place
 

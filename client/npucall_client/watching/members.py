@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 
     from npucall_client.pool.members import Source
 
-try:
-    import typer
-except ImportError:
-    sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+import typer
 from rich.markup import escape
 
 from npucall_client.console import Column, Target, TargetOption, output, show, table, the_target
@@ -115,8 +111,8 @@ def _heard(source: Source, settings: ClientSettings) -> Sequence[Member]:
     source.start(update)
     if not known.wait(settings.connect_timeout) and not heard:
         raise ServerUnreachableError(
-            f"pool: expected the members of {settings.target} within {settings.connect_timeout:g} "
-            f"s, found none: {source.why_empty()}; mend the target (NPUCALL_TARGET)"
+            f"target: expected members of {settings.target} within {settings.connect_timeout:g} s, "
+            f"found none: {source.why_empty()}; correct the target (NPUCALL_TARGET)"
         )
     return heard[-1]
 

@@ -53,7 +53,7 @@ class OperatorServiceStub(object):
     7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
     the outputs are too many bytes for one message.
     8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
-    an aclnn status where the device gives one; then the device's own first phase.
+    an aclnn status; then the device's own first phase.
     Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
     phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
     step 4 and step 6 the device's own first phase decides.
@@ -66,9 +66,9 @@ class OperatorServiceStub(object):
 
     WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
     otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
-    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    languages it is called the maximum receive message length), or call ExecuteStream: its messages
     stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
-    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    If an answer is too long, the client itself ends the call, with RESOURCE_EXHAUSTED and without
     details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
     message (UNIMPLEMENTED), and pings no more often than every 1 s.
 
@@ -214,7 +214,7 @@ class OperatorServiceServicer(object):
     7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
     the outputs are too many bytes for one message.
     8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
-    an aclnn status where the device gives one; then the device's own first phase.
+    an aclnn status; then the device's own first phase.
     Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
     phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
     step 4 and step 6 the device's own first phase decides.
@@ -227,9 +227,9 @@ class OperatorServiceServicer(object):
 
     WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
     otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
-    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    languages it is called the maximum receive message length), or call ExecuteStream: its messages
     stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
-    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    If an answer is too long, the client itself ends the call, with RESOURCE_EXHAUSTED and without
     details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
     message (UNIMPLEMENTED), and pings no more often than every 1 s.
 
@@ -300,9 +300,9 @@ class OperatorServiceServicer(object):
         * INVALID_ARGUMENT, DTYPE_UNSUPPORTED, SHAPE_MISMATCH, FORMAT_UNSUPPORTED or ATTRIBUTE_INVALID,
         aclnn status 161002 or as the rule says: the call breaks a rule of the operator. The first
         two and the last also come without a status, from step 4 of the checks.
-        * INVALID_ARGUMENT, ARGUMENT_INVALID: the values of an argument (labels, lengths) are none that
-        the operator takes; or, with the aclnn status that the device gives, its first phase refuses
-        the call. Then `driver_message` says why.
+        * INVALID_ARGUMENT, ARGUMENT_INVALID, with an aclnn status: the operator does not take the
+        values of an argument (labels, lengths); or the device's own first phase refuses the call,
+        and `driver_message` says why.
         * FAILED_PRECONDITION, SHARED_MEMORY: the server has no shared memory of that id; it may have
         been started again. Send the bytes.
         * FAILED_PRECONDITION, RESERVED: somebody has reserved the device, and the call does not carry
@@ -343,19 +343,19 @@ class OperatorServiceServicer(object):
         no byte follows. The server may refuse a call as soon as it has `begin`.
 
         The server answers with one frame `reply`, or with one frame `error`. If the bytes of the
-        outputs that travel have room in it, that is, if together they have at most 1 MiB, they stand
-        in the frame: `reply.storage` has one entry for each output, placed outputs included, and
-        nothing follows. Otherwise `reply.storage` is empty, and the bytes follow in frames `chunk`,
-        until a frame `end`. So chunks follow exactly where `reply.storage` is empty and
-        `reply.reply.outputs` is not. `Chunk.storage` counts all entries of `outputs`. An output with a
-        place (`output_places`) counts no bytes and has no chunks, but keeps its number: if the first
-        of two outputs is discarded, the chunks of the second are of storage 1. An output of 0 bytes
-        has no chunks.
+        outputs that the server sends have room in it, that is, if together they have at most 1 MiB,
+        they stand in the frame: `reply.storage` has one entry for each output, placed outputs
+        included, and nothing follows. Otherwise `reply.storage` is empty, and the bytes follow in
+        frames `chunk`, until a frame `end`. So chunks follow exactly where `reply.storage` is empty
+        and `reply.reply.outputs` is not. `Chunk.storage` counts all entries of `outputs`. An output
+        with a place (`output_places`) counts no bytes and has no chunks, but keeps its number: if the
+        first of two outputs is discarded, the chunks of the second are of storage 1. An output of 0
+        bytes has no chunks.
 
         Answers come in the order in which calls finish. With `cancel` the caller ends a call; its
         answer is then an error with reason CANCELLED, unless it was on its way already.
 
-        A caller that says `early_outputs` may get outputs while its own chunks still travel: a frame
+        A caller that says `early_outputs` may get outputs while it still sends its own chunks: a frame
         `resolved`, then outputs' bytes in frames `chunk` as they are computed, and when all of them
         have come the frame `reply`, without storage, and nothing after it. After `error` the outputs
         that have come are void.
@@ -404,8 +404,8 @@ class OperatorServiceServicer(object):
         ended      end                    passed over
         ended      cancel                 passed over
 
-        A program is opened by a frame `program`, always complete, and answered by one frame
-        `program_reply`, or `error`; in the table they stand for `begin` and `reply`.
+        The caller opens a program with a frame `program`, which is always complete. The server answers
+        with one frame `program_reply`, or `error`. In the table they count as `begin` and `reply`.
 
         One message may carry several frames, by `more`, where the other side takes them: the server up
         to `Limits.frames_per_message`; the caller as many as it says in the metadata
@@ -424,8 +424,9 @@ class OperatorServiceServicer(object):
         server cannot read a frame, an id is used twice, a frame comes that the table does not have, a
         chunk does not fit its storage, leaves a gap or comes twice, or bytes are missing at `end` or
         at half-close; and with UNAVAILABLE where the server goes down. Then calls without an answer
-        get none, even complete ones, and the caller may repeat them. The same holds for calls whose
-        stream, or whose Execute, ends with CANCELLED without details: the server had not begun them.
+        get none, even complete ones, and the caller may repeat them. If a stream, or an Execute, ends
+        with CANCELLED without details, the server had not begun the calls without an answer: the
+        caller may repeat them too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -433,8 +434,8 @@ class OperatorServiceServicer(object):
 
     def Plan(self, request, context):
         """Checks one call without its data and answers what running it would need and give: phase one
-        alone. No storage travels; `stored` says what Execute would have. Errors as Execute, without
-        those of storages and of running.
+        alone. The caller sends no storage; `stored` says what Execute would have. Errors as Execute,
+        without those of storages and of running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -595,7 +596,7 @@ class OperatorService(object):
     7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
     the outputs are too many bytes for one message.
     8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
-    an aclnn status where the device gives one; then the device's own first phase.
+    an aclnn status; then the device's own first phase.
     Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
     phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
     step 4 and step 6 the device's own first phase decides.
@@ -608,9 +609,9 @@ class OperatorService(object):
 
     WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
     otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
-    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    languages it is called the maximum receive message length), or call ExecuteStream: its messages
     stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
-    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    If an answer is too long, the client itself ends the call, with RESOURCE_EXHAUSTED and without
     details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
     message (UNIMPLEMENTED), and pings no more often than every 1 s.
 

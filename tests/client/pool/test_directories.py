@@ -160,7 +160,7 @@ def test_a_directory_that_lists_nobody_drops_nobody(watch: Any) -> None:
         heard.until_listed("b:2")
         after.say(gone=("b:2",))
         heard.until_listed()
-        until(lambda: source.why_empty() == f"directory {after.address}: it lists no member")
+        until(lambda: source.why_empty() == f"directory {after.address}: it lists no members")
     finally:
         after.stop()
 
@@ -235,7 +235,7 @@ def test_a_directory_that_becomes_stale_is_left_too(directory: Any, other: Any, 
 def test_a_directory_alone_is_watched_although_it_lists_nobody(directory: Any, watch: Any) -> None:
     heard, source = watch(directory.address)
     heard.until(lambda heard: heard.updates)
-    assert source.why_empty() == f"directory {directory.address}: it lists no member"
+    assert source.why_empty() == f"directory {directory.address}: it lists no members"
     directory.say("a:1")
     heard.until_listed("a:1")
     assert directory.watched == 1

@@ -75,7 +75,7 @@ def test_a_half_written_file_keeps_the_last_list_and_says_so(path: Path, source:
     path.write_text(text[: len(text) // 2])
     source.look()
     until(source.why_empty)
-    assert f"{path}: expected JSON, found none" in source.why_empty()
+    assert f"{path}: expected JSON, found: " in source.why_empty()
     path.write_text(members("c:3"))
     source.look()
     heard.until_listed("c:3")
@@ -112,15 +112,15 @@ def test_a_file_that_says_nobody_is_taken_at_its_word(path: Path, source: Source
     heard.until_listed("a:1")
     put(path, members())
     heard.until_listed()
-    assert source.why_empty() == f"{path} lists no member"
+    assert source.why_empty() == f"{path} lists no members"
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "expected JSON, found none"),
-        ("\x00", "expected JSON, found none"),
-        ("[" * 100_000, "expected JSON, found none"),
+        ("", "expected JSON, found: "),
+        ("\x00", "expected JSON, found: "),
+        ("[" * 100_000, "expected JSON, found: "),
         ("[]", 'expected {"members": [...]}, found something else'),
         ('{"members": {}}', 'expected {"members": [...]}, found something else'),
         (members(3), "members: expected objects, found int"),
@@ -147,7 +147,7 @@ def test_what_is_wrong_with_a_file_is_said_again_and_again(
 
 def test_bytes_that_are_no_text_are_no_file_of_members(path: Path) -> None:
     path.write_bytes(b'{"members": [{"address": "\xff:1"}]}')
-    with pytest.raises(ValueError, match="expected JSON, found none"):
+    with pytest.raises(ValueError, match="expected JSON, found: "):
         PathLister(path).listed()
 
 

@@ -105,7 +105,7 @@ def test_a_wish_that_nobody_fits_is_an_error_that_names_what_there_is() -> None:
 def test_members_of_another_major_version_are_left_out() -> None:
     other = member("a:1", version="99.1")
     assert taken(table(other, member("b:1"))[0], 20) == {"b:1": 20}
-    with pytest.raises(NoMemberError, match=r"A on cpu of version 99\.1, where this client is"):
+    with pytest.raises(NoMemberError, match=r"A on cpu of version 99\.1, while this client has"):
         table(other)[0].take()
 
 
@@ -116,7 +116,7 @@ def test_members_of_several_kinds_need_a_wish() -> None:
         pool.take()
     assert len(taken(table(*two, wish=Wish(soc=ANY))[0], 100)) == 2
     pool, _ = table(member("a:1"), member("b:1", device="cann:0"))
-    with pytest.raises(MixedPoolError, match="kind of device"):
+    with pytest.raises(MixedPoolError, match="kinds of device"):
         pool.take()
 
 

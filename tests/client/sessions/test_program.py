@@ -142,7 +142,7 @@ def test_a_result_cannot_be_used_before_its_program_has_run(
             lambda: connected.run(l1_loss_backward, ONE, result, Y),
             lambda: session.program().run(l1_loss_backward, ONE, result, Y),
         ):
-            with pytest.raises(HandleEmptyError, match="leave its block first"):
+            with pytest.raises(HandleEmptyError, match="its program has not run"):
                 use()
     assert result.numpy().shape == X.shape
 

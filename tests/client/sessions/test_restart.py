@@ -107,7 +107,7 @@ def test_with_refill_what_was_put_is_there_again_and_results_are_lost(address: s
         kill(server)
     with running_server(listen=address), client:
         assert session.run(l1_loss_backward, ONE, x, y).numpy().tobytes() == expected
-        with pytest.raises(HandleLostError, match="run the call again"):
+        with pytest.raises(HandleLostError, match="repeat the call that made it"):
             result.numpy()
         with pytest.raises(HandleLostError):
             session.run(l1_loss_backward, ONE, result, y)

@@ -58,7 +58,7 @@ def test_a_call_that_is_all_chunks_is_spelled_as_ever() -> None:
 def test_an_older_server_cannot_take_handles_beside_chunks(placed: str) -> None:
     bound = call(a=PART, b=LARGE.data) if placed == "handle" else call(b=LARGE.data)
     bound.kept = {"out": Keep(HANDLE)} if placed == "kept" else {}
-    with pytest.raises(TooLargeError, match=r"put\(\) them into the session first"):
+    with pytest.raises(TooLargeError, match=r"put\(\) the arrays into the session first"):
         place_nothing_in_chunks(bound, MIB)
     place_nothing_in_chunks(call(a=PART, b=b"small"), MIB)
 

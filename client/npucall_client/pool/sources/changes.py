@@ -34,7 +34,7 @@ def read(message: bytes) -> Changes:
     try:
         told = pb.WatchMembersResponse.FromString(message)
     except DecodeError as error:
-        raise MessageError(f"directory: expected a message of its table, found: {error}") from None
+        raise MessageError(f"the directory's message cannot be read: {error}") from None
     living = [each for each in told.changed if each.state != pb.MEMBER_STATE_GONE]
     gone = {each.address for each in told.changed if each.state == pb.MEMBER_STATE_GONE}
     return Changes(told.epoch, told.complete, [*_members(living)], [*told.gone, *gone])

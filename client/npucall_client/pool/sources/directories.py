@@ -102,10 +102,10 @@ class DirectorySource:
                     self._told.begin()
                     heard, directory.refusal = True, None
                 self._told.hear(changes)
-                directory.failure = "" if self._told.members else "it lists no member"
+                directory.failure = "" if self._told.members else "it lists no members"
                 self._tell(update_of)
                 if self._told.hears_nobody and len(self._directories) > 1:
-                    directory.failure = "it has not heard of any member for a while"
+                    directory.failure = "no member has announced itself there for a while"
                     return False
         except NpucallError as error:
             directory.failure = str(error)

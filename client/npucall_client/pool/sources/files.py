@@ -57,7 +57,7 @@ class MembersFile:
 
     def why_not(self) -> str:
         """It may list nobody."""
-        return "" if self._file.value else f"{self._file.path} lists no member"
+        return "" if self._file.value else f"{self._file.path} lists no members"
 
 
 class ReadyFolder:
@@ -133,7 +133,7 @@ def _json(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"expected JSON, found none: {_short(str(error))}") from error
+        raise ValueError(f"expected JSON, found: {_short(str(error))}") from error
 
 
 def _members(content: bytes) -> list[Member]:
@@ -149,7 +149,7 @@ def _member(entry: Any) -> Member:
         raise ValueError(f"members: expected objects, found {type(entry).__name__}")  # noqa: TRY004
     if unknown := sorted(entry.keys() - _KEYS):
         raise ValueError(
-            f"members: expected {', '.join(sorted(_KEYS))}, found {_short(unknown[0])}"
+            f"members: expected only {', '.join(sorted(_KEYS))}, found {_short(unknown[0])}"
         )
     address, host, server_name = (_text(entry, key) for key in _TEXTS)
     labels = _labels(entry.get("labels", {}))

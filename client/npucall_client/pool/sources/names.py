@@ -25,7 +25,7 @@ class Resolver:
             )
         except OSError as error:
             raise OSError(
-                f"{self._name}: expected a name with addresses, found: {error.strerror or error}"
+                f"{self._name}: the name has no addresses: {error.strerror or error}"
             ) from error
         addresses = {_address(family, str(where[0]), self._port) for family, *_, where in found}
         return [Member(address, server_name=self._name) for address in sorted(addresses)]
