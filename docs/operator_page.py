@@ -151,7 +151,7 @@ def _kernel_dtypes(operator: Operator[Any, Any]) -> str:
     product = next(iter(operator.products))
     dtypes = operator.dtypes_on(product)
     alike = {f"all {dtype}": [dtype] * len(operator.inputs) for dtype in dtypes}
-    mixed = {f"{dtypes[1]} beside {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
+    mixed = {f"{dtypes[1]} and {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
     said = []
     for words, chosen in (alike | mixed).items():
         specs = {
