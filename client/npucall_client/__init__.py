@@ -13,9 +13,12 @@
 Its modules, from the top::
 
     torch                     losses and activations for PyTorch
-    command, reservation_command  the command ``npucall``; ``npucall reserve`` and ``release``
+    command                   the command ``npucall``
+    reservation_command       ``npucall reserve`` and ``npucall release``
     conformance, watching     the suite; the commands that show what others do
     testing                   the fixture for pytest
+    command_texts             what ``npucall info`` and ``npucall operators`` say
+    console, exits            tables and targets of all commands; exit codes
     aio                       the client for asyncio
     client, base              ``connect`` and ``Client``; what both clients do
     pool                      many servers behind one target
@@ -26,9 +29,11 @@ Its modules, from the top::
     calling                   options, results, plans; arguments become a call
     reservations, shared      a reservation that is renewed; memory shared with a server
     answers, arguments, argument_texts  answers; arguments, of Python and of a command line
+    hints                     what a server says, as Python says it: hints in errors, warnings
     arrays, held              what callers hold for a tensor; what a session holds
     senders                   what waits and sends
     settings, tracing         every setting of the client; spans of OpenTelemetry
+    targets, timeouts         what a target says; how long a caller may wait
 """
 
 from importlib import import_module
@@ -37,12 +42,14 @@ from typing import TYPE_CHECKING
 from npucall_client.calling import Plan, Result
 from npucall_client.client import Client, connect
 from npucall_client.held import Empty
+from npucall_client.hints import CallWarning
 from npucall_client.sessions.program import Program, ProgramPlan
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
 from npucall_client.shared.memory import SharedMemory
 
 __all__ = [
+    "CallWarning",
     "Client",
     "Empty",
     "Plan",

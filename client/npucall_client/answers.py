@@ -33,15 +33,25 @@ def unpack(
 ) -> dict[str, Any]:
     """The outputs of an answer by name, each in memory of its own or in the caller's array.
 
+    They are tensors of torch where tensors of torch came in.
     ``kept`` has what stands for those that stay on the server. A list of tensors is a list.
     """
     outputs = {
         name: kept.get(name)
         if place is None or isinstance(place, HandlePart)
-        else receive(bound, name, reply.outputs[name], place)
+        else _given(bound, name, receive(bound, name, reply.outputs[name], place))
         for name, place in placed(bound, reply, places).items()
     }
     return in_lists(bound, outputs)
+
+
+def _given(bound: BoundCall, name: str, array: AnyArray) -> Any:
+    """An output as its caller has tensors: of torch where such came in, else of NumPy."""
+    if name in bound.tensors:
+        return bound.tensors[name]
+    if bound.from_torch and name not in bound.targets:
+        return arrays.to_torch(array)
+    return array
 
 
 def placed(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str, Place]:

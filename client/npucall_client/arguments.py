@@ -60,6 +60,12 @@ class BoundCall:
     placement: Placement | None = None
     keep_layout: bool = False
     send_unread: bool = False
+    planning: bool = False
+    """It is only checked, so that tensors without data will do."""
+    from_torch: bool = False
+    """Whether tensors of torch came in; then its results are such tensors too."""
+    tensors: dict[str, Any] = field(default_factory=dict)
+    """The caller's own tensors of torch, of which ``targets`` has the memory."""
     progress: Callable[[int, int, int], object] | None = None
     """Is told bytes sent, bytes received, and bytes known to travel in all."""
     variant: str = ""
@@ -93,6 +99,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
     *,
     keep_layout: bool,
     send_unread: bool = False,
+    planning: bool = False,
     home: Home | None = None,
     within: object = None,
 ) -> BoundCall:
@@ -102,6 +109,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
     ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
     without reference it decides what is an output, whatever the listing guessed; those that the
     listing takes for inputs, or for read and written, are sent as they are. Names in C count too.
+    ``planning``: the call is only checked; tensors may be of torch's device "meta", or ``Empty``.
     ``home``: the session that all has to be in which a session holds, ``within`` its program.
     Raises TypeError where a Python call would, and the errors of the contract for what cannot
     travel.
@@ -110,6 +118,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
         operator.name,
         keep_layout=keep_layout,
         send_unread=send_unread,
+        planning=planning,
         variant=variant,
         home=home,
         within=within,
@@ -165,21 +174,48 @@ def _inputs(bound: BoundCall, parameter: Input | Output, value: Any) -> _Item:
     """Arrays that are sent."""
     name = parameter.name
     if isinstance(parameter, Input) and not (parameter.read or bound.send_unread):
-        if isinstance(value, Held):
-            dtype, shape = value.tensor[:2]
-        else:
-            array = arrays.as_array(name, value)
-            dtype, shape = array.dtype, array.shape
-        return name, None, "", ((dtype, shape, None, None),), False, False
+        _note_torch(bound, value)
+        return name, None, "", (_described(bound, name, value),), False, False
     if not parameter.many:
         return name, None, "", (_input(bound, name, value),), False, True
     tensors = tuple(_input(bound, place, member) for place, member in _members(name, value))
     return name, None, "", tensors, True, True
 
 
+def _described(bound: BoundCall, name: str, value: Any) -> Tensor:
+    """A tensor of which only shape and dtype go."""
+    if isinstance(value, Held):
+        dtype, shape = value.tensor[:2]
+    elif (without_data := _without_data(bound, name, value)) is not None:
+        return without_data
+    else:
+        array = arrays.as_array(name, value)
+        dtype, shape = array.dtype, array.shape
+    return dtype, shape, None, None
+
+
+def _without_data(bound: BoundCall, name: str, value: Any) -> Tensor | None:
+    """What has only a shape and a dtype, for a call that is only checked; None: it has data."""
+    if not bound.planning:
+        return None
+    if isinstance(value, Empty):
+        return arrays.checked_dtype(name, value.dtype), tuple(value.shape), None, None
+    if arrays.is_meta(value):
+        return arrays.dtype_of_torch(name, value), tuple(value.shape), None, None
+    return None
+
+
+def _note_torch(bound: BoundCall, value: Any) -> None:
+    if value.from_torch if isinstance(value, Held) else arrays.is_torch(value):
+        bound.from_torch = True
+
+
 def _input(bound: BoundCall, name: str, value: Any) -> Tensor:
+    _note_torch(bound, value)
     if isinstance(value, Held):
         return _hold(bound, name, value)
+    if (without_data := _without_data(bound, name, value)) is not None:
+        return without_data
     return _send(bound, name, arrays.as_array(name, value))
 
 
@@ -219,7 +255,11 @@ def _target(bound: BoundCall, name: str, value: Any, stored: bool) -> Tensor:  #
         return _hold(bound, name, value)
     if isinstance(value, Empty) and name not in bound.updated:
         return arrays.checked_dtype(name, value.dtype), tuple(value.shape), None, None
+    if (without_data := _without_data(bound, name, value)) is not None:
+        return without_data
     target = bound.targets[name] = arrays.as_target(name, value)
+    if arrays.is_torch(value):
+        bound.tensors[name] = value
     return _send(bound, name, target) if stored else (target.dtype, target.shape, None, None)
 
 

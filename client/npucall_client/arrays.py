@@ -160,6 +160,22 @@ def is_torch(value: Any) -> bool:
     return hasattr(value, "detach")
 
 
+def is_meta(value: Any) -> bool:
+    """Whether it is a tensor of torch that has a shape and a dtype, and no data."""
+    return is_torch(value) and bool(value.device.type == "meta")
+
+
+def dtype_of_torch(name: str, tensor: Any) -> np.dtype[Any]:
+    """The dtype of a tensor of torch. Raises DTypeError for elements that cannot travel."""
+    named = str(tensor.dtype)
+    if named in _TORCH_ONLY:
+        return np.dtype(_TORCH_ONLY[named][0])
+    try:
+        return checked_dtype(name, named.removeprefix("torch."))
+    except TypeError:  # NumPy has no such dtype
+        raise DTypeError(f"{name}: no operator takes {named}", parameter=name) from None
+
+
 def to_torch(array: AnyArray) -> Any:
     """A torch tensor of the same memory. Raises ImportError where torch is not installed."""
     torch: Any = import_module("torch")

@@ -136,6 +136,10 @@ class ClientBase:
         granted = await transport.reserve(seconds, wait, self._binding.options.timeout, count)
         return Renewal(transport, granted, transport.sender)
 
+    def _waiting(self, wait: bool | None) -> Transport:  # noqa: FBT001  # as the option
+        """The transport with that option; None: as it is."""
+        return self._transport if wait is None else self._transport.waiting(wait)
+
     def _open(self) -> Transport:
         """The transport. Raises CancelledError once the client is closed."""
         if self._shared.closed:

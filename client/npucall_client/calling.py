@@ -16,6 +16,7 @@ from npucall.operators import CATALOGUE
 from npucall.wire.listing import declare
 from npucall.wire.replies import decode_reply, decode_timings
 from npucall_client import answers, arguments
+from npucall_client.hints import warn
 from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ class Binding:
         options: Options,
         home: Home | None = None,
         within: object = None,
+        *,
+        planning: bool = False,
     ) -> BoundCall:
         """The call of an operator; one that is not declared here must have been declared before.
 
@@ -172,6 +175,7 @@ class Binding:
             options.outputs,
             keep_layout=options.keep_layout,
             send_unread=self._settings.send_unread,
+            planning=planning,
             home=home,
             within=within,
         )
@@ -207,8 +211,9 @@ def closed() -> CancelledError:
 
 
 def value_of(call: BoundCall, response: Response) -> Any:
-    """What ``run`` answers: the only output, or a named tuple of several."""
+    """What ``run`` answers: the only output, or a named tuple of several; warns as the reply."""
     reply = answers.decode_reply(response.reply)
+    warn(reply.warnings)
     return answers.value_of(call.operator, answers.unpack(call, reply, response.storage))
 
 

@@ -31,6 +31,7 @@ def connect(  # noqa: PLR0913  # one a setting
     *,
     timeout: float | None = None,
     connect_timeout: float | None = None,
+    wait: bool | None = None,
     tls: bool | None = None,
     ca: str | PathLike[str] | None = None,
     certificate: str | PathLike[str] | None = None,
@@ -63,6 +64,8 @@ def connect(  # noqa: PLR0913  # one a setting
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
+    wait: wait for a server that is full, or for a quota, as long as the server says and ``timeout``
+        allows, and send the call again; False raises the refusal at once (NPUCALL_WAIT, True).
     tls: encrypt what travels, and have the server prove who it is (NPUCALL_TLS, True where ``ca``,
         ``certificate`` or ``server_name`` is given and the target is no Unix socket).
     ca: file of the authorities, one of which has to have signed the server's certificate
@@ -109,6 +112,7 @@ def connect(  # noqa: PLR0913  # one a setting
         target=target,
         timeout=timeout,
         connect_timeout=connect_timeout,
+        wait=wait,
         tls=tls,
         ca=ca,
         certificate=certificate,
@@ -178,10 +182,12 @@ class Client(ClientBase):
         counts as an output, whatever the listing guessed.
 
         Tensors are NumPy arrays of any memory order, or CPU tensors of torch, lists of tensors
-        lists of those; None is a null pointer. Results are NumPy arrays in memory of their own.
+        lists of those; None is a null pointer. Results are NumPy arrays in memory of their own;
+        where tensors of torch came in they are tensors of torch.
 
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
-        ``aclnn_status`` and ``parameter``; TypeError where a Python call would.
+        ``aclnn_status`` and ``parameter``; TypeError where a Python call would. What the reply
+        warns of is a ``CallWarning`` of Python at the line of the call.
         """
         return finished(self._calls.run(operator, args, kwargs))
 
@@ -199,7 +205,10 @@ class Client(ClientBase):
         **kwargs: Any,
     ) -> Result: ...
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
-        """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
+        """As ``run``, and answers everything: outputs, variant, timings, warnings, server.
+
+        What the reply warns of is in ``warnings``, and no warning of Python.
+        """
         return finished(self._calls.execute(operator, args, kwargs))
 
     @overload
@@ -216,7 +225,11 @@ class Client(ClientBase):
         **kwargs: Any,
     ) -> Plan: ...
     def plan(self, operator: Any, /, *args: Any, **kwargs: Any) -> Plan:
-        """Checks a call as ``run`` would, without sending or computing data."""
+        """Checks a call as ``run`` would, without sending or computing data.
+
+        Only shapes and dtypes count: tensors may also be those of torch's device "meta", or
+        ``npucall_client.Empty(shape, dtype)``.
+        """
         return finished(self._calls.plan(operator, args, kwargs))
 
     def pipeline(self) -> Pipeline:
@@ -289,6 +302,7 @@ class Client(ClientBase):
         request_id: str | None = None,
         keep_layout: bool | None = None,
         progress: Progress | None = None,
+        wait: bool | None = None,
     ) -> Client:
         """A client of the same connection that calls with these options.
 
@@ -304,6 +318,7 @@ class Client(ClientBase):
             itself reads and writes through the strides; otherwise what is not dense is gathered.
         progress: called with bytes sent, bytes received, and bytes known to travel in all, while a
             call travels in chunks; from any thread. What it raises ends the call.
+        wait: wait for a server that is full, or for a quota; False raises the refusal at once.
         """
         binding = self._binding.having(
             timeout=timeout,
@@ -313,7 +328,7 @@ class Client(ClientBase):
             keep_layout=keep_layout,
             progress=progress,
         )
-        return Client(self._transport, self._settings, binding, self._shared)
+        return Client(self._waiting(wait), self._settings, binding, self._shared)
 
     def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""

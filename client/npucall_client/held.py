@@ -55,7 +55,8 @@ class Held:
 class Empty(NamedTuple):
     """An output of this shape and dtype, in new memory.
 
-    For ``outputs`` of operators that only a C header declares, and to choose an output's dtype.
+    For ``outputs`` of operators that only a C header declares, and to choose an output's dtype. In
+    ``plan`` it stands for any tensor.
     """
 
     shape: Shape

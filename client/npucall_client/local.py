@@ -142,6 +142,11 @@ class LocalTransport:
         del key
         return self
 
+    def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
+        """The same: nobody is refused here."""
+        del wait
+        return self
+
     async def close(self) -> None:
         """Nothing to give back."""
 

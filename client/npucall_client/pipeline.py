@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeV
 
 from npucall.errors import CancelledError, NpucallError
 from npucall_client.calling import result_of
+from npucall_client.hints import add_hint, warn
 from npucall_client.senders import finished, shortened
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class PipelineBase(Generic[F]):
 
 def _deliver(call: Pending, bound: BoundCall, outcome: Response | Exception, start: int) -> None:
     if isinstance(outcome, Exception):
+        add_hint(outcome, bound)
         call.set_exception(shortened(outcome) if isinstance(outcome, NpucallError) else outcome)
         return
     try:
@@ -186,9 +188,16 @@ class PendingCall(Future[R], Generic[R]):
         self.end: Callable[[], object] = lambda: None
         self.set_running_or_notify_cancel()
 
+    def result(self, timeout: float | None = None) -> R:
+        """Waits for the call, and answers and warns as ``client.run`` does."""
+        value = super().result(timeout)
+        if self.answered is not None:
+            warn(self.answered.warnings)
+        return value
+
     def answer(self, timeout: float | None = None) -> Result:
         """Waits as ``result`` does, and answers all that ``client.execute`` does."""
-        self.result(timeout)
+        super().result(timeout)
         assert self.answered is not None  # noqa: S101  # it has a result
         return self.answered
 

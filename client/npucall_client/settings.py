@@ -55,6 +55,9 @@ class ClientSettings:
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
     connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
     """Seconds that ``connect`` waits for a server to answer. NPUCALL_CONNECT_TIMEOUT."""
+    wait: bool = True
+    """Wait for a server that is full, or for a quota, as long as the server says and the timeout of
+    the call allows, and send the call again. False: raise the refusal at once. NPUCALL_WAIT."""
     stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
     """The client sends the arrays of a call in chunks if they have so many bytes or more, or more
     than the server's max_message_bytes. NPUCALL_STREAM_FROM."""

@@ -47,6 +47,9 @@ class Transport(Protocol):
     def under(self, key: str) -> Transport:
         """The same, for calls under a reservation."""
 
+    def waiting(self, wait: bool) -> Transport:  # noqa: FBT001  # it is what the setting is called
+        """The same, for calls that wait, or not, for a server that is full."""
+
     @property
     def sessions(self) -> SessionTransport:
         """What keeps the handles of sessions."""

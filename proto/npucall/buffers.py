@@ -1,7 +1,7 @@
-"""Memory that nobody has written yet: all of it that may leave the process comes from here.
+"""Unwritten memory: all memory whose bytes may leave the process comes from here.
 
-It holds what others have freed, so whoever gets it writes all of it. In the debug mode it is filled
-with a pattern, so that what was forgotten shows: as a number that no test expects.
+It may hold what others have freed, so the caller must write all of it. The debug mode fills it with
+a pattern; a test then sees a number that it does not expect where bytes were forgotten.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def fresh_array(shape: Sequence[int], dtype: np.dtype[Any] | type[Any]) -> AnyAr
 
 
 def spoilt(memory: Buffer) -> Buffer:
-    """Memory whose content does not count, filled with the pattern."""
+    """The memory, filled with the pattern."""
     if len(memory):
         np.frombuffer(memory, np.uint8).fill(PATTERN)
     return memory

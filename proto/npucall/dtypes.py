@@ -119,7 +119,7 @@ _PROMOTED = {
 
 
 def promote(first: DType, second: DType) -> DType | None:
-    """The type that two tensors are computed in, or None where CANN promotes to none.
+    """The type in which CANN computes with two tensors, or None if it has none.
 
     Looks at types only, unlike torch: rank-0 tensors and numbers are not special. Complex types:
     double with complex64, or anything with complex128, gives complex128.

@@ -49,8 +49,9 @@ class Repeat(Enum):
     end while they run it, and the second one runs nothing else, the client does not send it again
     (PoisonedCallError)."""
     LATER = "after RetryInfo's delay"
-    """This server may answer it then: the caller is told, and decides. Another server may answer it
-    at once."""
+    """This server may answer it then. The client waits for that delay and repeats the call, as long
+    as its timeout allows. With ``wait=False`` the caller is told at once. Another server may answer
+    it at once."""
     LATER_HERE = "after RetryInfo's delay, and here alone"
     """As after RetryInfo's delay, but the client asks no other server: the limit is the caller's
     own."""

@@ -1,7 +1,7 @@
 """The exchange of a stream: the states of its calls, and their storages in chunks.
 
 Pure: frames are values here, ``wire.frames`` turns them into bytes, and nothing waits. Server and
-client follow the same table; the proto prints it for clients in other languages.
+client use the same table; the proto prints it for clients in other languages.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Credential(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What the call resolved to: its outputs come in chunks from here on, its reply behind them."""
+    """What the call resolved to; its outputs follow in chunks, and then its reply."""
 
     reply: bytes
     """A ``Reply``, that of the ``ExecuteResponse`` which follows."""
@@ -86,7 +86,7 @@ ResponseFrame: TypeAlias = Resolved | ReplyFrame | Chunk | End | Error
 
 
 class State(Enum):
-    """Where the exchange about one call is, alike for its caller and its server."""
+    """The state of the exchange about one call, the same for caller and server."""
 
     __hash__ = object.__hash__  # that of Enum is Python's, and every frame needs some
 
@@ -99,7 +99,7 @@ class State(Enum):
     CROSSING = "crossing"
     """Its storages still follow in chunks, and its outputs come in chunks already."""
     ANSWERING = "answering"
-    """All of it has been sent; it runs, its outputs come in chunks, and its reply behind them."""
+    """All of it has been sent; it runs, its outputs come in chunks, then its reply."""
     REPLYING = "replying"
     """Its reply has been sent, and the outputs follow in chunks."""
     ENDED = "ended"
@@ -107,7 +107,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What the frames of a call do to it; first those of its caller, then those of its server."""
+    """What a frame does to a call; first the caller's frames, then the server's."""
 
     __hash__ = object.__hash__
 
@@ -156,7 +156,7 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.REPLYING: {Event.OUTPUT_CHUNK: State.REPLYING, Event.OUTPUT_END: State.ENDED},
     State.ENDED: {},
 }
-"""What each event makes of each state."""
+"""The next state for each state and event."""
 PASSED_OVER: Mapping[State, frozenset[Event]] = {
     State.NEW: frozenset({Event.CANCEL}),
     State.RECEIVING: frozenset(),
@@ -166,14 +166,14 @@ PASSED_OVER: Mapping[State, frozenset[Event]] = {
     State.REPLYING: frozenset({Event.CHUNK, Event.END, Event.CANCEL}),
     State.ENDED: frozenset({Event.CHUNK, Event.END, Event.CANCEL}),
 }
-"""Frames of the caller that come too late, or mean nothing: they change nothing. Whoever sends what
-stands in neither table breaks the contract, and the stream ends."""
+"""Frames of the caller that are ignored, because they come too late or mean nothing. A frame that
+is in neither table breaks the contract, and the stream ends."""
 COMING = frozenset({State.RECEIVING, State.CROSSING})
 """While the storages of a call come."""
 
 
 def after(state: State, event: Event) -> State | None:
-    """The state behind an event; None where the event must not come."""
+    """The state after an event; None if the event is not allowed."""
     return state if event in PASSED_OVER[state] else TRANSITIONS[state].get(event)
 
 
@@ -188,10 +188,10 @@ _EVENTS: Mapping[type, Event] = {Chunk: Event.CHUNK, End: Event.END, Cancel: Eve
 
 
 class Sending:
-    """Storages on their way out: in the message of their call or reply, or in chunks behind it.
+    """Storages to send: in the message of their call or reply, or in chunks after it.
 
-    They are read as they are sent, never copied as a whole. Those in shared memory (None here) do
-    not travel.
+    They are read while they are sent, and never copied as a whole. Storages in shared memory (None
+    here) are not sent.
     """
 
     def __init__(self, storages: Sequence[Buffer | None]) -> None:
@@ -214,7 +214,7 @@ class Sending:
     def chunks(self, length: int, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """Chunks of so many bytes, one of each storage in turn; rounds from ``first`` to ``stop``.
 
-        So a peer can compute what has come of all.
+        So the peer can compute with what has arrived of all.
         """
         stop = self.rounds(length) if stop is None else stop
         for start in range(first * length, stop * length, length):
@@ -224,9 +224,9 @@ class Sending:
 
 
 class Receiving:
-    """Storages on their way in: which of their bytes have come.
+    """Storages to receive: which of their bytes have arrived.
 
-    ``sizes`` are the bytes of each that shall come, ``sink`` takes the chunks that fit.
+    ``sizes`` are the expected bytes of each; ``sink`` gets the chunks that fit.
     """
 
     def __init__(self, what: str, sizes: Sequence[int], sink: Callable[[Chunk], object]) -> None:

@@ -1,7 +1,7 @@
 """The handles of one session: which are being filled, hold bytes, or were released.
 
-Pure: nothing waits and nothing is locked here, and what a handle holds is the caller's. Server and
-``local:`` follow the same table.
+Pure: nothing here waits or locks, and the content of a handle belongs to the caller. Server and
+``local:`` use the same table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class State(Enum):
     """What a handle is."""
 
     EMPTY = "empty"
-    """Nothing fills it: it was never named, or what was to fill it failed."""
+    """Nothing fills it: it was never named, or filling it failed."""
     FILLING = "filling"
     """What fills it has begun."""
     FILLED = "filled"
@@ -60,19 +60,19 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.FILLED: {Event.RELEASE: State.RELEASED},
     State.RELEASED: {Event.RELEASE: State.RELEASED},
 }
-"""What each event makes of each state. What fills a handle goes on where the handle is released
-meanwhile, for those who read it already; then it changes nothing any more."""
+"""The next state for each state and event. If a handle is released while it is being filled, the
+filling goes on for those who already read it; after that it changes nothing."""
 
 
 class Begun(Enum):
-    """What comes of who wants to fill a handle."""
+    """What happens to a caller that wants to fill a handle."""
 
     NEW = "new"
     """It fills it."""
     JOIN = "join"
-    """The same fills it now: wait for that."""
+    """The same content is being filled in now: wait for it."""
     SAME = "same"
-    """The same has filled it."""
+    """It already has the same content."""
 
 
 class Handle(Generic[T]):
@@ -97,9 +97,8 @@ class Handle(Generic[T]):
 class Handles(Generic[T]):
     """The handles of a session, by their ids.
 
-    At most ``MAX_HANDLES`` are filled at a time. Of those that were released, or could not be
-    filled, the last ``MAX_PAST_HANDLES`` are remembered; older ones are as if they had never been
-    named.
+    At most ``MAX_HANDLES`` are filled at a time. It remembers the last ``MAX_PAST_HANDLES`` that
+    were released or could not be filled; it treats older ones as if they had never existed.
     """
 
     def __init__(self) -> None:
@@ -145,7 +144,7 @@ class Handles(Generic[T]):
         return Begun.NEW, new
 
     def fill(self, handle: Handle[T], identity: bytes | None = None) -> bool:
-        """It holds its bytes. False: it had ended before, and nothing changes.
+        """It has its bytes now. False: it had ended before, and nothing changes.
 
         ``identity``: of one that was not known.
         """
@@ -166,7 +165,7 @@ class Handles(Generic[T]):
         return True
 
     def release(self, handle: bytes) -> Handle[T] | None:
-        """Gives a handle back, in whatever state. What it held, or was to hold, is answered."""
+        """Releases a handle in any state, and returns what it held or should hold."""
         found = self._handles.pop(handle, None)
         if found is not None:
             found.is_released = True
@@ -200,7 +199,7 @@ class Handles(Generic[T]):
 
 
 def check_same(handle: Handle[T], identity: bytes | None) -> None:
-    """Raises HandleExistsError where something else fills a handle, or has, as far as is known."""
+    """Raises HandleExistsError if other content fills the handle, or has filled it."""
     if None not in (identity, handle.identity) and identity != handle.identity:
         raise _exists(handle.id, "what fills it already", "something else")
 

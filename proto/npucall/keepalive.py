@@ -1,23 +1,24 @@
-"""How a peer that stops without a word is found: gRPC's options for both sides, and nowhere else.
+"""How a silent peer is found: gRPC's options for both sides, in this one place.
 
-A client pings while a call is under way; a server has to allow it. Three things can be silent:
+A client pings while a call runs; a server must allow it. Three things can be silent:
 
-- The link: the kernel at the other end acknowledges nothing. On Linux gRPC makes of the client's
-  keepalive timeout the TCP_USER_TIMEOUT of its connections. So a link that is cut ends them 1.3 to
-  1.5 s behind the next byte, which a ping sends after 2 s at the latest.
-- The process: its kernel acknowledges, and a ping stays without an answer. This is found after
-  ``_SILENCE_MS``. It cannot be as short, since a ping waits in the client's kernel behind what the
-  caller sends: with 1 s a call of 3 MiB over 1.5 Mbit/s, with 2 s of queue on the way, broke eleven
-  times in 98 s and never came through; this way it took 30 s. The same holds for a link that is cut
-  behind a proxy, and on systems without TCP_USER_TIMEOUT.
-- Nothing: a process that is stopped, or has no processor, for less than that loses no call.
+- The link: the kernel at the other end acknowledges nothing. On Linux gRPC uses the client's
+keepalive timeout as the TCP_USER_TIMEOUT of its connections. So if a link is cut, its connections
+end 1.3 to 1.5 s after the next byte, which a ping sends after 2 s at the latest. - The process: its
+kernel acknowledges, and a ping stays without an answer. The client finds this after
+``_SILENCE_MS``. It cannot be as short as above, because a ping waits in the client's kernel until
+the caller's data is sent: with 1 s, a call of 3 MiB over 1.5 Mbit/s, with 2 s of queue on the way,
+broke eleven times in 98 s and never succeeded; with 30 s the call took 30 s and succeeded. The same
+time holds for a link that is cut on the far side of a proxy, and on systems without
+TCP_USER_TIMEOUT.
+- Nothing: if a process is stopped for less than that, or has no processor, it loses no call.
 """
 
 _PING_MS = 2000
 _UNACKNOWLEDGED_MS = 1000
 _SILENCE_MS = 30_000
 _ALLOWED_MS = 1000
-"""Between two pings of a client; a server sends clients away that ping more often."""
+"""Between two pings of a client; a server disconnects clients that ping more often."""
 
 CLIENT = [
     ("grpc.keepalive_time_ms", _PING_MS),

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 1.0
 """Between two beats of a server."""
 SUSPECT_SECONDS = 3.0
-"""Of silence, after which a member is asked last: a beat is late on a host that is busy."""
+"""Of silence, after which clients ask this member last; on a busy host a beat may be late."""
 REMOVED_SECONDS = 30.0
 """Of silence, after which a member is gone."""
 COMPLETE_SECONDS = 3.0
-"""After its start a directory knows all members; until then nobody removes one."""
+"""After its start, until a directory knows all members; before that, clients remove none."""
 QUIET_SECONDS = 10.0
 """Longest time without a message to those who watch."""
 DIRECTORY_PORT = 50050
-"""Of a directory, where none is said."""
+"""Of a directory, if none is given."""
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9_./-]*)")
 _LARGEST_PORT = 65535
@@ -37,14 +37,14 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _SCHEMES = frozenset(
     {"dns", "fd", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds", "google-c2p"}
 )
-"""Names of which gRPC makes something else than a host."""
+"""Names that gRPC does not take for a host."""
 
 
 def check_address(address: str) -> str:
-    """The address, which is HOST:PORT or [IPV6]:PORT; raises ValueError for what is none.
+    """The address, as HOST:PORT or [IPV6]:PORT; raises ValueError for anything else.
 
-    What others list goes through here before anybody connects to it: gRPC would take ``unix:1`` for
-    a socket, and ``dns:1`` for a question.
+    Every address from others is checked here before a client connects to it: gRPC would take
+    ``unix:1`` for a socket, and ``dns:1`` for a DNS query.
     """
     host, _, port = address.rpartition(":")
     found = repr(address[:300])
@@ -68,7 +68,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def fault_of_labels(labels: Mapping[str, str]) -> str:
-    """What is wrong with labels; empty where nothing is."""
+    """What is wrong with labels; empty if nothing is."""
     if len(labels) > MAX_LABELS:
         return f"expected at most {MAX_LABELS} labels, found {len(labels)}"
     for name, value in labels.items():

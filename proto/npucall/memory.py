@@ -2,8 +2,8 @@
 
 glibc returns a large block to the kernel as soon as it is freed, and the next one costs a page
 fault for every 4 KiB, more than copying what is in it [src:page-faults]. Kept blocks are reused as
-they are, so nobody may show memory that it has not written: what a call does not provably write is
-cleared.
+they are, so a call must never show memory that it has not written: what it does not provably write
+is cleared.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OWN_SIZES = Path("/proc/self/statm")
 def keep(limit: int) -> bool:
     """From now on keeps up to ``limit`` freed bytes (at most 2 GiB); whether the platform can.
 
-    Blocks of every size then come from one heap that all threads share, since what the kernel maps
-    block by block goes back to it the same way.
+    Blocks of every size then come from one heap for all threads, because blocks that the kernel
+    maps one by one would also go back to it one by one.
     """
     libc = _libc()
     if libc is None:

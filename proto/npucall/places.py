@@ -1,4 +1,4 @@
-"""Where the bytes of a call are: in its message, in chunks behind it, or where they stay.
+"""Where the bytes of a call are: in its message, in later chunks, or in memory that stays.
 
 And whether parts of memory that client and server share have bytes in common.
 """
@@ -55,7 +55,7 @@ class Discard(NamedTuple):
 Place: TypeAlias = "Buffer | RegionPart | HandlePart | Digest | StepOutput | None"
 """Where a storage is; None: it follows in chunks, or, in an answer, was discarded."""
 OutputPlace: TypeAlias = RegionPart | Keep | Discard
-"""Where an output goes that is not answered."""
+"""Where an output goes if it is not part of the answer."""
 
 
 class Clash(NamedTuple):
@@ -82,7 +82,7 @@ class _Span(NamedTuple):
 def clashes(
     places: Mapping[str, RegionPart], storages: Mapping[str, RegionPart]
 ) -> Iterator[Clash]:
-    """Where outputs cannot be written: each of them stands in some clash, as place or as other.
+    """Clashes: places where outputs cannot be written; each is in one, as place or as other.
 
     Storages may overlap each other; they are only read. An output may have its own storage, all of
     it, as its place.
@@ -99,7 +99,7 @@ def clashes(
 
 
 def _spans(places: Mapping[str, RegionPart], storages: Mapping[str, RegionPart]) -> Iterator[_Span]:
-    """All that has bytes; of an output that is written over its own storage the place alone."""
+    """Everything that has bytes; for an output written over its own storage only the place."""
     for name, (region, start, length) in places.items():
         if length:
             yield _Span(region, start, start + length, name, is_place=True)

@@ -22,8 +22,8 @@ class Product:
     bfloat16: bool = False
     """Whether it computes with BF16."""
     near: str = ""
-    """Regular expression of further names that are taken for it, as a guess: by the family's name,
-    or since CANN's operators treat that family as this one."""
+    """Regular expression of more names that we guess to be this product: by the family's name, or
+    because CANN's operators treat that family like this one."""
 
     def __str__(self) -> str:
         return f"{self.soc} ({self.name})"
@@ -89,7 +89,7 @@ class Taken(NamedTuple):
 
     product: Product
     guess: str = ""
-    """Where that is a guess: what is guessed, and what to do about it."""
+    """If it is a guess: what we guess, and what the user can do."""
 
 
 def taken_for(soc: str) -> Taken:

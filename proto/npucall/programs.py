@@ -1,6 +1,6 @@
-"""Programs: calls that run one after the other, and take what earlier ones gave. Pure.
+"""Programs: calls that run one after the other and use earlier results. Pure.
 
-Every step passes the checks of a single call before any of them runs.
+Every step passes the checks of a single call before the first step runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ProgramStep(NamedTuple):
 
     call: Prepared
     storage: Sequence[Place]
-    """One for each of ``call.stored``; None for all of them where a program is only planned."""
+    """One for each of ``call.stored``; all None if the program is only planned."""
     output_places: Mapping[str, OutputPlace]
 
     @property
@@ -80,7 +80,7 @@ class Program:
     steps: Sequence[ProgramStep]
 
     def at(self, number: int) -> AbstractContextManager[None]:
-        """Says in errors which step it was, where there are several."""
+        """Adds the number of the step to errors, if there are several steps."""
         return at_step(number) if len(self.steps) > 1 else _AT_ANY
 
     @cached_property
@@ -96,18 +96,18 @@ class Program:
 
     @cached_property
     def largest(self) -> tuple[str, int]:
-        """What has the most bytes of a step, or of all that the program holds at a time."""
+        """The largest size: of a step, or of what the program holds at a time."""
         name, size = max((step.call.largest for step in self.steps), key=lambda item: item[1])
         return max((name, size), ("program", self.bytes_in_flight), key=lambda item: item[1])
 
     @cached_property
     def computation(self) -> int:
-        """Elements that the largest step computes; between steps others get their turns."""
+        """Elements that the largest step computes; between steps other calls get their turns."""
         return max(step.call.computation for step in self.steps)
 
     @cached_property
     def working_bytes(self) -> int:
-        """Bytes that the CPU reference holds at the most beside those in flight, and blocks."""
+        """Most bytes that the CPU reference holds, without those in flight and without blocks."""
         return max(step.call.working_bytes for step in self.steps)
 
     @cached_property
@@ -133,9 +133,9 @@ class Program:
 
     @cached_property
     def bytes_in_flight(self) -> int:
-        """Most bytes that it holds at a time: what has come, and outputs that are still needed.
+        """Most bytes that it holds at a time: those received, and outputs that later steps need.
 
-        Without those that are kept, or written where the caller said.
+        Without outputs that are kept, or written where the caller wants them.
         """
         return self.sent_bytes + self.replied_bytes + (self._discarded_bytes if self._placed else 0)
 
@@ -180,8 +180,8 @@ def prepare_program(
 ) -> Program:
     """Checks the calls of a program: each one's bytes, its storages, and places for its outputs.
 
-    ``prepared`` is what checks a single call. ``planned``: storages need not be there. Raises what
-    the first step raises that is wrong, with its number as ``details["step"]``.
+    ``prepared`` checks a single call. ``planned``: storages may be missing. Raises the error of the
+    first wrong step, with its number as ``details["step"]``.
     """
     if not 1 <= len(calls) <= MAX_PROGRAM_STEPS:
         raise MessageError(f"program: expected 1 to {MAX_PROGRAM_STEPS} steps, found {len(calls)}")
@@ -210,7 +210,7 @@ def check_output_places(call: Prepared, places: Mapping[str, OutputPlace]) -> No
 def sizes(
     call: Prepared, storage: Sequence[Place], earlier: Sequence[ProgramStep] = ()
 ) -> list[int]:
-    """Bytes of each storage, as far as its place tells; of others what the call expects."""
+    """Bytes of each storage, if its place tells; else what the call expects."""
     return [
         _size(place, earlier, expected)
         for place, expected in zip(storage, call.stored_bytes, strict=False)

@@ -1,7 +1,8 @@
 """What a tensor is apart from its bytes, and how its bytes become a NumPy view.
 
-A ``TensorSpec`` is what CANN's ``aclCreateTensor`` is told: dtype, view shape, strides and offset
-in elements, storage shape, format. One that exists is consistent: its view lies inside its storage.
+A ``TensorSpec`` has the arguments of CANN's ``aclCreateTensor``: dtype, view shape, strides and
+offset in elements, storage shape, format. It is always consistent: its view lies inside its
+storage.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class Format(IntEnum):
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Everything about a tensor but its bytes.
+    """Everything about a tensor except its bytes.
 
-    ``strides`` and ``offset`` count elements. None for ``strides`` is row-major without gaps; None
-    for ``storage_shape`` is as long as the view reaches. ``name`` stands in messages only.
-    Raises TensorLayoutError for a spec that contradicts itself.
+    ``strides`` and ``offset`` count elements. ``strides=None`` means row-major without gaps;
+    ``storage_shape=None`` means just long enough for the view. ``name`` appears in error messages
+    only. Raises TensorLayoutError for a spec that contradicts itself.
     """
 
     dtype: DType
@@ -103,7 +104,7 @@ class TensorSpec:
     def byte_strides(self) -> Shape:
         """Strides in bytes, as NumPy takes them.
 
-        0 along an extent of 1: no step is taken there, and it may be more than NumPy can hold.
+        0 along an extent of 1: it is never used, and may be larger than NumPy can hold.
         """
         size = self.dtype.itemsize
         steps = zip(self.shape, self.strides, strict=True)
@@ -135,8 +136,8 @@ class TensorSpec:
     def overlaps_itself(self) -> bool:
         """Whether two elements of the view may share memory.
 
-        Taken from the smallest stride to the largest, each must step over all that the smaller ones
-        reach. All that slicing and transposing of a dense tensor make does.
+        Sorted from small to large, each stride must be larger than everything that the smaller ones
+        reach. This holds for all views that slicing and transposing make of a dense tensor.
         """
         reach = 0
         moving = [(s, n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1]

@@ -35,7 +35,7 @@ def shown(text: str) -> str:
 
 
 def middle_cut(text: str, limit: int) -> str:
-    """Beginning and end of a text, ``limit`` characters in all, where it is longer."""
+    """The text or, if it is longer than ``limit`` characters, its beginning and end."""
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]}\n...\n{text[-half:]}"
 

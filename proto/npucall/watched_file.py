@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LARGEST = 16 * 2**20
-"""Bytes; a larger file is none that somebody meant."""
+"""Bytes; a larger file must be a mistake."""
 _SETTLED_SECONDS = 2.0
 """After which a file's time tells apart what is written to it: file systems count in ticks."""
 
 
 class WatchedFile:
-    """Answers the bytes of a file each time that they are others.
+    """Returns the bytes of a file each time that they have changed.
 
-    It is read again when its time, size or inode is another one: a file that was written in place,
-    or one that was put in its place, as ``mv`` and the links of Kubernetes do. Safe to use from
-    several threads, of which one hears of a change.
+    It reads the file again if its time, size or inode has changed: the file was written in place,
+    or replaced, as ``mv`` and the links of Kubernetes do. Safe to use from several threads; one of
+    them sees the change.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,10 +33,10 @@ class WatchedFile:
         self._lock = threading.Lock()
 
     def changed(self) -> bytes | None:
-        """The bytes, if they are others than those that it answered last, else None.
+        """The bytes, if they have changed since the last call, else None.
 
-        The first call answers them. Raises OSError where the file cannot be read; the next call
-        tries again.
+        The first call returns them. Raises OSError if the file cannot be read; the next call tries
+        again.
         """
         with self._lock:
             if self._is_settled and _state_of(self.path.stat()) == self._state:

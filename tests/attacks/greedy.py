@@ -104,7 +104,7 @@ def main(target: str, kind: str, callers: int) -> None:
     begun = threading.Semaphore(0)
 
     def ask() -> None:
-        with npucall_client.connect(target) as client:
+        with npucall_client.connect(target, wait=False) as client:
             call = call_of(client, kind)
             begun.release()
             while True:

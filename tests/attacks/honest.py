@@ -194,7 +194,7 @@ def _patiently(client: Client, numbers: np.ndarray) -> np.ndarray:
 def main(target: str, kinds: list[str]) -> None:
     callers = _Callers(target)
     for kind in ["small"] * CALLERS + kinds:
-        client = npucall_client.connect(target)
+        client = npucall_client.connect(target, wait=False)
         once = callers.caller(client, kind)
         once()  # the connection stands
         callers.repeat(once, _PAUSES[kind])

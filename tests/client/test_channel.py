@@ -183,7 +183,7 @@ def test_a_server_that_is_no_npucall_server_is_told_apart() -> None:
 def test_an_error_of_ours_arrives_with_its_facts(script: Script, scripted: Client) -> None:
     script.answer = fail(QueueFullError("busy", retry_after=0.5, limit="64"))
     with pytest.raises(QueueFullError, match="busy") as caught:
-        run(scripted)
+        run(scripted.options(wait=False))
     assert caught.value.retry_after == 0.5
     assert caught.value.details == {"limit": "64"}
     assert len(script.requests) == 1

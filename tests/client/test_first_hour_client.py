@@ -16,9 +16,10 @@ import pytest
 from tests import on_a_loop
 
 import npucall_client
-from npucall.errors import ArgumentError, QueueFullError, SettingError
+from npucall.errors import ArgumentError, NpucallError, QueueFullError, QuotaError, SettingError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.messages import join_response
 from npucall.wire.status import TRAILER, to_status
 from npucall_client import aio
 from npucall_client.settings import ClientSettings
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from npucall_client import Client
 
 ONES = np.ones((2, 3), np.float32)
+_OUT = pb.Argument(name="out", stored=True)
+_OUT.tensor.dtype = 1  # type: ignore[assignment]
+_OUT.tensor.shape.extend(ONES.shape)
+ONE_REPLY = join_response(pb.Reply(outputs=[_OUT]).SerializeToString(), b"", [ONES.tobytes()])
 CONNECTS = {"threads": npucall_client.connect, "asyncio": on_a_loop.connect}
 
 
@@ -203,17 +208,19 @@ def test_a_variant_of_an_object_is_told_that_the_object_is_one(connect: Any) -> 
 
 
 @contextmanager
-def refusing(answers: list[Any]) -> Iterator[str]:
-    """The target of a server that refuses calls so, one after the other, the last one for ever."""
+def answering(answers: list[Any]) -> Iterator[str]:
+    """The target of a server that answers calls so, the last one for ever; None: with ones."""
 
     def info(_: bytes, __: grpc.ServicerContext) -> bytes:
         return pb.GetServerInfoResponse().SerializeToString()
 
     def execute(_: bytes, context: grpc.ServicerContext) -> bytes:
         error = answers.pop(0) if len(answers) > 1 else answers[0]
-        status = to_status(error)
-        context.set_trailing_metadata(((TRAILER, status.SerializeToString()),))
-        context.abort(error.code, status.message)
+        if error is not None:
+            status = to_status(error)
+            context.set_trailing_metadata(((TRAILER, status.SerializeToString()),))
+            context.abort(error.code, status.message)
+        return ONE_REPLY
 
     methods = {"GetServerInfo": info, "Execute": execute}
     handlers = {name: grpc.unary_unary_rpc_method_handler(run) for name, run in methods.items()}
@@ -255,7 +262,7 @@ def test_a_traceback_is_short_and_the_error_of_grpc_is_not_in_it(
     way: Callable[[str], None], most: int
 ) -> None:
     with (
-        refusing([QueueFullError("the queue is full")]) as target,
+        answering([QueueFullError("the queue is full")]) as target,
         pytest.raises(QueueFullError) as caught,
     ):
         way(target)
@@ -268,12 +275,66 @@ def test_a_traceback_is_short_and_the_error_of_grpc_is_not_in_it(
 
 def test_what_is_not_printed_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        refusing([QueueFullError("the queue is full")]) as target,
+        answering([QueueFullError("the queue is full")]) as target,
         caplog.at_level("DEBUG", logger="npucall_client"),
         pytest.raises(QueueFullError),
     ):
         _run(target)
     assert "send_once" in caplog.text
+
+
+# --- A full server --------------------------------------------------------------------------------
+
+
+def full(times: int, kind: type[NpucallError] = QueueFullError) -> list[Any]:
+    """What a server answers that is full so often."""
+    return [*[kind("the queue is full", retry_after=0.01)] * times, None]
+
+
+@pytest.mark.parametrize("kind", [QueueFullError, QuotaError])
+@pytest.mark.parametrize("by", ["run", "execute", "pipeline", "pool"])
+def test_a_full_server_is_waited_for(connect: Any, by: str, kind: type[NpucallError]) -> None:
+    with answering(full(3, kind)) as target, connect(f"{POOLED.get(by, '')}{target}") as client:
+        if by == "pipeline":
+            with client.pipeline() as pipeline:
+                found = pipeline.submit(kl_div_backward, ONES, self=ONES, target=ONES).result(30)
+        else:
+            call = client.execute if by == "execute" else client.run
+            found = call(kl_div_backward, ONES, self=ONES, target=ONES)
+    np.testing.assert_array_equal(getattr(found, "value", found), ONES)
+
+
+POOLED = {"pool": "pool:"}
+
+
+@pytest.mark.parametrize("kind", [QueueFullError, QuotaError])
+@pytest.mark.parametrize("pooled", ["", "pool:"])
+@pytest.mark.parametrize("how", ["connect", "options", "environment"])
+def test_who_does_not_want_to_wait_is_refused_at_once(
+    connect: Any,
+    how: str,
+    pooled: str,
+    kind: type[NpucallError],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = full(3, kind)
+    if how == "environment":
+        monkeypatch.setenv("NPUCALL_WAIT", "false")
+    settings = {"wait": False} if how == "connect" else {}
+    with answering(answers) as target, connect(f"{pooled}{target}", **settings) as client:
+        asked = client.options(wait=False) if how == "options" else client
+        with pytest.raises(kind, match="the queue is full") as caught:
+            asked.run(kl_div_backward, ONES, self=ONES, target=ONES)
+        assert caught.value.retry_after == 0.01
+        assert len(answers) == 3  # one of them was given
+        patient = asked.options(wait=True)
+        patient.run(kl_div_backward, ONES, self=ONES, target=ONES)
+
+
+def test_a_delay_that_ends_after_the_timeout_is_told_now(connect: Any) -> None:
+    error = QueueFullError("the queue is full", retry_after=1000.0)
+    with answering([error]) as target, connect(target) as client, pytest.raises(QueueFullError):
+        client.run(kl_div_backward, ONES, self=ONES, target=ONES)
 
 
 # --- asyncio.wrap_future --------------------------------------------------------------------------

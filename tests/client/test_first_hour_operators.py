@@ -6,9 +6,11 @@ import asyncio
 import copy
 import dataclasses
 import inspect
+import linecache
 import multiprocessing
 import pickle
 import pydoc
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import npucall_client
 import npucall_client.aio
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.parameters import Attribute, Kind
-from npucall.errors import AttributeValueError, OperatorUnknownError
+from npucall.errors import AttributeValueError, DTypeError, NpucallError, OperatorUnknownError
 from npucall.operators import CATALOGUE
 from npucall.operators.cross_entropy_loss import cross_entropy_loss
 from npucall.operators.gelu_v2 import gelu_v2
@@ -27,6 +29,7 @@ from npucall.operators.kl_div import kl_div
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.l1_loss import l1_loss
+from npucall.operators.nll_loss import nll_loss
 from npucall.wire.listing import declare
 from npucall_client.argument_texts import arguments_of
 
@@ -171,12 +174,6 @@ def test_operators_stay_frozen_and_compare_as_objects() -> None:
 # Names.
 
 ONES = np.ones((2, 3), np.float32)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[npucall_client.Client]:
-    with npucall_client.connect("local:") as client:
-        yield client
 
 
 def ways(client: npucall_client.Client) -> Iterator[Callable[..., Any]]:
@@ -399,3 +396,142 @@ def test_a_wrong_word_that_is_typed_is_told_which_there_are(client: npucall_clie
 def test_a_name_in_c_may_be_typed_for_what_the_server_lists(client: npucall_client.Client) -> None:
     described = declare(client.operator("aclnnKlDivBackward"))
     assert list(arguments_of(["gradOutput=[1]"], described, "float32")[0]) == ["grad_output"]
+
+
+# float64, which NumPy makes unless it is told otherwise.
+
+DOUBLES = np.ones((2, 3))
+HINT = "; NumPy makes float64 unless it is told otherwise; give "
+
+
+def test_float64_is_told_to_be_float32_where_the_operator_has_none(
+    client: npucall_client.Client,
+) -> None:
+    for way in ways(client):
+        with pytest.raises(DTypeError) as caught:
+            way(kl_div_backward, ONES, ONES, DOUBLES)
+        message = f"found DOUBLE{HINT}target.astype(numpy.float32)"
+        assert str(caught.value).endswith(message)
+        assert str(caught.value).count(HINT) == 1
+
+
+def test_all_that_is_float64_is_told_where_several_are_to_blame(
+    client: npucall_client.Client,
+) -> None:
+    with pytest.raises(DTypeError) as caught:
+        client.run("aclnnL1Loss", DOUBLES, DOUBLES)
+    both = "self.astype(numpy.float32) and target.astype(numpy.float32)"
+    assert str(caught.value).endswith(HINT + both)
+    with pytest.raises(DTypeError) as caught:
+        client.run("aclnnL1Loss", ONES, DOUBLES)
+    assert str(caught.value).endswith(HINT + "target.astype(numpy.float32)")
+
+
+def test_labels_that_are_float64_are_not_told_to_be_float32(client: npucall_client.Client) -> None:
+    with pytest.raises(DTypeError, match=r"target: expected INT64, INT32 or UINT8, found DOUBLE$"):
+        client.run(nll_loss, ONES, np.ones(2), np.ones(3, np.float32))
+
+
+def test_another_dtype_is_told_nothing(client: npucall_client.Client) -> None:
+    with pytest.raises(DTypeError, match=r"found INT32$"):
+        client.run(kl_div_backward, ONES, ONES, np.ones((2, 3), np.int32))
+
+
+def test_float64_is_told_nothing_where_the_product_has_no_such_operator() -> None:
+    with npucall_client.connect("local:", soc="Ascend310") as client:
+        with pytest.raises(DTypeError, match="expected a product that has") as caught:
+            client.run(kl_div_backward, DOUBLES, DOUBLES, DOUBLES)
+        assert HINT not in str(caught.value)
+
+
+def test_float64_is_told_nothing_where_the_operator_takes_it(client: npucall_client.Client) -> None:
+    assert client.run("aclnnExp", np.zeros(2)).dtype == np.float64
+    with pytest.raises(NpucallError) as caught:
+        client.run("aclnnExp", np.zeros((1,) * 9))
+    assert HINT not in str(caught.value)
+
+
+# Warnings.
+
+ODD = {"reduction": 7}
+WARNING = r"reduction: 7 is not one of \(0, 1, 2, 3\); the device scales as for none"
+
+
+def warned(run: Callable[[], object]) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    return caught
+
+
+def test_run_warns_of_what_the_reply_warns_of(client: npucall_client.Client) -> None:
+    with pytest.warns(npucall_client.CallWarning, match=WARNING):
+        client.run(kl_div_backward, ONES, ONES, ONES, **ODD)
+    with pytest.warns(npucall_client.CallWarning, match=WARNING):
+        client.run("aclnnKlDivBackward", ONES, ONES, ONES, **ODD)
+    assert issubclass(npucall_client.CallWarning, UserWarning)
+    assert not warned(lambda: client.run(kl_div_backward, ONES, ONES, ONES))
+
+
+def test_execute_and_plan_keep_warnings_in_what_they_answer(client: npucall_client.Client) -> None:
+    given = (kl_div_backward, ONES, ONES, ONES)
+    assert "reduction: 7" in client.execute(*given, **ODD).warnings[0]
+    assert "reduction: 7" in client.plan(*given, **ODD).warnings[0]
+
+
+def line_of(caught: warnings.WarningMessage) -> str:
+    """What stands where a warning points."""
+    return linecache.getline(caught.filename, caught.lineno).strip()
+
+
+GIVEN = (kl_div_backward, ONES, ONES, ONES)
+
+
+def test_a_warning_points_at_the_line_that_made_the_call() -> None:
+    with npucall_client.connect("local:") as client, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        client.run(*GIVEN, **ODD)
+        with client.session() as session:
+            session.run(*GIVEN, **ODD)
+            with session.program() as program:
+                kept = program.run(*GIVEN, **ODD)
+        with client.pipeline() as pipeline:
+            pending = pipeline.submit(*GIVEN, **ODD)
+        pending.answer()
+        pending.result()
+        del kept
+    assert list(map(line_of, caught)) == [
+        "client.run(*GIVEN, **ODD)",
+        "session.run(*GIVEN, **ODD)",
+        "with session.program() as program:",
+        "pending.result()",
+    ]
+    assert {each.category for each in caught} == {npucall_client.CallWarning}
+
+
+def test_a_warning_points_at_the_line_that_awaited_the_call() -> None:
+    async def run() -> None:
+        async with npucall_client.aio.connect("local:") as client:
+            await client.run(*GIVEN, **ODD)
+            async with client.session() as session:
+                await session.run(*GIVEN, **ODD)
+            async with client.pipeline() as pipeline:
+                pending = await pipeline.submit(*GIVEN, **ODD)
+            assert "reduction: 7" in (await pending.answer()).warnings[0]
+            await pending
+
+    caught = warned(lambda: asyncio.run(run()))
+    assert list(map(line_of, caught)) == [
+        "await client.run(*GIVEN, **ODD)",
+        "await session.run(*GIVEN, **ODD)",
+        "await pending",
+    ]
+
+
+def test_a_warning_comes_once_a_place() -> None:
+    with npucall_client.connect("local:") as client, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            client.run(*GIVEN, **ODD)
+        client.run(*GIVEN, **ODD)
+    assert len(caught) == 2

@@ -406,7 +406,7 @@ def test_what_ends_a_stream_for_good_is_raised_by_all_its_calls_and_the_next_one
 
 def test_a_full_server_is_an_error_of_the_call(script: StreamScript) -> None:
     script.behaviours = [refusing(QueueFullError("full", retry_after=0.5))]
-    with connected(script) as client, client.pipeline() as pipeline:
+    with connected(script, wait=False) as client, client.pipeline() as pipeline:
         error = submit(pipeline, numbers(8)).exception(PATIENCE)
         assert isinstance(error, QueueFullError)
         assert error.retry_after == 0.5

@@ -48,6 +48,33 @@ def test_what_is_not_repeated_here_is_told_at_once(repeat: Repeat) -> None:
     assert Attempts().pause_after(error_that(repeat)) is None
 
 
+@pytest.mark.parametrize("repeat", [Repeat.LATER, Repeat.LATER_HERE])
+def test_a_full_server_is_waited_for_as_long_as_it_says_and_a_little_more(repeat: Repeat) -> None:
+    error = error_that(repeat)
+    error.retry_after = 0.5
+    pauses = [Attempts().pause_after(error) for _ in range(50)]
+    assert all(pause is not None and 0.5 <= pause <= 0.625 for pause in pauses)
+    assert len(set(pauses)) > 1  # those who are refused together do not come back together
+    assert Attempts(waits=False).pause_after(error) is None
+    assert Attempts(time.monotonic() + 0.4).pause_after(error) is None
+
+
+def test_a_server_that_says_no_delay_at_all_is_not_stormed() -> None:
+    error = error_that(Repeat.LATER)
+    error.retry_after = 0.0
+    pause = Attempts().pause_after(error)
+    assert pause is not None
+    assert pause > 0
+
+
+def test_a_member_of_a_pool_waits_for_the_callers_own_limit_alone() -> None:
+    for repeat in Repeat:
+        error = error_that(repeat)
+        error.retry_after = 0.5
+        pause = Attempts(alone=False).pause_after(error)
+        assert (pause is not None) is (repeat is Repeat.LATER_HERE)
+
+
 def test_the_pauses_grow_and_then_stay_as_long_as_time_is_left() -> None:
     attempts, error = Attempts(), error_that(Repeat.HERE)
     assert [attempts.pause_after(error) for _ in range(100)] == [*PAUSES, *[PAUSES[-1]] * 96]

@@ -177,7 +177,10 @@ def test_a_refusal_ends_the_sending(script: StreamScript) -> None:
         seen.extend(frames)
 
     script.behaviours = [behaviour]
-    with connected(script) as client, pytest.raises(QueueFullError, match="full") as caught:
+    with (
+        connected(script, wait=False) as client,
+        pytest.raises(QueueFullError, match="full") as caught,
+    ):
         run(client, numbers(64 * MIB))
     assert caught.value.retry_after == 0.5
     assert len(script.chunks) < 32

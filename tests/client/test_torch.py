@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import npucall_client
+from npucall.errors import DTypeError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall_client import arrays
 
@@ -53,8 +55,8 @@ def test_a_tensor_is_read_in_its_own_type_and_memory(name: str, expected: Any) -
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_an_operator_takes_tensors(client: Client, dtype: str) -> None:
     result = run(client, torch.tensor(VALUES, dtype=getattr(torch, dtype)))
-    assert str(result.dtype) == dtype
-    np.testing.assert_array_equal(result.astype(np.float32), -np.array(VALUES, np.float32))
+    assert result.dtype is getattr(torch, dtype)
+    np.testing.assert_array_equal(result.float(), -np.array(VALUES, np.float32))
 
 
 def test_a_tensor_with_a_gradient_is_taken(client: Client) -> None:
@@ -65,7 +67,7 @@ def test_a_tensor_with_a_gradient_is_taken(client: Client) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_tensor_that_is_not_contiguous_is_taken(client: Client, dtype: str) -> None:
     result = run(client, torch.tensor(VALUES, dtype=getattr(torch, dtype)).t()[::2])
-    np.testing.assert_array_equal(result.astype(np.float32), [[-1, -4], [-3, -6]])
+    np.testing.assert_array_equal(result.float(), [[-1, -4], [-3, -6]])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -115,3 +117,79 @@ def test_a_sparse_tensor_is_refused(client: Client) -> None:
     dense, sparse = torch.ones(2, 2), torch.ones(2, 2).to_sparse()
     with pytest.raises(TypeError):
         client.run(kl_div_backward, dense, self=dense, target=sparse)
+
+
+# --- Tensors come back where tensors came in ------------------------------------------------------
+
+DTYPES = ["float32", "float16", "bfloat16"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("method", ["run", "execute", "pipeline"])
+def test_results_are_tensors_where_inputs_were_tensors(
+    client: Client, method: str, dtype: str
+) -> None:
+    tensor = torch.tensor(VALUES, dtype=getattr(torch, dtype))
+    ones = torch.ones_like(tensor)
+    given: dict[str, Any] = {"self": ones, "target": tensor, "reduction": 0}
+    if method == "pipeline":
+        with client.pipeline() as pipeline:
+            found = pipeline.submit(kl_div_backward, ones, **given).result()
+    elif method == "execute":
+        result = client.execute(kl_div_backward, ones, **given)
+        found = result.value
+        assert all(isinstance(each, torch.Tensor) for each in result.outputs.values())
+    else:
+        found = client.run(kl_div_backward, ones, **given)
+    assert isinstance(found, torch.Tensor)
+    assert found.dtype is tensor.dtype
+    assert found.float().tolist() == (-np.array(VALUES)).tolist()
+    found += 1  # memory of its own, which can be written
+
+
+def test_one_tensor_among_arrays_is_enough_and_arrays_alone_stay_arrays(client: Client) -> None:
+    ones = np.ones((2, 3), np.float32)
+    call: dict[str, Any] = {"self": ones, "reduction": 0}
+    assert isinstance(client.run(kl_div_backward, ones, target=ones, **call), np.ndarray)
+    mixed = client.run(kl_div_backward, ones, target=torch.ones(2, 3), **call)
+    assert isinstance(mixed, torch.Tensor)
+
+
+def test_a_tensor_that_was_given_for_an_output_is_what_comes_back(client: Client) -> None:
+    ones, out = np.ones((2, 3), np.float32), torch.empty(2, 3)
+    options = client.options(outputs={"out": out})
+    assert options.run(kl_div_backward, ones, self=ones, target=ones) is out
+    own = np.empty((2, 3), np.float32)
+    options = client.options(outputs={"out": own})
+    assert options.run(kl_div_backward, torch.ones(2, 3), self=ones, target=ones) is own
+
+
+def test_a_session_fetches_tensors_where_tensors_came_in(client: Client) -> None:
+    with client.session() as session:
+        tensor = torch.ones(2, 3, dtype=torch.bfloat16)
+        result = session.run(kl_div_backward, tensor, self=tensor, target=tensor)
+        fetched = result.fetch()
+    assert isinstance(fetched, torch.Tensor)
+    assert fetched.dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_plan_takes_tensors_without_data(client: Client, dtype: str) -> None:
+    meta = torch.ones(2**20, 2**10, dtype=getattr(torch, dtype), device="meta")
+    (spec,) = client.plan(kl_div_backward, meta, self=meta, target=meta).outputs.values()
+    assert (spec.shape, str(spec.dtype.numpy)) == ((2**20, 2**10), dtype)
+
+
+def test_plan_takes_a_shape_and_a_dtype_alone(client: Client) -> None:
+    empty = npucall_client.Empty((2, 3), "float16")
+    (spec,) = client.plan(kl_div_backward, empty, self=empty, target=empty).outputs.values()
+    assert (spec.shape, str(spec.dtype.numpy)) == ((2, 3), "float16")
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_a_meta_tensor_of_a_dtype_that_no_operator_takes_is_refused_by_its_name(
+    client: Client,
+) -> None:
+    meta = torch.empty(2, dtype=torch.complex32, device="meta")
+    with pytest.raises(DTypeError, match=r"self: no operator takes torch\.complex32"):
+        client.plan(kl_div_backward, torch.ones(2), self=meta, target=torch.ones(2))

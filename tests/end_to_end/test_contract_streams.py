@@ -272,6 +272,18 @@ def test_an_output_that_is_kept_comes_back_as_its_handle(caller: Caller, session
     assert numbers(part.chunk.data) == ANSWER
 
 
+def test_an_upload_of_0_bytes_needs_no_chunk(session: Any) -> None:
+    says("An entry of 0 bytes needs no chunk.")
+    stub, metadata = session
+    entry = session_service_pb2.UploadEntry(handle=KEPT, length=0)
+    frames = [
+        session_service_pb2.UploadRequest(begin=session_service_pb2.UploadBegin(entries=[entry])),
+        session_service_pb2.UploadRequest(end=pb.End()),
+    ]
+    answer = stub.Upload(iter(frames), metadata=metadata, timeout=wire.PATIENCE)
+    assert list(answer.remembered) == [False]
+
+
 def test_a_program_has_no_chunks(caller: Caller) -> None:
     says("or a storage has no place, since a program has no chunks")
     step = request(KL, kl(2), [tensor_pb2.Storage(), PAIR])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
 
 from npucall.v1 import operator_service_pb2 as pb
@@ -46,97 +45,6 @@ def attribute(name: str, value: int) -> pb.Argument:
 
 def discard(output: str) -> pb.OutputPlace:
     return pb.OutputPlace(output=output, discard=True)
-
-
-# --- The order of checks --------------------------------------------------------------------------
-
-DEFECTS = {
-    "two places for an output": ("MESSAGE_MALFORMED", "each output once"),
-    "an operator that is unknown": ("OPERATOR_UNKNOWN", ""),
-    "an argument that is unknown": ("ARGUMENT_UNKNOWN", ""),
-    "a type that is unknown": ("DTYPE_UNSUPPORTED", "lists"),
-    "a tensor that is not stored": ("TENSOR_LAYOUT", "`stored`"),
-    "a rule that is broken": ("SHAPE_MISMATCH", ""),
-    "a storage without a place": ("MESSAGE_MALFORMED", "storage"),
-    "a storage too many": ("TENSOR_LAYOUT", "storage: "),
-    "a storage too long": ("TENSOR_LAYOUT", "bytes of storage"),
-    "a place for no output": ("MESSAGE_MALFORMED", "output_places"),
-    "a handle without a session": ("SESSION_UNKNOWN", ""),
-    "a computation too large": ("TOO_LARGE", ""),
-}
-"""In the order of the checks, with the reason, and a word of the message."""
-
-
-def with_defects(*names: str) -> pb.ExecuteRequest:
-    """A call that has all of them."""
-    gradient, self, target, _ = kl(2)
-    first, second = tensor_pb2.Storage(data=PAIR), tensor_pb2.Storage(data=PAIR)
-    if "a computation too large" in names:
-        target.tensor.CopyFrom(
-            tensor_pb2.TensorSpec(
-                dtype=wire.FLOAT, shape=[2**20, 2**20, 2], strides=[0, 0, 1], storage_shape=[2]
-            )
-        )
-    if "a handle without a session" in names:
-        first = tensor_pb2.Storage(handle=tensor_pb2.HandlePart(id=bytes(16), length=8))
-    second.data += b"x" * ("a storage too long" in names)
-    storage = [first, second, *[second] * ("a storage too many" in names)]
-    storage = [NOWHERE] * 3 if "a storage without a place" in names else storage
-    if "a rule that is broken" in names:
-        gradient.tensor.shape[:] = [3]
-    target.stored = "a tensor that is not stored" not in names
-    if "a type that is unknown" in names:
-        self.tensor.dtype = 99  # type: ignore[assignment]
-    first_argument = attribute(
-        "nothing" if "an argument that is unknown" in names else "reduction", 2
-    )
-    operator = "aclnnNothing" if "an operator that is unknown" in names else KL
-    places = [discard("nothing")] * ("a place for no output" in names)
-    places += [discard("out")] * 2 * ("two places for an output" in names)
-    arguments = [first_argument, gradient, self, target]
-    return request(operator, arguments, storage, places)
-
-
-@pytest.mark.parametrize("number", range(len(DEFECTS)), ids=list(DEFECTS))
-def test_checks_come_in_the_order_that_the_contract_lists(caller: Caller, number: int) -> None:
-    says(
-        "ORDER OF CHECKS. The server makes these checks in this order.",
-        "2. The request as a message:",
-        "3. The operator and the variant exist",
-        "4. The arguments, one after the other",
-        "5. The operator's own rules",
-        "6. The storages: each has a place, their number, the length of each; then the names in "
-        "`output_places`, and what the places name",
-        "7. Room: RESERVED, TOO_LARGE",
-    )
-    reason, word = list(DEFECTS.values())[number]
-    refusal = caller.refused(with_defects(*list(DEFECTS)[number:]))
-    assert refusal.reason == reason
-    assert word in refusal.message
-
-
-def test_a_rule_alone_gives_an_aclnn_status(caller: Caller) -> None:
-    says("An error carries the aclnn status of its rule")
-    for name in DEFECTS:
-        refusal = caller.refused(with_defects(name))
-        assert ("aclnn_status" in refusal.metadata) == (name == "a rule that is broken")
-
-
-def test_arguments_are_checked_in_the_order_of_the_message(caller: Caller) -> None:
-    unknown, untyped = wire.tensor("nothing", 2), wire.tensor("self", 2, dtype=99)
-    assert caller.refused(request(KL, [unknown, untyped])).reason == "ARGUMENT_UNKNOWN"
-    assert caller.refused(request(KL, [untyped, unknown])).reason == "DTYPE_UNSUPPORTED"
-
-
-def test_plan_makes_the_checks_of_the_call_and_looks_at_no_storage(caller: Caller) -> None:
-    says(
-        "Plan and PlanProgram make the checks 1 to 5", "Plan sets it too, though no storage comes."
-    )
-    (output,) = caller.plan(request(KL, kl(2))).reply.outputs
-    assert output.stored
-    with pytest.raises(grpc.RpcError) as refused:
-        caller.plan(with_defects("a rule that is broken"))
-    assert wire.reason_of(refused.value) == "SHAPE_MISMATCH"
 
 
 # --- Arguments ------------------------------------------------------------------------------------

@@ -150,6 +150,12 @@ def test_every_decision_says_why_and_what_it_costs() -> None:
     assert [row for row in entries if len(row) != 3 or not all(row)] == []
 
 
+def test_no_page_has_marks_of_a_merge() -> None:
+    marks = re.compile(r"^(<{7} |={7}$|>{7} )", re.MULTILINE)
+    pages = [path for path in tracked() if path.suffix == ".md"]
+    assert [page_id(page) for page in pages if marks.search(page.read_text(encoding="utf-8"))] == []
+
+
 # --- The layers -----------------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ def test_a_call_is_refused_when_every_place_is_taken(target: str, client: Client
     with endless_calls(target, PLACES):
         in_flight(client, PLACES)
         with pytest.raises(QueueFullError) as caught:
-            client.run(kl_div_backward, ONES, ONES, ONES)
+            client.options(wait=False).run(kl_div_backward, ONES, ONES, ONES)
     assert caught.value.details["setting"] == "queue_length"
     assert caught.value.details["limit"] == str(QUEUE_LENGTH)
     assert caught.value.retry_after is not None

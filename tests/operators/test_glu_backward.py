@@ -18,7 +18,7 @@ from .subject import THREE, TWO, WITH_BF16, Given, Subject, aten_of, between
 
 WHOLE, HALF = {"dtype": FLOAT, "shape": (2, 6)}, {"dtype": FLOAT, "shape": (2, 3)}
 
-# The order is assumed [src:check-order]: null tensors, dtypes, ranks, shapes
+# The order of ops-nn [src:check-order]: null tensors, dtypes, ranks, shapes
 TABLE = Table(
     glu_backward,
     {"grad_out": HALF, "self": WHOLE, "out": WHOLE, "dim": -1},

@@ -19,7 +19,7 @@ from .subject import WITH_BF16, Subject, every
 TENSORS = ("grad_output", "self", "weight", "grad_input", "grad_weight")
 LARGE, SMALL = {"dtype": FLOAT, "shape": (2, 3, 4)}, {"dtype": FLOAT, "shape": (3,)}
 
-# The order is assumed [src:check-order]: null tensors, dtypes, ranks, shapes
+# The order of ops-nn [src:check-order]: null tensors, dtypes, ranks, shapes
 TABLE = Table(
     prelu_backward,
     {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import jwt
 import pytest
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from tests.shared import Memory, Side
 
 from npucall.v1 import operator_service_pb2 as pb
@@ -263,14 +263,17 @@ def test_a_local_users_credential_that_has_ended_is_refused_with_where_to_get_an
     assert answer.details["credential_socket"] == str(lab.side)
 
 
-def test_reflection_is_for_known_callers(lab: Lab, channel: grpc.Channel) -> None:
-    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-    request = reflection_pb2.ServerReflectionRequest(list_services="")
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection_is_for_known_callers(lab: Lab, channel: grpc.Channel, version: str) -> None:
+    path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+    describe: Any = channel.stream_stream(path)  # type: ignore[call-arg]
+    request = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
     with pytest.raises(grpc.RpcError) as refused:
-        next(stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE))
+        next(describe(iter([request]), timeout=PATIENCE))
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
     known = bearer(lab.token())
-    (answer,) = stub.ServerReflectionInfo(iter([request]), metadata=known, timeout=PATIENCE)
+    (data,) = describe(iter([request]), metadata=known, timeout=PATIENCE)
+    answer = reflection_pb2.ServerReflectionResponse.FromString(data)
     assert answer.list_services_response.service
 
 

@@ -191,6 +191,7 @@ class Client(ClientBase):
         request_id: str | None = None,
         keep_layout: bool | None = None,
         progress: Progress | None = None,
+        wait: bool | None = None,
     ) -> Client:
         """A client of the same connection with these options: see ``npucall_client.Client``.
 
@@ -204,7 +205,7 @@ class Client(ClientBase):
             keep_layout=keep_layout,
             progress=progress,
         )
-        return Client(self._transport, self._settings, binding, self._shared)
+        return Client(self._waiting(wait), self._settings, binding, self._shared)
 
     async def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""

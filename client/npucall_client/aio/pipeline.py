@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import types
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from npucall_client.hints import warn
 from npucall_client.pipeline import PipelineBase
 from npucall_client.senders import shortly
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
     from types import TracebackType
 
     from npucall.declare.declaration import Operator
@@ -30,9 +32,16 @@ class PendingCall(asyncio.Future[R], Generic[R]):
         self.answered: Result | None = None
         self.end: Callable[[], object] = lambda: None
 
+    def __await__(self) -> Generator[Any, None, R]:
+        """Waits for the call, and answers and warns as ``client.run`` does."""
+        value: R = yield from super().__await__()
+        if self.answered is not None:
+            warn(self.answered.warnings)
+        return value
+
     async def answer(self) -> Result:
         """Waits for the call, and answers all that ``client.execute`` does."""
-        await self
+        await _ended(self)
         assert self.answered is not None  # noqa: S101  # it has a result
         return self.answered
 
@@ -45,6 +54,12 @@ class PendingCall(asyncio.Future[R], Generic[R]):
             return False
         self.end()
         return True
+
+
+@types.coroutine
+def _ended(call: asyncio.Future[R]) -> Generator[Any, None, R]:
+    """Waits for a call without a warning."""
+    return (yield from asyncio.Future.__await__(call))
 
 
 class Pipeline(PipelineBase[PendingCall[Any]]):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from npucall.products import product_of
-from npucall_client.client import connect
+from npucall_client.client import connect as connect_and_wait
 from npucall_client.conformance import bundle
 from npucall_client.conformance.asked import Asked, judge, on_every_product, versions
 from npucall_client.conformance.cases.case import BLOCKS, dtype_named
@@ -42,6 +43,8 @@ _FAILURES = "npucall-failures"
 """Where the bundles of a run of random calls are, unless it is told another folder."""
 _SOC, _EXPORTED = "Ascend910B1", "cann-standard"
 """What golden data are for, and the profile whose tolerances they have, unless told."""
+connect = partial(connect_and_wait, wait=False)
+"""A suite has a patience of its own, and says what it could not judge."""
 Adapter = Annotated[
     str,
     typer.Option(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import Repeat
 from npucall_client.remote.losses import Losses
-from npucall_client.remote.retry import PAUSES
+from npucall_client.remote.retry import PAUSES, delay_of
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
@@ -23,11 +23,16 @@ class Course:
     """One call, until ``timeout`` seconds from now."""
 
     __slots__ = (
-        "_rounds", "at", "ends", "hosts", "losses", "request_id", "timeout", "tried", "wanted",
+        "_rounds", "at", "ends", "hosts", "losses", "request_id", "timeout", "tried", "waits",
+        "wanted",
     )  # fmt: skip
 
-    def __init__(self, wanted: Wanted, timeout: float, request_id: str = "") -> None:
+    def __init__(
+        self, wanted: Wanted, timeout: float, request_id: str = "", *, waits: bool = True
+    ) -> None:
         self.wanted = wanted
+        self.waits = waits
+        """Whether it is tried again where all of them are full."""
         self.request_id = request_id
         self.timeout = timeout
         self.ends = time.monotonic() + timeout
@@ -71,9 +76,10 @@ class Course:
         None where there is no sense in it, or no time.
         """
         errors = self.tried.values()
-        if all(error.repeat is Repeat.ELSEWHERE for error in errors):
+        final = (Repeat.ELSEWHERE,) if self.waits else (Repeat.ELSEWHERE, Repeat.LATER)
+        if all(error.repeat in final for error in errors):
             return None
-        later = [e.retry_after or math.inf for e in errors if e.repeat is Repeat.LATER]
+        later = [delay_of(e) or math.inf for e in errors if e.repeat is Repeat.LATER]
         pause = PAUSES[min(self._rounds, len(PAUSES) - 1)]
         if len(later) == len(errors):
             pause = max(pause, min(later))

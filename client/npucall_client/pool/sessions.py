@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from npucall.errors import HandleLostError, WrongServerError
-from npucall_client.pool.course import Course
 from npucall_client.pool.table import NOTHING
 
 if TYPE_CHECKING:
@@ -48,14 +48,20 @@ class PoolSessions:
         self._pool = pool
         self._places: dict[str, Candidate[ChannelTransport]] = {}
 
+    def over(self, pool: PoolTransport) -> Self:
+        """The same sessions, by a pool of the same members."""
+        other = copy.copy(self)
+        other._pool = pool  # noqa: SLF001  # of its own kind
+        return other
+
     async def program_steps(self) -> int:
         """Of one of the members."""
-        course = Course(NOTHING, _SECONDS)
+        course = self._pool.way(NOTHING, _SECONDS)
         return await self._pool.anywhere(course, lambda link, _: link.sessions.program_steps())
 
     async def remembers(self) -> bool:
         """Whether one of the members does."""
-        course = Course(NOTHING, _SECONDS)
+        course = self._pool.way(NOTHING, _SECONDS)
         return await self._pool.anywhere(course, lambda link, _: link.sessions.remembers())
 
     async def execute(
@@ -71,7 +77,7 @@ class PoolSessions:
         link = None if candidate is None else candidate.link
         if candidate is None or link is None:
             raise self._lost(candidate)
-        return link.repeating(lambda: self._check(candidate))
+        return link.repeating(lambda: self._check(candidate)).waiting(self._pool.waits_for_room)
 
     def _check(self, candidate: Candidate[ChannelTransport]) -> None:
         self._pool.check_open()
@@ -87,7 +93,7 @@ class PoolSessions:
 
     async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         """Opens a session on the member with the least to do."""
-        course = Course(NOTHING, timeout)
+        course = self._pool.way(NOTHING, timeout)
         opened = await self._pool.anywhere(
             course, lambda link, seconds: link.sessions.open(lease, budget, seconds)
         )

@@ -64,6 +64,8 @@ class PoolTransport:
         self.links = Links(settings, self.table, sender)
         self._bucket = Bucket()
         self._closed = sender.event()
+        self.waits_for_room = settings.wait
+        """Whether calls wait where all members are full."""
         self._keys: Mapping[str, str] | None = None
         """Of the reserved members, by address, where calls go to those alone."""
         self._sharing: list[Candidate[ChannelTransport]] = []
@@ -78,7 +80,7 @@ class PoolTransport:
         """
         self._source.start(self.links.hear)
         try:
-            await self.anywhere(Course(NOTHING, self._settings.connect_timeout), _itself)
+            await self.anywhere(self.way(NOTHING, self._settings.connect_timeout), _itself)
         except BaseException:
             await self.close()
             raise
@@ -96,7 +98,12 @@ class PoolTransport:
 
     def course(self, call: BoundCall, timeout: float, request_id: str) -> Course:
         """The way of a call over the members."""
-        return Course(Wanted(call.operator, call.variant, size_of(call)), timeout, request_id)
+        wanted = Wanted(call.operator, call.variant, size_of(call))
+        return self.way(wanted, timeout, request_id)
+
+    def way(self, wanted: Wanted, timeout: float, request_id: str = "") -> Course:
+        """The way over the members of whatever any of them may answer."""
+        return Course(wanted, timeout, request_id, waits=self.waits_for_room)
 
     async def run(self, course: Course, call: BoundCall) -> Response:
         """A call that may go to any member; ``course``: where it has been."""
@@ -111,7 +118,8 @@ class PoolTransport:
     def _sharing_link(self, call: BoundCall) -> ChannelTransport | None:
         for candidate in self._sharing:
             if candidate.link is not None and candidate.link.shares(call):
-                return candidate.link.repeating(self.check_open)
+                link = candidate.link.repeating(self.check_open)
+                return link.waiting(self.waits_for_room)
         return None
 
     async def anywhere(
@@ -191,6 +199,8 @@ class PoolTransport:
         link = await self.links.of(candidate, seconds)
         if losses is not None:
             link = link.carrying(losses)
+        if self.waits_for_room != self._settings.wait:
+            link = link.waiting(self.waits_for_room)
         return link if self._keys is None else link.under(self._keys[candidate.address])
 
     def note(self, candidate: Candidate[ChannelTransport], error: NpucallError) -> None:
@@ -214,24 +224,24 @@ class PoolTransport:
         """Phase one of a call."""
         if call.home is not None:
             return await self._sessions.link_of(call.home).plan(call, timeout, request_id)
-        course = Course(Wanted(call.operator, call.variant), timeout)
+        course = self.way(Wanted(call.operator, call.variant), timeout)
         return await self.anywhere(course, lambda link, left: link.plan(call, left, request_id))
 
     async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """What one of the members lists."""
         return await self.anywhere(
-            Course(NOTHING, timeout), lambda link, left: link.operators(left)
+            self.way(NOTHING, timeout), lambda link, left: link.operators(left)
         )
 
     async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         """An operator of a member that has it."""
-        course = Course(Wanted(name, variant), timeout)
+        course = self.way(Wanted(name, variant), timeout)
         return await self.anywhere(course, lambda link, left: link.operator(name, variant, left))
 
     async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
         """What one of the members is."""
         return await self.anywhere(
-            Course(NOTHING, timeout), lambda link, left: link.server_info(left)
+            self.way(NOTHING, timeout), lambda link, left: link.server_info(left)
         )
 
     # --- What all of them answer ------------------------------------------------------------------
@@ -294,6 +304,13 @@ class PoolTransport:
         """The same pool, for calls on reserved members alone."""
         other = copy.copy(self)
         other._keys = keys_of(key) if key else None  # noqa: SLF001  # of its own kind
+        return other
+
+    def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
+        """The same pool, for calls that wait, or not, where all members are full."""
+        other = copy.copy(self)
+        other.waits_for_room = wait
+        other._sessions = self._sessions.over(other)  # noqa: SLF001  # of its own kind
         return other
 
     # --- Ends -------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ Knows no call: bytes go, and bytes come.
 from __future__ import annotations
 
 import copy
-import math
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -58,13 +57,15 @@ class Link:
     """Sends to the server that the settings name: for a reservation, a session, or for neither.
 
     ``once``: one attempt at each call, that does not wait for a server which is starting; somebody
-    else has others. Raises ValueError for credentials that cannot be.
+    else has others. Only a limit of the caller's own (a quota) is waited for here.
+    Raises ValueError for credentials that cannot be.
     """
 
     def __init__(self, settings: ClientSettings, sender: Sender, *, once: bool = False) -> None:
         self.sender = sender
         self.target = settings.target
         self._once = once
+        self._waits_for_room = settings.wait
         self._seen = Seen()
         self._losses: Losses | None = None
         self._goes_on: Callable[[], object] = _nothing
@@ -84,6 +85,12 @@ class Link:
         """The same connection, for calls under a reservation."""
         other = copy.copy(self)
         other._key = key  # noqa: SLF001  # of its own kind
+        return other
+
+    def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
+        """The same connection, for calls that wait, or not, for a server that is full."""
+        other = copy.copy(self)
+        other._waits_for_room = wait  # noqa: SLF001  # of its own kind
         return other
 
     def at(self, home: Home | None) -> Self:
@@ -254,20 +261,19 @@ class Link:
         ``send`` gets the link, the seconds left, and the authorization. Raises PoisonedCallError
         for a call that ends its servers; ``name`` is its name.
         """
+        authorized = self._authorized(send)
         if self._once:
-            return await self._authorized(send)(self, timeout)
-        following = Following(self, self._authorized(send), self._losses, name, request_id)
+            return await self.tried(lambda seconds: authorized(self, seconds), timeout)
+        following = Following(self, authorized, self._losses, name, request_id)
         return await self.tried(following, timeout)
 
     async def tried(self, attempt: Callable[[float], Awaitable[T]], timeout: float) -> T:
         """What an attempt gives: the only one, or one of several."""
-        if self._once:
-            return await attempt(timeout)
-        return await repeated(attempt, timeout, self.pause)
+        return await repeated(attempt, timeout, self.pause, self.attempts)
 
     def attempts(self, ends: float) -> Attempts:
         """Those behind the first one that a call has until ``ends``."""
-        return Attempts(-math.inf if self._once else ends)
+        return Attempts(ends, waits=self._waits_for_room, alone=not self._once)
 
     @property
     def _waits(self) -> bool:

@@ -1,5 +1,9 @@
 """Whether a call is sent once more, and when: one rule for calls, streams, and whatever comes.
 
+A server that restarts is asked again after pauses that grow. A server that is full says when it may
+have room (RetryInfo): that delay counts, and a little more by chance, so that those who were
+refused together do not come back together.
+
 Which errors are worth it the errors themselves say (``npucall.errors.Repeat``). Nothing waits here,
 so that who awaits obeys the same rule.
 """
@@ -7,6 +11,7 @@ so that who awaits obeys the same rule.
 from __future__ import annotations
 
 import math
+import random
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,11 +26,32 @@ PAUSES = (0.1, 0.3, 0.9, 2.7)
 """Seconds before each further attempt; the last one counts for all that follow."""
 
 
-class Attempts:
-    """The attempts at one call that may go on until ``ends``, on the clock of ``monotonic``."""
+HERE = (Repeat.HERE, Repeat.FEW_TIMES)
+LATER = (Repeat.LATER, Repeat.LATER_HERE)
+_SHORTEST_DELAY = 0.02
+_SPREAD = 1.25
+"""The longest delay, as a multiple of what the server says."""
 
-    def __init__(self, ends: float = math.inf) -> None:
+
+def delay_of(error: NpucallError) -> float | None:
+    """Seconds until a server that is full may have room; None where it does not say."""
+    if error.repeat not in LATER or error.retry_after is None:
+        return None
+    return max(_SHORTEST_DELAY, error.retry_after) * random.uniform(1.0, _SPREAD)  # noqa: S311
+
+
+class Attempts:
+    """The attempts at one call that may go on until ``ends``, on the clock of ``monotonic``.
+
+    ``waits``: for a server that is full. ``alone``: no other server can answer the call; else
+    only a limit of the caller's own is waited for here.
+    """
+
+    def __init__(self, ends: float = math.inf, *, waits: bool = True, alone: bool = True) -> None:
         self._ends = ends
+        self._waits = waits
+        self._here = HERE if alone else ()
+        self._later = LATER if alone else (Repeat.LATER_HERE,)
         self._failures = 0
 
     def may_follow(self, error: NpucallError) -> bool:
@@ -34,33 +60,36 @@ class Attempts:
         Not where the pause is too long: better told now what is wrong than late later. Whether the
         call itself ends its servers ``losses`` says.
         """
-        if error.repeat not in (Repeat.HERE, Repeat.FEW_TIMES):
-            return False
-        return time.monotonic() + self._pause() < self._ends
+        return self._pause(error) is not None
 
     def pause_after(self, error: NpucallError) -> float | None:
         """Seconds until the next attempt, which is counted; None where there is none."""
-        if not self.may_follow(error):
-            return None
-        pause = self._pause()
-        self._failures += 1
+        pause = self._pause(error)
+        if pause is not None and error.repeat in self._here:
+            self._failures += 1
         return pause
 
-    def _pause(self) -> float:
-        return PAUSES[min(self._failures, len(PAUSES) - 1)]
+    def _pause(self, error: NpucallError) -> float | None:
+        pause = None
+        if error.repeat in self._here:
+            pause = PAUSES[min(self._failures, len(PAUSES) - 1)]
+        elif self._waits and error.repeat in self._later:
+            pause = delay_of(error)
+        return pause if pause is not None and time.monotonic() + pause < self._ends else None
 
 
 async def repeated(
     attempt: Callable[[float], Awaitable[T]],
     timeout: float,
     wait: Callable[[float], Awaitable[object]],
+    attempts_until: Callable[[float], Attempts] = Attempts,
 ) -> T:
     """What an attempt gives; made again while that is worth it and the timeout allows.
 
     ``attempt`` gets the seconds that are left and raises NpucallError, ``wait`` those of a pause.
     """
     ends = time.monotonic() + timeout
-    attempts = Attempts(ends)
+    attempts = attempts_until(ends)
     while True:
         # The error has no name beyond its block: its traceback would keep it, and the tensors.
         try:

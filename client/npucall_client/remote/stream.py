@@ -17,6 +17,7 @@ from npucall.wire.frames import split_response_frame
 from npucall.wire.stream_messages import response_frames
 from npucall_client.remote.losses import is_break, needs_look, not_begun
 from npucall_client.remote.own_calls import Again, OwnCalls
+from npucall_client.remote.retry import LATER
 from npucall_client.remote.transfer import Incoming
 from npucall_client.remote.writing import Authorized, OpenStream, SentCall, Writer
 
@@ -77,6 +78,11 @@ class Connection(Authorized, Again, Protocol):
 
     def withdraw(self, call: BoundCall) -> bool:
         """Has everything travel, where the server does not know the memory; else False."""
+
+
+def _next_time(call: SentCall) -> float:
+    """When something has to be done about a call."""
+    return call.ends if call.rests_until is None else min(call.ends, call.rests_until)
 
 
 def _nobody(_: Response | Exception) -> None:
@@ -165,10 +171,16 @@ class CallStream:
 
     def _enqueue(self, call: SentCall) -> None:
         """Under an id of its own. To be called with the lock."""
+        self._number(call)
+        self._writer.add(call)
+
+    def _number(self, call: SentCall) -> None:
+        """Gives a call an id, under which nothing of it was sent. To be called with the lock."""
         self._last_id += 1
         call.id = self._last_id
+        call.is_sent = False
+        call.incoming = Incoming(call.call)
         self._open[call.id] = call
-        self._writer.add(call)
 
     def _finish(self, *outcomes: tuple[SentCall, Response | Exception]) -> None:
         """Ends calls, those of them that have not ended yet."""
@@ -200,14 +212,22 @@ class CallStream:
                 if self._closing and not self._open:
                     return
                 now = time.monotonic()
+                self._send_rested(now)
                 late = [call for call in self._open.values() if call.ends <= now]
                 if not late:
-                    ends = (call.ends for call in self._open.values())
-                    self._watched = min(ends, default=float("inf"))
+                    times = (_next_time(call) for call in self._open.values())
+                    self._watched = min(times, default=float("inf"))
                     left = self._watched - now
                     await self._sooner.wait(left if self._open else None)
             for call in late:
                 self._give_up(call, self._connection.lateness(call.timeout))
+
+    def _send_rested(self, now: float) -> None:
+        """Sends the calls again that were refused by a full server. To be called with the lock."""
+        for call in self._open.values():
+            if call.rests_until is not None and call.rests_until <= now:
+                call.rests_until = None
+                self._writer.add(call)
 
     async def _read_streams(self) -> None:
         while await self._writer.wait():
@@ -272,11 +292,29 @@ class CallStream:
         except SharedMemoryError as error:
             return self._send_whole(call, error)
         except NpucallError as error:
+            if error.repeat in LATER:
+                return self._rest(call, error)
             if not call.attempts.may_follow(error):
                 return error
             call.losses.heard(error, self._connection.target, opened.instance, ended=True)
             call.waits_for_another_server = opened.goes_down = True
             return None
+
+    def _rest(self, call: SentCall, error: NpucallError) -> Exception | None:
+        """The server is full: the call is sent again, under another id, when it may have room.
+
+        Answers what ends the call where there is no time for that.
+        """
+        pause = call.attempts.pause_after(error)
+        if pause is None:
+            return error
+        with self._lock:
+            if self._open.pop(call.id, None) is not None:
+                self._number(call)
+                call.rests_until = time.monotonic() + pause
+                if call.rests_until < self._watched:
+                    self._sooner.notify()
+        return None
 
     def _send_whole(self, call: SentCall, error: SharedMemoryError) -> Exception | None:
         """Sends a call once more, since the server does not know the memory that it named.
@@ -290,7 +328,6 @@ class CallStream:
             return failure
         with self._lock:
             if self._open.pop(call.id, None) is not None:
-                call.incoming = Incoming(call.call)
                 self._enqueue(call)
         return None
 
@@ -323,6 +360,7 @@ class CallStream:
             for call in self._open.values():
                 call.incoming = Incoming(call.call)
                 call.waits_for_another_server = False
+                call.rests_until = None
         for call in own:
             self._own.send(call)
 

@@ -62,6 +62,8 @@ class SentCall:
         self.incoming = Incoming(call)
         self.attempts = attempts(self.ends)
         self.waits_for_another_server = False
+        self.rests_until: float | None = None
+        """When it is sent again to a server that was full, on the clock of ``monotonic``."""
         self.losses = Losses(call.operator, request_id)
         self.is_sent = False
         """Whether any of it has left, on the stream that there is."""

@@ -11,6 +11,7 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS, product_of
 from npucall.wire.calls import PreparedCalls
+from npucall_client.hints import add_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +55,7 @@ class Checks:
             return _results_of(self._of(call.operator).of(call.call))
         except NpucallError as error:
             error.details.setdefault("soc", self._soc)
+            add_hint(error, call)
             raise
 
     def _of(self, operator: str) -> PreparedCalls:

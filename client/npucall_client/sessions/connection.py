@@ -7,7 +7,9 @@ import weakref
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from npucall.errors import NpucallError
 from npucall_client.calling import plan_of, result_of, value_of
+from npucall_client.hints import add_hint
 from npucall_client.sessions.checks import Checks
 
 if TYPE_CHECKING:
@@ -81,13 +83,15 @@ class Connection:
         """The same with other options, None standing for not given."""
         return Connection(self._transport, self._binding.having(**options), self._shared)
 
-    async def bind(
+    async def bind(  # noqa: PLR0913  # all that makes a call
         self,
         operator: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         home: Home | None = None,
         within: object = None,
+        *,
+        planning: bool = False,
     ) -> tuple[BoundCall, Options]:
         """What travels, and the options that it travels with.
 
@@ -98,7 +102,7 @@ class Connection:
         if not binding.knows(operator):
             info = await self._transport().operator(operator, "", options.timeout)
             binding.declare(info)
-        call = binding.bind(operator, args, kwargs, options, home, within)
+        call = binding.bind(operator, args, kwargs, options, home, within, planning=planning)
         if call.home is not home and call.home not in self._shared:
             raise ValueError(
                 f"remote: expected a Remote of this connection, found one of {call.home!r}; "
@@ -128,11 +132,23 @@ class Connection:
 
     async def plan(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
         """What ``Client.plan`` answers."""
-        call, options = await self.bind(operator, args, kwargs)
-        return plan_of(await self._transport().plan(call, options.timeout, options.request_id))
+        call, options = await self.bind(operator, args, kwargs, planning=True)
+        try:
+            answer = await self._transport().plan(call, options.timeout, options.request_id)
+        except NpucallError as error:
+            add_hint(error, call)
+            raise
+        return plan_of(answer)
 
     async def send(self, call: BoundCall, options: Options) -> Response:
         """One call."""
+        try:
+            return await self._send(call, options)
+        except NpucallError as error:
+            add_hint(error, call)
+            raise
+
+    async def _send(self, call: BoundCall, options: Options) -> Response:
         name = options.request_id
         if call.home is None:
             return await self._transport().execute(call, options.timeout, name)

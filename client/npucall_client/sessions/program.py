@@ -10,8 +10,9 @@ from npucall.errors import NpucallError, TooLargeError
 from npucall.places import Discard, Keep, StepOutput
 from npucall_client import answers
 from npucall_client.calling import plan_of
+from npucall_client.hints import warn
 from npucall_client.senders import finished
-from npucall_client.sessions.results import came_from_torch, new_handle, results_of_step
+from npucall_client.sessions.results import new_handle, results_of_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,9 +100,7 @@ class ProgramBase:
         number = len(self._steps)
         call, _ = await self._connection.bind(operator, args, kwargs, self._home, self)
         call.within = None
-        results = results_of_step(
-            self, number, self._home, call, self._checks, from_torch=came_from_torch(args, kwargs)
-        )
+        results = results_of_step(self, number, self._home, call, self._checks)
         self._steps.append(
             _Step(call, {name: weakref.ref(remote) for name, remote in results.items()})
         )
@@ -122,7 +121,10 @@ class ProgramBase:
         if len(results) == 1 and not call.targets and not call.lists:
             return next(iter(results.values()))
         names = checks.results_of(call)
-        outputs = {name: results.get(name, call.targets.get(name)) for name in names}
+        outputs = {
+            name: results.get(name, call.tensors.get(name, call.targets.get(name)))
+            for name in names
+        }
         return answers.value_of(call.operator, answers.in_lists(call, outputs))
 
     def _check(self, kwargs: Mapping[str, Any]) -> None:
@@ -151,16 +153,18 @@ class ProgramBase:
         for number, step in enumerate(self._steps):
             self._place_outputs(number, step, living[number])
         try:
-            answers = await self._run()
+            answered = await self._run()
         except NpucallError as error:
             self._abandon(f"its program failed: {error}")
             raise
         except BaseException as error:
             self._abandon(f"its program raised {type(error).__name__}")
             raise
-        for step, remotes, answer in zip(self._steps, living, answers, strict=True):
+        for step, remotes, answer in zip(self._steps, living, answered, strict=True):
             _take(step.call, remotes, answer)
         self._steps.clear()
+        for answer in answered:
+            warn(answers.decode_reply(answer.reply).warnings)
 
     def _place_outputs(self, number: int, step: _Step, living: Mapping[str, RemoteTensor]) -> None:
         """Says which results are kept, which come back, and which nobody has any more."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from npucall.limits import HANDLE_BYTES
 from npucall.places import StepOutput
-from npucall_client.arrays import is_torch
-from npucall_client.held import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from npucall_client.arguments import BoundCall
     from npucall_client.sessions.checks import Checks
     from npucall_client.sessions.home import Home
@@ -20,28 +16,24 @@ if TYPE_CHECKING:
     from npucall_client.sessions.remote import RemoteTensor
 
 
-def results_of(
-    home: Home, call: BoundCall, checks: Checks, *, from_torch: bool
-) -> dict[str, RemoteTensor]:
+def results_of(home: Home, call: BoundCall, checks: Checks) -> dict[str, RemoteTensor]:
     """A Remote for each output that the caller gave no array for, by name.
 
     Raises what the server would, before it runs the call.
     """
     return {
-        name: home.remote(home, new_handle(), tensor, nbytes, from_torch=from_torch)
+        name: home.remote(home, new_handle(), tensor, nbytes, from_torch=call.from_torch)
         for name, (tensor, nbytes) in checks.results_of(call).items()
         if name not in call.targets
     }
 
 
-def results_of_step(  # noqa: PLR0913  # what stands for a result, and whose it is
+def results_of_step(  # what stands for a result, and whose it is
     program: ProgramBase,
     number: int,
     home: Home,
     call: BoundCall,
     checks: Checks,
-    *,
-    from_torch: bool,
 ) -> dict[str, RemoteTensor]:
     """The same of a step of a program. They get handles when it is sent."""
     return {
@@ -50,7 +42,7 @@ def results_of_step(  # noqa: PLR0913  # what stands for a result, and whose it 
             b"",
             tensor,
             nbytes,
-            from_torch=from_torch,
+            from_torch=call.from_torch,
             program=program,
             step=StepOutput(number, name),
         )
@@ -62,11 +54,3 @@ def results_of_step(  # noqa: PLR0913  # what stands for a result, and whose it 
 def new_handle() -> bytes:
     """An id that nobody can guess."""
     return secrets.token_bytes(HANDLE_BYTES)
-
-
-def came_from_torch(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether tensors of torch are among the arguments of a call."""
-    return any(
-        value.from_torch if isinstance(value, Held) else is_torch(value)
-        for value in (*args, *kwargs.values())
-    )

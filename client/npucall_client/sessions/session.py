@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 from npucall.dtypes import BY_NUMPY
 from npucall.places import Keep
 from npucall_client import answers, arrays
+from npucall_client.hints import warn
 from npucall_client.senders import finished
 from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote, RemoteTensor
-from npucall_client.sessions.results import came_from_torch, new_handle, results_of
+from npucall_client.sessions.results import new_handle, results_of
 from npucall_client.sessions.transport import Upload
 from npucall_client.timeouts import checked_seconds
 
@@ -69,13 +70,13 @@ class SessionBase:
             self._home,
             call,
             await self._connection.checks(),
-            from_torch=came_from_torch(args, kwargs),
         )
         call.kept = {name: Keep(remote.handle) for name, remote in remotes.items()}
         response = await self._connection.send(call, options)
         for remote in remotes.values():
             remote.filled()
         reply = answers.decode_reply(response.reply)
+        warn(reply.warnings)
         outputs = answers.unpack(call, reply, response.storage, remotes)
         return answers.value_of(call.operator, outputs)
 

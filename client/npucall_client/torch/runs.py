@@ -33,7 +33,10 @@ class OnClient:
         result = self._client.execute(operator, **self.placed(arguments))
         if self._note is not None:
             self._note(result)
-        return one_or_several(map(arrays.to_torch, result.outputs.values()))
+        return one_or_several(
+            each if arrays.is_torch(each) else arrays.to_torch(each)
+            for each in result.outputs.values()
+        )
 
     def tensor(self, value: Any) -> Tensor:
         return value if isinstance(value, torch.Tensor) else value.torch()

@@ -1,4 +1,4 @@
-"""Small calls that are the same but for their bytes, computed as one: Python is paid for once.
+"""Small calls that differ only in their bytes, computed as one, to save Python's overhead.
 
 Elementwise calls on dense tensors, as ``pieces`` takes them: what one element becomes does not
 depend on its neighbours, so results have the bits that ``evaluate.run`` gives each call alone.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @once_a_call
 def most(call: Prepared) -> int:
-    """As many such calls are computed as one, as fit into a block; 1 for those that cannot be."""
+    """How many such calls can be computed as one: as many as fit into a block; else 1."""
     if call.done or call.checked_inputs or not pieces.takes_pieces(call):
         return 1
     work = evaluate.recipe_of(call).work
@@ -36,7 +36,7 @@ def most(call: Prepared) -> int:
 def run(call: Prepared, storages: Sequence[Mapping[str, Buffer]]) -> list[list[Buffer]]:
     """Computes the call with each of these storages, at most ``most`` of them.
 
-    Answers a storage for each output of each. Those of all calls are parts of one memory.
+    Returns a storage for each output of each call. All are parts of one block of memory.
     """
     work = evaluate.recipe_of(call).work
     assert work is not None  # noqa: S101  # there are most
@@ -57,7 +57,7 @@ def run(call: Prepared, storages: Sequence[Mapping[str, Buffer]]) -> list[list[B
 
 
 def _joined(operand: Operand, storages: Sequence[Mapping[str, Buffer]], elements: int) -> AnyArray:
-    """An input of all calls, one behind the other; single numbers once for each element."""
+    """An input of all calls, one after the other; single numbers once for each element."""
     memory = b"".join([each[operand.name] for each in storages])
     array = np.frombuffer(memory, operand.layout.dtype)
     return np.repeat(array, elements) if operand.layout.shape == (1,) else array

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from npucall.tensors import Shape
 
 _SUMMED_IN = {"i": np.int64, "u": np.int64, "b": np.int64, "c": np.complex128}
-"""What sums of a kernel dtype are taken in, by its kind; float64 for floats."""
+"""The dtype for sums, by the kind of the kernel dtype; float64 for floats."""
 _BLOCK_OF_ONE, _BLOCK_OF_MORE = 1 << 20, 1 << 16
 """Elements of a block that is summed: of one input, which is only read, and of a formula of more.
 """
 _WORTH_IT = 1 << 12
-"""Elements from which on to copy a result costs more than to find out whether it need be."""
+"""From so many elements on, copying a result costs more than checking whether it is needed."""
 
 
 def work_of(
@@ -83,8 +83,8 @@ class _ElementwiseWork(Work):
     def _is_direct(self) -> bool:
         """Whether nothing has to be converted: then a formula may compute into the output.
 
-        And little Python is left to run between its steps, for which the threads of one call wait
-        for each other.
+        This also leaves little Python between its steps, for which the threads of one call wait for
+        each other.
         """
         dtypes = {self.kernel, *(layout.dtype for layout in self.outputs)}
         return (
@@ -96,9 +96,9 @@ class _ElementwiseWork(Work):
 
 
 class _SummedWork(_ElementwiseWork):
-    """Likewise, and summed, in the widest dtype of their kind.
+    """The same with sums, in the widest dtype of their kind.
 
-    The bits of a sum depend on the edges of blocks and on their order alone.
+    The bits of a sum depend only on the edges and the order of blocks.
     """
 
     def _arrange(self) -> None:
@@ -157,7 +157,7 @@ class _SummedWork(_ElementwiseWork):
 
 
 class _AtOnceWork(Work):
-    """Everything at once, in one turn, which the formula gives to others now and then."""
+    """Everything at once, in one turn; the formula lets others in now and then."""
 
     def _arrange(self) -> None:
         self.space = ()

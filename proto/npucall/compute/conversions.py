@@ -3,8 +3,8 @@
 NumPy converts to float16 one number after the other [src:float16-conversion], and raises a
 floating-point flag for each that becomes inexact below the normal numbers: then one takes 60 ns,
 where others take 2. It reads subnormal ones at 8 ns. Here tables and shifted bits do both, in a few
-passes over whole arrays. float64 becomes bfloat16 in one rounding here, in two in NumPy. All else
-NumPy does as well as it can be done.
+passes over whole arrays. float64 becomes bfloat16 with one rounding here, and with two in NumPy.
+For everything else NumPy is good enough.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _WORTH_IT = 1 << 10
 """Elements from which on a few passes cost less than 60 ns for each."""
 _PIECE = 1 << 16
-"""Most elements that are converted at a time, so that what is needed beside them stays in cache."""
+"""Most elements converted at a time, so that the temporary arrays stay in cache."""
 _BEYOND = 1 << 16
-"""What is as large, or larger, is infinite as a float16, and has no addend."""
+"""Numbers from here on are infinite as a float16, and have no addend."""
 _EXPONENTS = -14, 15
 """Of the normal float16; subnormal ones have the first."""
 _DIGITS = 10
-"""Bits of a float16 behind its leading one."""
+"""Bits of a float16 after its leading one."""
 _MAGNITUDE, _LEAST_NORMAL, _INFINITE = np.uint16(0x7FFF), 0x0400, 0x7C00
 """All bits of a float16 but the sign, and those of two numbers."""
 _FEW = 16

@@ -1,9 +1,9 @@
 """A prepared call and its arrays become outputs, block by block.
 
 The same code computes in the server's CPU device and in the client's ``local:``. Results have the
-same bits for any number of threads and any path that the arrays took: what one element becomes does
-not depend on the edges of blocks, but for the sign and payload of NaN, which NumPy leaves open; and
-the edges of sums depend on shapes alone, and they are taken in the order of blocks.
+same bits for any number of threads and any path of the arrays. An element's result does not depend
+on the edges of blocks (except the sign and payload of NaN, which NumPy leaves open). The edges of
+sums depend only on shapes, and sums are taken in the order of blocks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
 _BLOCKS_A_TURN = 3
-"""Between turns threads meet, and other calls get theirs: seldom enough to cost little."""
+"""Between turns threads meet, and other calls get their turns; this is rare enough to cost
+little."""
 NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
 """Every output gets memory of its own."""
 
@@ -57,10 +58,10 @@ def run(
 ) -> list[Buffer]:
     """Computes a call from its storages; answers one storage for each output, in their order.
 
-    ``targets`` are writable storages to compute outputs into, which share no memory with inputs; an
-    error leaves anything in them. A storage that the call sent for an output is copied (received
-    bytes cannot be written) and written through its view, so that its gaps come back as they were.
-    ``helpers`` compute blocks at the same time, as far as ``turn`` has turns to spare.
+    ``targets`` are writable storages for outputs, which share no memory with inputs; after an error
+    their content is undefined. If the call sent a storage for an output, it is copied (received
+    bytes are read-only) and written through its view, so its gaps stay as they were. ``helpers``
+    compute blocks at the same time, as long as ``turn`` has spare turns.
     """
     recipe = recipe_of(call)
     answers = [
@@ -83,12 +84,12 @@ def run(
 def check_values(
     call: Prepared, storages: Mapping[str, Buffer], pause: Callable[[], None] = UNLIMITED.pause
 ) -> None:
-    """Refuses what the formula would refuse of the inputs' values, and computes nothing.
+    """Refuses input values that the formula would refuse, and computes nothing.
 
-    For a device, before it starts what cannot be stopped: labels that are no class lead its kernel
-    out of its memory, and the device is lost for everybody. It looks at a block at a time, with
-    ``pause`` before each. ``storages`` are those of ``call.checked_inputs``; others are passed
-    over. Raises ArgumentError, and what ``pause`` does.
+    For a device, before it starts a kernel that it cannot stop: a label that is not a class makes
+    the kernel access memory outside its tensors, and then the device is lost for everybody. It
+    checks a block at a time, with ``pause`` before each. ``storages`` are those of
+    ``call.checked_inputs``; it ignores others. Raises ArgumentError, and what ``pause`` raises.
     """
     values = call.operator.values
     if values is None or not call.checked_inputs:
@@ -105,7 +106,7 @@ def check_values(
 
 
 def _checked(name: str, layout: Layout, storages: Mapping[str, Buffer]) -> Reading:
-    """An input as a check of values sees it; of one without storage the shape."""
+    """An input for a check of values; only its shape if there is no storage."""
     if name in storages:
         return Reading(Operand(name, layout, ()), layout.over(storages[name]))
     shape = np.broadcast_to(np.zeros((), layout.dtype), layout.shape)
@@ -141,8 +142,8 @@ def evaluate(
 def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Runs one operator on NumPy arrays in this process, by the rules of the default product.
 
-    Here, and only here, float64 arrays are accepted: they pass the rules as FLOAT, and everything
-    is computed in float64, so that a test can ask for exact numbers.
+    Only here float64 arrays are accepted: they pass the rules as FLOAT, and everything is computed
+    in float64, so that a test can get exact numbers.
     """
     given = operator.bind(args, kwargs)
     names = [p.name for p in operator.inputs if given.get(p.name) is not None]
@@ -222,7 +223,7 @@ def recipe_of(call: Prepared) -> _Recipe:
 
 
 def is_small(call: Prepared) -> bool:
-    """Whether one turn will do for a call, so that nobody can help with it."""
+    """Whether one turn is enough for a call, so that no other thread can help."""
     return len(recipe_of(call).cuts) <= _BLOCKS_A_TURN
 
 
@@ -296,7 +297,7 @@ def _compute_each(  # noqa: PLR0913  # all that a pass has
 
 @cache
 def _keep_memory_of_blocks() -> None:
-    """Has glibc keep the memory that formulas give back with each block, and want with the next.
+    """Makes glibc keep the memory that formulas free with each block and need for the next.
 
     Until something large is freed, it returns more than 256 KiB to the kernel at once, and every
     page of that is a fault when it comes back (mallopt(3): M_TRIM_THRESHOLD, and how it adjusts).

@@ -1,4 +1,4 @@
-"""The blocks of one call on several threads: those that have nothing else to do help."""
+"""The blocks of one call on several threads: idle threads help."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _FEW = 4
-"""Blocks of a call that may be done before a helper is awake: the first is computed without."""
+"""Blocks of a call that may be done before a helper wakes up; the first is computed without
+help."""
 _AHEAD = 4
-"""Blocks a thread that may wait for one before them to be added."""
+"""Blocks of a thread that may wait until an earlier one is added."""
 
 B = TypeVar("B")
 R = TypeVar("R")
@@ -32,18 +33,18 @@ class Turn(Protocol):
     def spare(self) -> AbstractContextManager[object] | None:
         """One more right at the same time, taken at once; None if there is none, or others wait.
 
-        Whoever gets it has to enter and leave it.
+        The caller that gets it must enter and leave it.
         """
 
     def pause(self) -> None:
-        """Called by who holds the right for long: now and then lets others have it who wait.
+        """Called while the right is held for long: now and then lets waiting callers have it.
 
-        Raises what ends the call; then leaving the right gives back what is still held.
+        Raises what ends the call; leaving then gives back the right if it is still held.
         """
 
 
 class Unlimited:
-    """As many turns as anybody wants."""
+    """As many turns as needed."""
 
     def __call__(self) -> AbstractContextManager[object]:
         return _AT_ONCE
@@ -55,11 +56,11 @@ class Unlimited:
 
 
 UNLIMITED = Unlimited()
-"""For who shares with nobody."""
+"""For a caller that shares with nobody."""
 
 
 class Held:
-    """The turns of who holds one already: its calls compute within that one."""
+    """The turns of a caller that already holds one: its calls compute within that turn."""
 
     def __init__(self, turn: Turn) -> None:
         self.spare, self.pause = turn.spare, turn.pause
@@ -81,15 +82,15 @@ class Helpers:
         self._threads = ThreadPoolExecutor(max(count, 1), "npucall-helper")
 
     def engage(self) -> bool:
-        """Whether one is idle; if so, whoever asked tells it what to do or dismisses it."""
+        """Whether one is idle; if so, the caller must then call ``tell`` or ``dismiss``."""
         return self._idle.acquire(blocking=False)
 
     def tell(self, work: Callable[[], None]) -> Future[None]:
-        """Has an engaged one do something; then it is idle again."""
+        """Makes an engaged one do something; then it is idle again."""
         return self._threads.submit(self._do, work)
 
     def dismiss(self) -> None:
-        """Gives one back that has not been told anything."""
+        """Gives back an engaged one without work."""
         self._idle.release()
 
     def close(self) -> None:
@@ -107,8 +108,8 @@ class SharedBlocks(Generic[B, R]):
     """The blocks of one call, computed by the calling thread and by helpers.
 
     ``compute`` is called with each block, in several threads at the same time; ``add`` with each
-    block and what it gave, once at a time and in the order of the blocks. What waits for a block
-    before it to be added is bounded: nobody computes further ahead than a few blocks a thread.
+    block and what it gave, once at a time and in the order of the blocks. A thread computes only a
+    few blocks ahead, so few blocks wait to be added.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class SharedBlocks(Generic[B, R]):
             )
 
     def _claim(self, *, wait: bool) -> int | None:
-        """The next block, of which nobody else will hear; None if there is none, or none yet."""
+        """The next block, for this thread only; None if there is none, or none yet."""
         with self._lock:
             while self._claimed < len(self._blocks) and self._is_far_ahead():
                 if not wait:

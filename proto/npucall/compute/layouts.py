@@ -1,6 +1,6 @@
 """Where the elements of an array lie in memory, and how a call's work wants to see them.
 
-All of it follows from a call alone, so it is found once, before there is any memory.
+All of it follows from the call, so it is found once, before any memory exists.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
 
     @property
     def dense(self) -> bool:
-        """Whether the elements lie one behind the other, in row-major order."""
+        """Whether the elements follow each other without gaps, in row-major order."""
         moves = [extent > 1 for extent in self.shape]
         steps = (step * self.dtype.itemsize for step in row_major(self.shape))
         return 0 in self.shape or all(

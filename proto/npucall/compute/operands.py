@@ -1,7 +1,7 @@
-"""What a formula is handed, and what becomes of its results.
+"""The inputs that a formula gets, and where its results go.
 
 Formulas see arrays, never blocks: inputs come to them rounded to the kernel dtype, widened, aligned
-and contiguous, since NumPy's functions may round strided arrays otherwise than contiguous ones.
+and contiguous, since NumPy's functions may round strided arrays differently from contiguous ones.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Writing:
         return place
 
     def end(self, name: str) -> None:
-        """Raises InternalError unless all was written: the memory held what others have freed."""
+        """Raises InternalError unless everything was written: the memory may hold old bytes."""
         if self._missing:
             raise InternalError(
                 f"{name}: expected every element to be written once, found {self._missing} missing"
@@ -93,7 +93,7 @@ class Writing:
 
 
 def is_fit(array: AnyArray) -> bool:
-    """Whether NumPy's functions can be left to it: aligned and contiguous."""
+    """Whether NumPy's functions can use it directly: aligned and contiguous."""
     flags = array.flags
     return flags.c_contiguous and flags.aligned
 
@@ -101,8 +101,7 @@ def is_fit(array: AnyArray) -> bool:
 def _fit_copy(array: AnyArray) -> AnyArray:
     """A contiguous copy. Of rows along another than the last axis in two steps.
 
-    First in the order of the memory, then turned round within the cache: NumPy alone takes five
-    times as long.
+    First in memory order, then transposed within the cache: NumPy alone takes five times as long.
     """
     kept = array.copy("K")
     if kept.flags.c_contiguous:

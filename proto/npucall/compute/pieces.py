@@ -1,7 +1,7 @@
-"""A call whose inputs come piece by piece: each is computed once it is there, and forgotten.
+"""A call with inputs that arrive in pieces: each piece is computed on arrival, then dropped.
 
-For calls of which one block needs a range of each input and nothing else: elementwise, of dense
-tensors of one shape and of single numbers. Results have the bits that ``evaluate.run`` gives.
+For calls in which a block needs only a range of each input: elementwise, with dense tensors of one
+shape and with single numbers. Results have the bits that ``evaluate.run`` gives.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Piece(NamedTuple):
 def takes_pieces(call: Prepared) -> bool:
     """Whether ``run`` can compute a call from pieces.
 
-    At least one input that is read must have as many elements as the output: the pieces count
-    those, and what they do not reach would be memory that nobody wrote.
+    At least one input that is read must have as many elements as the output: the pieces count those
+    elements, and would else leave memory unwritten.
     """
     work = evaluate.recipe_of(call).work
     if work is None or not work.flat:
@@ -63,7 +63,7 @@ def run(
     helpers: Helpers | None = None,
     computed: Callable[[Sequence[Buffer], int], object] = _nobody,
 ) -> list[Buffer]:
-    """Computes a call of which ``takes_pieces`` from pieces that follow each other, from 0 on.
+    """Computes such a call from pieces that follow each other, from 0 on.
 
     Waits for each as long as its iterator does, without a turn. No memory of a piece is held when
     the next one is asked for. ``computed`` hears the outputs, and how many elements of each will

@@ -1,4 +1,4 @@
-"""The steps of a program, computed in their order: results of earlier ones stay where they are.
+"""The steps of a program, computed in order; results of earlier steps stay where they are.
 
 The same code computes in the server's CPU device and in the client's ``local:``. Each step has the
 bits that ``evaluate.run`` gives it alone.
@@ -34,7 +34,7 @@ class Step(NamedTuple):
     targets: Mapping[str, Buffer] = NO_TARGETS
     """Memory for outputs, by name, as ``evaluate.run`` takes it."""
     discarded: frozenset[str] = frozenset()
-    """Outputs that nobody asks for, but later steps."""
+    """Outputs that only later steps need."""
 
 
 class AnyStep(Protocol):
@@ -55,9 +55,9 @@ def run(
 ) -> list[list[Buffer | None]]:
     """Computes the steps; answers a storage for each output of each, None for what is discarded.
 
-    What is discarded is freed behind the last step that reads it. Small steps that follow each
-    other share a turn, which they give to who waits every few ms; the others take theirs as single
-    calls do. What a step raises has its number as ``details["step"]``.
+    A discarded output is freed after the last step that reads it. Consecutive small steps share a
+    turn, and let waiting calls in every few ms; other steps take their turns like single calls. An
+    error of a step has its number in ``details["step"]``.
     """
     program = _Run(steps, helpers)
     for is_small, numbers in groupby(range(len(steps)), lambda n: evaluate.is_small(steps[n].call)):

@@ -1,8 +1,8 @@
-"""Sums of blocks, in an order that depends on their shape alone.
+"""Sums of blocks, in an order that depends only on their shape.
 
-Of float32 short runs are added up in float32, and their sums in float64: many times faster than all
-in float64, and nearly as good, since what a run loses is an ulp or two of its own sum; one beyond
-float32 is infinite.
+For float32, short runs are added in float32, and their sums in float64. This is many times faster
+than adding everything in float64, and nearly as exact: a run loses an ulp or two of its own sum. A
+run beyond float32 is infinite.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RUN, _ROWS = 256, 64
 """Most elements that are added in float32: of neighbours, several of which go at a time, and of
 others, one after the other."""
 _WIDE = 512
-"""Columns from which on NumPy's own sum of lines is the faster one."""
+"""From so many columns on, NumPy's own sum of lines is faster."""
 
 
 class _Plan(NamedTuple):
@@ -31,7 +31,7 @@ class _Plan(NamedTuple):
     result: Shape
     """The block's shape, with extent 1 along these axes."""
     inner: int
-    """Elements that lie one behind the other, and belong to one sum, or to one each."""
+    """Neighbouring elements, which belong to one sum, or to one sum each."""
     lines: int
     """In the latter case so many lines of them are added up; else 0."""
     rest: Shape

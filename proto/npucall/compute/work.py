@@ -1,6 +1,6 @@
 """What all work that is cut into blocks has in common.
 
-All that follows from the call alone is found when its ``Work`` is made, once for all its runs.
+Everything that follows from the call is found when its ``Work`` is made, once for all runs.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _FEW = 1 << 8
 
 
 def complete(error: NpucallError, call: Prepared) -> None:
-    """Adds what an error about values, which no rule sees, does not know itself."""
+    """Completes an error about values, which rules do not see."""
     error.details.setdefault("operator", call.operator.name)
     error.details.setdefault("phase", "run")
 
 
 class Work(ABC):
-    """What is to be done for a call, wherever the memory of its tensors is.
+    """The work for a call, independent of where the memory of its tensors is.
 
     Blocks may be computed in any order and at the same time. Its operator has a formula; only
     devices of their own run those that have none.

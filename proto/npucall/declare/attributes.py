@@ -1,4 +1,4 @@
-"""What Python callers give for an attribute -> the value that its C type holds."""
+"""An attribute's value from Python -> the value that its C type holds."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _dtype(given: Any) -> DType | None:
 
 
 def _each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The conversion of a sequence whose members are converted like this."""
+    """The conversion of a sequence, from that of its members."""
 
     def convert_all(given: Any) -> tuple[Any, ...] | None:
         members = tuple(convert(member) for member in given)

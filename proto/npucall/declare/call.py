@@ -18,7 +18,7 @@ Argument: TypeAlias = "TensorSpec | tuple[TensorSpec, ...] | Value | None"
 
 @dataclass(frozen=True)
 class Call:
-    """What a caller asks for, without data. What is not mentioned is not in ``arguments``."""
+    """What a caller asks for, without data. ``arguments`` has only what the call mentions."""
 
     operator: Operator[Any, Any]
     arguments: Mapping[str, Argument]

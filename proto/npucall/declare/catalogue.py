@@ -80,7 +80,7 @@ class Catalogue:
         return variants[wanted]
 
     def runnable(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
-        """``find`` for an operator that is to run; what cannot run here is refused."""
+        """``find`` for an operator that shall run; refuses one that cannot run here."""
         return self.find(name, variant, default)
 
     def variants(self, product: Product | None = None) -> tuple[str, ...]:
@@ -89,10 +89,10 @@ class Catalogue:
         return tuple(sorted({operator.variant for operator in there} - {""}))
 
     def default_variant(self, product: Product, wanted: str) -> str:
-        """What runs on a product where nobody names a variant: the one wanted, if it has that.
+        """The variant for calls that name none: the wanted one, if the product has it.
 
-        Else the first that it has. A product without any keeps what is wanted, so that its rules
-        refuse the call with its name; without a default the operator would seem unknown.
+        Else its first one. A product without any variant keeps the wanted one, so that the rules
+        refuse the call with that name; without a default the operator would seem unknown.
         """
         there = self.variants(product)
         return wanted if wanted in there or not there else there[0]
@@ -104,7 +104,7 @@ class Catalogue:
 
 
 def operators_of(package: str, path: Iterable[str]) -> Iterator[Operator[Any, Any]]:
-    """The operators in the modules of a package whose names do not start with an underscore."""
+    """The operators in the modules of a package, except modules that start with an underscore."""
     for module in pkgutil.iter_modules(path):
         if not module.name.startswith("_"):
             names = vars(importlib.import_module(f"{package}.{module.name}"))

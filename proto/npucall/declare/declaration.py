@@ -1,7 +1,7 @@
 """An operator: parameters in C order, products, checks in order, formula.
 
-An operator file holds one function under ``@operator(...)``. Everything that npucall knows of the
-operator is derived from that one declaration.
+An operator file holds one function under ``@operator(...)``. Everything that npucall knows about
+the operator follows from that one declaration.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Unwritten: TypeAlias = "Callable[[Prepared], AnyArray | float | None]"
-"""What the elements are that a device leaves as they were: a number, or one for each element of the
-output, also for those that it writes. None where it writes all of them. The formula writes the
+"""The values of elements that a device does not write: a number, or one for each element of the
+output, also for those that it writes. None if it writes all of them. The formula writes the
 same."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """What rules cannot see, for a device whose kernel would leave its memory.
+    """Checks of values, which rules do not see, for a kernel that would access wrong memory.
 
     The formula refuses the same.
     """
 
     reads: tuple[str, ...]
-    """Inputs whose elements are looked at; of the others the shape alone."""
+    """Inputs whose elements it reads; of other inputs it sees only the shape."""
     check: Callable[[Facts, Mapping[str, Any], Mapping[str, Any]], None]
     """Raises ArgumentError. Gets the facts, the inputs by name, to be read by ``facts.read`` as
     they are, and the attributes."""
     passes: Callable[[Facts], range]
-    """Integers that pass wherever they stand: if all are among these, nobody need look further."""
+    """Integers that are always valid: if all are in this range, no further check is needed."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the operator's small valid call has of its own: see ``samples``."""
+    """What is special in the operator's small valid call: see ``samples``."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     """Of inputs; all others have one shape."""
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     """Of inputs that do not have the dtype of all others: labels."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """As a caller gives them; all others are what they are by default."""
+    """As a caller gives them; all others have their defaults."""
     follows: str = ""
     """The attribute that names the dtype of all others."""
     without: tuple[str, ...] = ()
@@ -74,8 +74,8 @@ class Sample:
 class Operator(Generic[P, R]):
     """A declared operator. ``P`` and ``R`` are its typed signature, for ``Client.run``.
 
-    One without ``formula`` and ``over`` can be called, by a client, or by a device that has it, but
-    not computed here; its arguments go by name.
+    Without ``formula`` and ``over``, a client can call it and a device can run it, but the CPU
+    reference cannot; its arguments are given by name.
     """
 
     name: str
@@ -91,14 +91,14 @@ class Operator(Generic[P, R]):
     source: str
     formula: Callable[Concatenate[Facts, P], R] | None
     reference: bool = True
-    """Whether rules and formula are declared, here or where it is listed, so that results can be
-    checked. False: known by its C prototype alone, and every call gives its outputs."""
+    """Whether rules and formula are declared, here or on the server that lists it, so that results
+    can be checked. False: only its C prototype is known, and every call must give its outputs."""
     values: Values | None = None
-    """What of its inputs is checked before a device runs it."""
+    """The checks of its inputs' values before a device runs it."""
     sample: Sample = field(default_factory=Sample)
-    """What its small valid call has of its own."""
+    """What is special in its small valid call."""
     unwritten: Mapping[str, Unwritten] = field(default_factory=dict)
-    """Outputs of which a device leaves elements as they were, by name."""
+    """Outputs with elements that a device does not write, by name."""
 
     def __post_init__(self) -> None:
         if self.formula is None:
@@ -160,9 +160,9 @@ class Operator(Generic[P, R]):
 
     @cached_property
     def required(self) -> frozenset[str]:
-        """Names of the inputs and attributes that every call has to give.
+        """Names of the inputs and attributes that every call must give.
 
-        Without a formula: not what has a pointer type in C, which is null if it is left out.
+        Without a formula: except those with a pointer type in C, which are null if left out.
         """
         if self.formula is not None:
             parameters = self.signature.parameters.values()
@@ -210,7 +210,7 @@ class Operator(Generic[P, R]):
     def with_roles(self, roles: Mapping[str, type[Input | Output]]) -> Operator[P, R]:
         """The same with these roles of tensors; only for one without reference.
 
-        A tensor that is read and written is an output whose storage the call sends.
+        A tensor that is read and written is an output, and the call sends its storage.
         """
         changed = [_as_role(p, roles[p.name]) if p.name in roles else p for p in self.parameters]
         return replace(self, parameters=tuple(changed))
@@ -264,9 +264,9 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     sample: Sample | None = None,
     unwritten: Mapping[str, Unwritten] | None = None,
 ) -> Callable[[Callable[Concatenate[Facts, P], R]], Operator[P, R]]:
-    """Declares an operator; stands above its formula.
+    """Declares an operator; decorates its formula.
 
-    Raises TypeError, at import, where parameters and the formula's signature differ.
+    Raises TypeError, at import, if parameters and the formula's signature differ.
     """
 
     def declare(formula: Callable[Concatenate[Facts, P], R]) -> Operator[P, R]:
@@ -279,7 +279,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
 
 
 def prototype_only(name: str, parameters: tuple[Parameter, ...], source: str) -> Operator[Any, Any]:
-    """An operator that is known by its C prototype alone."""
+    """An operator of which only the C prototype is known."""
     return Operator(name, "", parameters, {}, {}, (), None, None, source, None, reference=False)
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Draft:
     """What rules look at and add to.
 
-    An output that the call does not mention has no spec of its own: rules pass over it, since what
-    the operator derives obeys them.
+    An output that the call does not mention has no spec: rules skip it, since the derived spec
+    obeys them.
     """
 
     def __init__(self, call: Call, product: Product, catalogue: Catalogue) -> None:
@@ -103,7 +103,7 @@ class Draft:
         return self.found_dtypes[name]
 
     def derive(self, output: Output) -> TensorSpec:
-        """What the operator makes of an output that the call does not mention."""
+        """The spec that the operator derives for an output that the call does not mention."""
         return TensorSpec(self.dtype(output.dtype), self.shape(output.shape), name=output.name)
 
     def shapes(self) -> dict[str, Shape]:
@@ -112,7 +112,7 @@ class Draft:
         return {name: spec.shape for name, spec in self.tensors(inputs)} | self.found_shapes
 
     def _find(self, name: str) -> None:
-        """Runs the rule that finds ``name``, which may stand behind an exit already taken."""
+        """Runs the rule that finds ``name``; it may come after an exit that was already taken."""
         for rule in self.operator.checks:
             if rule.finds == name:
                 rule.check(self)

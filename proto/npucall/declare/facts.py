@@ -1,4 +1,4 @@
-"""What a formula is told of the call besides its arrays."""
+"""What a formula knows about the call, in addition to its arrays."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def _go_on() -> None:
 
 @dataclass(eq=False, slots=True)
 class Facts:
-    """Facts of the whole call for a formula that sees only a block of it. Nobody changes it."""
+    """Facts of the whole call for a formula that sees only a block of it. Never changed."""
 
     shapes: Mapping[str, Shape]
     """Shapes of the tensors as passed, and those that the rules found."""
     dtype: np.dtype[Any]
     """What the formula computes in; factors come in it."""
     out: AnyArray | None = None
-    """Where the result will stand, if it can be computed there: the last step of a formula, a ufunc
-    over all of a block, may take it as its ``out``."""
+    """The place of the result, if it can be computed there: the last step of a formula, a ufunc
+    over all of a block, may use it as its ``out``."""
     pause: Callable[[], None] = _go_on
-    """To be called by a formula that loops, at each step: raises what ends the call, and lets
-    others compute for a while who wait for that."""
+    """A formula that loops calls it at each step: it raises what ends the call, and lets waiting
+    calls compute for a while."""
     outputs: Mapping[str, Any] | None = None
     """Where blocks of results go, by the output's name; see ``output``."""
     maximum: AnyArray | None = None
@@ -48,7 +48,7 @@ class Facts:
     total: AnyArray | None = None
     """The sums of such rows."""
     product: Product | None = None
-    """By whose rules the call was prepared, where kernels of products answer differently."""
+    """The product of the rules for this call; kernels of products may give different results."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
@@ -75,9 +75,9 @@ class Facts:
     def read(self, array: Array, index: Any) -> AnyArray:
         """Elements of an input of a formula that gets everything at once.
 
-        They come as other formulas get theirs: rounded, widened, contiguous. Of the rest nothing is
-        read or copied. ``index`` is what NumPy takes; the result belongs to the caller, unless the
-        index is of slices alone.
+        They come as for other formulas: rounded, widened, contiguous. Other elements are not read
+        or copied. ``index`` is what NumPy takes; the result belongs to the caller, unless the index
+        is of slices alone.
         """
         whole: Any = array
         block: AnyArray = whole[index]
@@ -86,7 +86,8 @@ class Facts:
     def output(self, name: str, shape: Shape) -> AnyArray:
         """Where a formula that gets everything at once writes a result, each element once.
 
-        It answers that then. Blocks are rounded as they are written; nothing can be read from it.
+        The formula then returns it. Blocks are rounded when they are written; nothing can be read
+        from it.
         """
         return self.outputs[name] if self.outputs else np.empty(shape, self.dtype)
 
@@ -122,7 +123,7 @@ class Facts:
 
 
 def _maxima(array: AnyArray) -> AnyArray:
-    """Of many short rows number by number: NumPy would begin anew for each of them."""
+    """For many short rows, number by number, since NumPy would start again for each row."""
     length = array.shape[-1]
     if length > _SHORT or array.size < _MANY * length:
         maxima: AnyArray = np.max(array, -1, keepdims=True)

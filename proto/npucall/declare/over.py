@@ -1,8 +1,8 @@
 """What a formula works on: elements, complete rows, or everything at once.
 
-Each kind also says what evaluating a call costs: bytes of memory beside the call's storages, and
-elements that are computed. Blocks are not counted: they belong to those who compute, each of whom
-holds one at a time, and are never more than ``LANE_BYTES``.
+Each kind also says what evaluating a call costs: bytes of memory in addition to the call's
+storages, and elements to compute. Blocks do not count: they belong to the computing threads; each
+thread holds one at a time, of at most ``LANE_BYTES``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
 
 LANE_BYTES = 12 << 20
-"""Most bytes that one thread holds for the blocks that it computes, whatever the call is."""
+"""Most bytes that one thread holds for the blocks of any call."""
 _SUM = DOUBLE.itemsize
 
 Count: TypeAlias = "Callable[[Facts, Mapping[str, Any]], int]"
@@ -33,7 +33,7 @@ class Elementwise:
     """The formula works element by element on ``space``, a shape that the rules found.
 
     ``sum_to`` names an input, or a shape that the rules found: results are summed over the axes
-    along which it was stretched. Without ``factor``, as gradients are, they are rounded to the
+    along which it was broadcast. Without ``factor``, as gradients are, they are rounded to the
     kernel dtype before that. With it, as losses are, they are not: the sums are multiplied by it,
     and rounded once. ``widen=False``: the formula gets the kernel dtype itself, where a kernel
     rounds every step; otherwise float32.
@@ -122,8 +122,8 @@ class AtOnce:
 
     It takes blocks of them itself (``facts.blocks``, ``facts.read``) and writes blocks of its
     results (``facts.output``), so that neither memory nor time grows beyond bounds between two of
-    them. ``holds``: bytes that it holds beside blocks; ``computes``: elements that it computes, by
-    default those of the largest tensor.
+    them. ``holds``: bytes that it holds in addition to blocks; ``computes``: elements that it
+    computes, by default those of the largest tensor.
     """
 
     widen: bool = True

@@ -57,8 +57,8 @@ class Input:
 
     ``read=False``: its values do not matter, its shape and dtype only to rules that name it.
     ``optional``: it may be absent. ``as_is``: the formula gets its own dtype, as for indices.
-    ``const=False``: the C prototype has no const. ``many``: a list of tensors. ``dtype``: the
-    tensor, or the dtype that a rule found, to whose dtype it is converted before the kernel's.
+    ``const=False``: the C prototype has no const. ``many``: a list of tensors. ``dtype``: a tensor,
+    or a dtype that a rule found; it is converted to that dtype before the kernel's.
     """
 
     name: str
@@ -82,8 +82,8 @@ class Output:
     """A tensor that the operator writes.
 
     ``shape`` and ``dtype`` name what a call that does not mention it gets: those of an input, or
-    what a rule found under that name; empty where every call has to give the output. ``const``: the
-    C prototype says const all the same. ``many``: a list of tensors. ``in_place``: it is read too.
+    what a rule found under that name; empty if every call must give the output. ``const``: the C
+    prototype nevertheless says const. ``many``: a list of tensors. ``in_place``: it is read too.
     """
 
     name: str

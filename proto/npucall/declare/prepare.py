@@ -50,17 +50,18 @@ class Prepared:
     outputs: Mapping[str, TensorSpec]
     """The outputs as they come back: dense, unless the call sends their storage."""
     attributes: Mapping[str, Any]
-    """The attributes as the formula takes them."""
+    """The attributes for the formula."""
     values: Mapping[str, Value | None]
-    """The attributes as the C function takes them."""
+    """The attributes for the C function."""
     lists: Mapping[str, tuple[str, ...]]
     """Names of the tensors of each list that the call gives."""
     stored: tuple[str, ...]
-    """The tensors whose storage travels with the call, in that order."""
+    """The tensors whose storage is sent with the call, in that order."""
     kernel_dtype: DType | None
     """What the operator computes and rounds in; None for one without reference."""
     through: Mapping[str, DType]
-    """What inputs are converted to before the kernel dtype; those without it are left out."""
+    """The dtypes to which inputs are converted before the kernel dtype; only those that have
+    one."""
     facts: Facts
     warnings: tuple[tuple[str, str], ...]
     done: bool
@@ -71,7 +72,7 @@ class Prepared:
     followed: dict[Callable[..., object], object] = field(
         init=False, default_factory=dict, repr=False
     )
-    """What ``once_a_call`` found out; gone with the call, so that no other cache keeps calls."""
+    """Results of ``once_a_call``; kept here so that no other cache keeps calls."""
 
     @cached_property
     def absent(self) -> Mapping[str, None]:
@@ -84,7 +85,7 @@ class Prepared:
     def checked_inputs(self) -> frozenset[str]:
         """Inputs whose values are checked before a device runs the call: labels, lengths.
 
-        They have to be there by then: no output of an earlier step of a program is.
+        They must exist by then, so they cannot be outputs of an earlier step of a program.
         """
         values = self.operator.values
         if values is None or self.done:
@@ -93,9 +94,9 @@ class Prepared:
 
     @cached_property
     def unwritten(self) -> Mapping[str, AnyArray | float]:
-        """Outputs of which a device leaves elements as they were, and what these are.
+        """Outputs with elements that a device does not write, and the values of these.
 
-        Of a call that is done those that the operator does not fill.
+        For a call that is done, those that the operator does not fill.
         """
         if self.done:
             return {name: 0.0 for name in self.outputs if name not in self.fills}
@@ -104,13 +105,13 @@ class Prepared:
 
     @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
-        """Bytes of each storage that travels with the call."""
+        """Bytes of each storage that is sent with the call."""
         specs = {**self.inputs, **self.outputs}
         return tuple(specs[name].storage_bytes for name in self.stored)
 
     @cached_property
     def sent_bytes(self) -> int:
-        """Bytes of the storages that travel with the call."""
+        """Bytes of the storages that are sent with the call."""
         return sum(self.stored_bytes)
 
     @cached_property
@@ -125,7 +126,7 @@ class Prepared:
 
     @cached_property
     def working_bytes(self) -> int:
-        """Bytes that the CPU reference holds at the most beside those in flight, and blocks."""
+        """Most bytes that the CPU reference holds, without those in flight and without blocks."""
         over = self.operator.over
         return 0 if self.done or over is None else over.working_bytes(self)
 
@@ -141,10 +142,9 @@ class Prepared:
 
     @cached_property
     def largest(self) -> tuple[str, int]:
-        """What has the most bytes, and how many: a tensor, a shape, or all that travels.
+        """The largest thing and its bytes: a tensor, a shape, or everything that is sent.
 
-        A device makes strided tensors dense, and stretches them to the shape that they broadcast
-        to, so this much must fit.
+        A device makes strided tensors dense and broadcasts them, so this much must fit.
         """
         sizes = {name: spec.bytes for name, spec in {**self.inputs, **self.outputs}.items()}
         if not self.done and isinstance(self.operator.over, Elementwise):
@@ -179,7 +179,7 @@ class Prepared:
 
 
 def once_a_call(find: Callable[[Prepared], T]) -> Callable[[Prepared], T]:
-    """A function of a call that is asked once for each, and whose answer is kept with it."""
+    """A function of a call that runs once for each call; the call keeps the result."""
 
     @wraps(find)
     def found(call: Prepared) -> T:
@@ -281,7 +281,7 @@ def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType | None) -> 
 
 
 def _check_layout(call: Call) -> None:
-    """What the C function cannot be asked: these errors have no aclnn status."""
+    """Faults that the C function cannot have: these errors have no aclnn status."""
     for attribute in call.operator.attributes:
         _check_given(attribute, call)
     for name, value in call.arguments.items():

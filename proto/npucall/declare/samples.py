@@ -1,6 +1,6 @@
-"""Small valid calls of every declared operator, for whoever tries a device by himself.
+"""Small valid calls of every declared operator, to try a device.
 
-What is not the same for all of them an operator declares as its ``Sample``.
+If a call needs something special, its operator declares that as its ``Sample``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from npucall.tensors import Shape
 
 SHAPE = (2, 3)
-"""Of an input of which its operator says nothing else, unless the caller does."""
+"""Of an input, unless its operator or the caller says something else."""
 _BEFORE, _BEHIND = 3, 5
-"""Elements of storage in front of a view and behind it."""
+"""Elements of storage before a view and after it."""
 _MOST = 0.9
 
 
@@ -70,7 +70,7 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
 
 
 def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
-    """Numbers for a sample, other ones for each seed; its labels are such as the call takes."""
+    """Numbers for a sample, different for each seed; its labels are valid ones."""
     random = np.random.default_rng(seed)
     specs = {**call.inputs, **call.outputs}
     return {name: _numbers(call, name, specs[name], random).tobytes() for name in call.stored}

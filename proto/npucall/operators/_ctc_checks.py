@@ -37,7 +37,7 @@ def longest(draft: Draft, lengths: str) -> int:
 
 
 def matrix(draft: Draft) -> bool:
-    """Whether the targets have a row for each item, rather than one item behind the other."""
+    """Whether the targets have a row for each item, rather than one item after the other."""
     return len(draft.shape("targets")) == MATRIX
 
 

@@ -38,7 +38,7 @@ class Labels(NamedTuple):
     lengths: Sequence[int]
     blank: int
     starts: AnyArray
-    """Where the labels of each item begin, if they stand one behind the other."""
+    """Where the labels of each item begin, if the items follow each other in one row."""
 
     @classmethod
     def of(cls, facts: Facts, targets: Array, lengths: Sequence[int], blank: int) -> Labels:
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
     states: slice
     numbers: AnyArray
     classes: AnyArray
-    """The class of each; blank behind the item's end."""
+    """The class of each; blank after the item's end."""
     inside: AnyArray
     """Whether the item has it."""
     last: AnyArray
@@ -107,7 +107,7 @@ class States:
 
 
 def shifted(states: AnyArray, some: slice, by: int) -> AnyArray:
-    """What stands so many states behind some in each row, or before; -inf beyond both ends."""
+    """The values a number of states later in each row, or earlier; -inf beyond both ends."""
     first, end = some.start + by, some.stop + by
     part = states[:, max(first, 0) : max(end, 0)]
     result = np.full((len(states), end - first), -np.inf)

@@ -35,8 +35,8 @@ def parameters(reduction: Attribute, shape: str) -> tuple[Parameter, ...]:
 def community_checks(*last: rules.Rule) -> tuple[rules.Rule, ...]:
     """The checks of the community operator.
 
-    Its own end with the empty exit. Those behind it are the service's: the operator would run on
-    wrong extents, fail without a word, or answer memory that nobody wrote.
+    Its own end with the exit for empty tensors. The service adds those after it: the operator would
+    run on wrong extents, fail without a word, or answer memory that nobody wrote.
     """
     return (
         rules.present(*TENSORS),

@@ -29,12 +29,12 @@ def add(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:
 
         out = self + alpha * other
 
-    Both are converted to their promoted dtype, and so is ``alpha``: to that of integers only from
-    an integer, to BOOL also from a truth value. FLOAT16 and BF16 are computed in float32 and
-    rounded once. Integers wrap around; of BOOL the sum is "or". ``out`` may have any dtype that the
-    promoted one can be cast to.
+    Both are converted to their promoted dtype, and so is ``alpha``: if that dtype is an integer or
+    BOOL, ``alpha`` must be an integer or a truth value. FLOAT16 and BF16 are computed in float32
+    and rounded once. Integers wrap around; for BOOL the sum is "or". ``out`` may have any dtype
+    that the promoted one can be cast to.
 
-    As torch's, which promotes a tensor of rank 0 otherwise. Atlas A2 and A3 round ``alpha * other``
-    to BF16 before they add it.
+    As in torch, except that torch promotes a tensor of rank 0 differently. Atlas A2 and A3 round
+    ``alpha * other`` to BF16 before they add it.
     """
     return np.add(self, shared.scaled(other, alpha), out=facts.out)

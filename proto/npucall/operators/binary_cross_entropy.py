@@ -80,12 +80,12 @@ def binary_cross_entropy(
         -weight * (target * max(ln(self), -100) + (1 - target) * max(ln(1 - self), -100))
 
     for each element; their sum, or their mean, which is the sum times 1 / element count. Nothing is
-    rounded before the sum, which is rounded once. NaN where ``self`` is not within 0 to 1, which
-    nobody checks. All tensors have one dtype; the software looks at that only where ``weight`` is
-    given, and has no kernel for others. ``target`` and ``weight`` have the shape of ``self``.
-    ``out`` of a reduction has one element, of any rank. Of no elements the mean is NaN and the sum
-    0, in all of an ``out`` of any shape. A tensor that is absent is 161001 here, 561103 from the
-    software.
+    rounded before the sum, which is rounded once. NaN where ``self`` is not within 0 to 1; the
+    operator does not check this. All tensors have one dtype; the software checks this only if
+    ``weight`` is given, and has no kernel for others. ``target`` and ``weight`` have the shape of
+    ``self``. With a reduction, ``out`` has one element and any rank. Without elements the mean is
+    NaN and the sum is 0; they fill all of ``out``, which may have any shape. A missing tensor gives
+    161001 here; CANN's library gives 561103.
 
     Differs from torch, which refuses values beyond 0 to 1, and broadcasts ``weight``. The old
     Atlas 910 clamps to 1e-12 instead: 27.63 at most, not 100.

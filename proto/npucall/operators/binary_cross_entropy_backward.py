@@ -64,13 +64,13 @@ def binary_cross_entropy_backward(
 
         out = grad_output * weight * (self - target) / max(self * (1 - self), 1e-12) * factor
 
-    ``factor`` is 1 / element count of ``self`` (mean), otherwise 1. Nobody checks that ``self`` is
-    within 0 to 1; beyond, the divisor is 1e-12. ``out`` has the shape of ``self``, to which the
-    other inputs broadcast; computed in the promoted dtype of the inputs, FLOAT16 and BF16 in
-    float32, and ``out`` may have any supported one.
+    ``factor`` is 1 / element count of ``self`` (mean), otherwise 1. The operator does not check
+    that ``self`` is within 0 to 1; outside, the divisor is 1e-12. ``out`` has the shape of
+    ``self``, to which the other inputs broadcast; computed in the promoted dtype of the inputs,
+    FLOAT16 and BF16 in float32, and ``out`` may have any supported dtype.
 
-    As torch's ``aten.binary_cross_entropy_backward``, which refuses inputs of different dtypes or
-    shapes.
+    As ``aten.binary_cross_entropy_backward`` in torch, except that torch refuses inputs of
+    different dtypes or shapes.
     """
     weighted = grad_output if weight is None else grad_output * weight
     factor = facts.reciprocal(facts.count("self") if reduction == MEAN else 1)

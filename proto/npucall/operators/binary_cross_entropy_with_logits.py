@@ -84,11 +84,12 @@ def binary_cross_entropy_with_logits(
     and added up in FLOAT whatever the dtypes are, and rounded once to that of ``target``, which is
     that of ``out``: a sum of FLOAT16 numbers is right in a FLOAT ``out``. ``weight`` and
     ``pos_weight`` may have any real dtype, and are converted to that of ``self`` and ``target``;
-    they broadcast to ``target``, not beyond it, which the software would take. NaN where ``self``
-    is -inf, and where it is inf and ``target`` 1. ``out`` of a reduction has one element, of any
-    rank. Of no elements the mean is NaN and the sum 0, in all of an ``out`` of any shape.
+    they broadcast to ``target``; larger ones are refused, although the software would take them.
+    NaN where ``self`` is -inf, and where it is inf and ``target`` 1. With a reduction, ``out`` has
+    one element and any rank. Without elements the mean is NaN and the sum is 0; they fill all of
+    ``out``, which may have any shape.
 
-    As torch's, which refuses inputs of different dtypes.
+    As in torch, except that torch refuses inputs of different dtypes.
     """
     del reduction
     logarithm = log_sigmoid(np.asarray(self))

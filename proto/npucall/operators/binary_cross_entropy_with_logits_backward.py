@@ -55,7 +55,7 @@ def binary_cross_entropy_with_logits_backward(
     ``out`` have one shape, to which the other inputs broadcast. Computed in the promoted dtype of
     the inputs, FLOAT16 and BF16 in float32; ``out`` has the dtype of ``target``.
 
-    As torch's, which refuses ``grad_output`` of another shape.
+    As in torch, except that torch refuses ``grad_output`` of another shape.
     """
     weighted = grad_output if weight is None else grad_output * weight
     if pos_weight is None:

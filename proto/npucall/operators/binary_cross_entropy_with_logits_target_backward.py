@@ -45,12 +45,12 @@ def binary_cross_entropy_with_logits_target_backward(
         grad_target = (ln sigmoid(-self) - pos_weight * ln sigmoid(self))
                       * grad_output * weight * factor
 
-    which is ``-self * grad_output * weight * factor`` if ``pos_weight`` is absent. ``factor`` is
-    1 / element count of ``target`` (mean), otherwise 1. ``self``, ``target`` and ``grad_target``
-    have one shape, to which the other inputs broadcast. Computed in FLOAT; ``grad_target`` has the
-    dtype of ``target``, whose values do not matter.
+    which is ``-self * grad_output * weight * factor`` if ``pos_weight`` is absent. ``factor`` is 1
+    / element count of ``target`` (mean), otherwise 1. ``self``, ``target`` and ``grad_target`` have
+    one shape, to which the other inputs broadcast. Computed in FLOAT; ``grad_target`` has the dtype
+    of ``target``; the values of ``target`` are not used.
 
-    As torch's, which refuses ``grad_output`` of another shape.
+    As in torch, except that torch refuses ``grad_output`` of another shape.
     """
     weighted = grad_output if weight is None else grad_output * weight
     if pos_weight is None:

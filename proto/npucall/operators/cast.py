@@ -49,13 +49,13 @@ def cast(facts: Facts, self: Array, dtype: Any) -> AnyArray:
     """``self`` in the dtype ``dtype``.
 
     Any supported dtype becomes any other: floats are rounded to nearest even; from a float to an
-    integer the fraction is dropped, NaN becomes 0 and what is beyond the range its nearest end,
-    which devices leave open; integers wrap around; everything but 0 becomes True; of a complex
-    number the real part remains. ``out`` must have the dtype ``dtype``: the software does not
-    compare them, and fails later.
+    integer the fraction is dropped, NaN becomes 0 and numbers outside the range become its nearest
+    end (devices do not promise this); integers wrap around; everything but 0 becomes True; of a
+    complex number the real part remains. ``out`` must have the dtype ``dtype``: the software does
+    not compare them, and fails later.
 
-    As torch's ``to``, which makes something else of NaN. The 8- and 4-bit floats of Ascend 950 are
-    refused here.
+    As ``to`` in torch, except that NaN gives another integer there. The 8- and 4-bit floats of
+    Ascend 950 are refused here.
     """
     del dtype
     given, target = np.asarray(self), facts.dtype

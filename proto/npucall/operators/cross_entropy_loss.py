@@ -110,23 +110,23 @@ def cross_entropy_loss(
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Cross entropy of the logits ``input`` and the classes ``target``.
 
-    With p = log_softmax(input), which ``log_prob_out`` is, also for rows that do not count, w the
-    weights or ones, s = ``label_smoothing`` and, for the row i of (N, C), y = ``target[i]``::
+    With p = log_softmax(input), which is ``log_prob_out`` (also for ignored rows), w the weights or
+    ones, s = ``label_smoothing`` and, for the row i of (N, C), y = ``target[i]``::
 
         loss[i] = -(1 - s) * w[y] * p[i, y] - s / C * sum over j of w[j] * p[i, j]
 
     and 0 if y is ``ignore_index``. ``loss_out`` is that, its sum, or its mean, which is the sum
-    divided by the sum of w[y] over the rows that count: NaN if none does. Of no rows the mean is
-    NaN and the sum 0. The loss is of p before it is rounded; sums are taken in float64.
+    divided by the sum of w[y] over the rows that count: NaN if no row counts. Without rows the mean
+    is NaN and the sum is 0. The loss is of p before it is rounded; sums are taken in float64.
 
     The z-loss is not computed: its arguments are refused, and its outputs, which the device does
     not write, are zeros of any shape, by default without elements. A label that is neither a class
-    nor ``ignore_index`` is refused (161002) when values are seen, which is at run. ``weight`` is
-    FLOAT and is not rounded. Labels of INT32 are taken on Ascend 950 alone.
+    nor ``ignore_index`` is refused (161002) when the call runs. ``weight`` is FLOAT and is not
+    rounded. Only Ascend 950 takes INT32 labels.
 
-    As torch's ``cross_entropy``. On the device Ascend 950 cuts ``ignore_index`` to 32 bits, or with
-    many classes does not mask a negative one; here every value counts. Labels are smoothed on every
-    product, though the backward operator takes no smoothing on Atlas A2 and A3.
+    As ``cross_entropy`` in torch. On the device, Ascend 950 cuts ``ignore_index`` to 32 bits, or
+    with many classes does not mask a negative one; here every value works. All products smooth
+    labels, although the backward operator takes no smoothing on Atlas A2 and A3.
     """
     del lse_square_scale_for_zloss, return_zloss
     count, classes = input.shape

@@ -132,11 +132,11 @@ def cross_entropy_loss_grad(
 
     The z-loss is not computed: its three arguments are refused, as is ``label_smoothing`` where the
     device writes nothing for it. A label that is neither a class nor ``ignore_index`` is refused
-    (161002) when values are seen, which is at run. ``weight`` is FLOAT and is not rounded.
+    (161002) when the call runs. ``weight`` is FLOAT and is not rounded.
 
-    As autograd of torch's ``cross_entropy``, which takes labels of INT64 only. On the device a
-    negative ``ignore_index`` counts for nothing on Ascend 950, and if all rows are ignored mean
-    gives NaN on Atlas A2 and A3; here, as in torch, it counts and gives 0.
+    As torch's autograd of ``cross_entropy``, except that torch takes INT64 labels only. On the
+    device, Ascend 950 does not mask a negative ``ignore_index``, and Atlas A2 and A3 give NaN for
+    the mean if all rows are ignored; here, as in torch, it masks and the mean is 0.
     """
     count, classes = log_prob.shape
     out = facts.output("out", log_prob.shape)

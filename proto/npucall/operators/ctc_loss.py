@@ -74,7 +74,7 @@ def _without_steps(call: Prepared) -> AnyArray | None:
 
 
 def _behind_the_steps(call: Prepared) -> float | None:
-    """The forward variables behind the steps of an item, likewise."""
+    """The forward variables after the steps of an item, in the same way."""
     _, steps, _ = call.facts.shapes["alpha"]
     whole = all(length == steps for length in call.attributes["input_lengths"])
     return None if call.product is ASCEND_950 or whole else -np.inf
@@ -83,7 +83,7 @@ def _behind_the_steps(call: Prepared) -> float | None:
 @operator(
     "aclnnCtcLoss",
     Input("log_probs", "log-probabilities of the classes at each time step, (T, N, C) or (T, C)"),
-    Input("targets", "labels, (N, S), or those of all items one behind the other", as_is=True),
+    Input("targets", "labels, (N, S), or those of all items one after the other", as_is=True),
     Attribute("input_lengths", Kind.INT_ARRAY, "time steps of each item"),
     # As the header spells it; the page has targetLengths.
     Attribute("target_lengths", Kind.INT_ARRAY, "labels of each item", c_name="targetlengths"),
@@ -172,19 +172,20 @@ def ctc_loss(
                   is not l[s - 2], e^a[t - 1, s - 2]
         neg_log_likelihood_out[n] = -log of the sum of e^a[T - 1, K - 1] and e^a[T - 1, K - 2]
 
-    ``log_alpha_out[n]`` is a, -inf behind the item's states and steps: A = 2 * S + 1 for the most
-    labels S of an item, on all products but Ascend 950 rounded up to a multiple of 8. Without steps
-    the loss is 0 if there are no labels either, else infinite. Sums are taken in float64 and each
+    ``log_alpha_out[n]`` is a, and -inf after the item's states and steps: A = 2 * S + 1 for the
+    most labels S of an item, rounded up to a multiple of 8 except on Ascend 950. Without steps the
+    loss is 0 if there are no labels either, else infinite. Sums are taken in float64 and each
     result is rounded once. Targets of BOOL, FLOAT or FLOAT16 are converted to integers. A label
-    that is no class is refused (161002) when values are seen, which is at run.
+    that is not a class is refused (161002) when the call runs.
 
-    A trap: ``zero_infinity`` makes infinite losses 0 here, but not on Ascend 950. The backward
-    operator knows an impossible item by its infinite loss, so that of the 0 it makes a gradient
-    that is wrong. Leave ``zero_infinity`` off here, give the loss as it is to the backward operator
-    with ``zero_infinity`` on, and put 0 for infinite losses yourself.
+    A trap: ``zero_infinity`` sets infinite losses to 0 here, but not on Ascend 950. The backward
+    operator knows an impossible item by its infinite loss, so a loss of 0 gives a wrong gradient.
+    Leave ``zero_infinity`` off here, pass the loss as it is to the backward operator with
+    ``zero_infinity`` on, and replace infinite losses by 0 yourself.
 
-    As torch's ``aten._ctc_loss``, which never zeroes and does not pad. Devices other than Ascend
-    950 do not write what belongs to no step of an item; Ascend 910 writes 3.4e38 for infinity.
+    As ``aten._ctc_loss`` in torch, except that torch never sets a loss to 0 and does not pad.
+    Devices other than Ascend 950 do not write the rows after the last step of an item; Ascend 910
+    writes 3.4e38 for infinity.
     """
     shared.check_labels_of_items(facts, targets, target_lengths, log_probs.shape[-1])
     loss = facts.output(OUTPUTS[0], facts.shapes["losses"])

@@ -49,7 +49,7 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
     "aclnnCtcLossBackward",
     Input("grad_out", "gradient with respect to the loss of each item, (N,)"),
     Input("log_probs", "log-probabilities of the classes at each time step, (T, N, C)"),
-    Input("targets", "labels, (N, S), or those of all items one behind the other", as_is=True),
+    Input("targets", "labels, (N, S), or those of all items one after the other", as_is=True),
     Attribute("input_lengths", Kind.INT_ARRAY, "time steps of each item"),
     Attribute("target_lengths", Kind.INT_ARRAY, "labels of each item"),
     Input("neg_log_likelihood", "the loss of each item, (N,)"),
@@ -135,9 +135,9 @@ def ctc_loss_backward(
 ) -> AnyArray:
     """Gradient of ``ctc_loss(log_probs, targets)`` with respect to ``log_probs``.
 
-    An item n has T = ``input_lengths[n]`` steps and the K = 2 * ``target_lengths[n]`` + 1 states
-    l = blank, y1, blank, y2, ..., blank. With lp = ``log_probs[:, n]``, a = ``log_alpha[n]`` and
-    L = ``neg_log_likelihood[n]`` as the forward operator gave them::
+    An item n has T = ``input_lengths[n]`` steps and the K = 2 * ``target_lengths[n]`` + 1 states l
+    = blank, y1, blank, y2, ..., blank. With lp = ``log_probs[:, n]``, a = ``log_alpha[n]`` and L =
+    ``neg_log_likelihood[n]`` from the forward operator::
 
         b[T - 1, s] = lp[T - 1, l[s]]  for the last two states, -inf for the others
         b[t, s] = lp[t, l[s]] + log of the sum of e^b[t + 1, s], e^b[t + 1, s + 1] and, where l[s]
@@ -145,12 +145,12 @@ def ctc_loss_backward(
         out[t, n, c] = grad_out[n] * (e^lp[t, c] - e^(q - lp[t, c] + L))  for t < T, else 0
                   q = log of the sum of e^(a[t, s] + b[t, s]) over the states s whose l[s] is c
 
-    An infinite L makes NaN, or with ``zero_infinity`` 0. Targets of BOOL, FLOAT or FLOAT16 are
-    converted to integers. Sums are taken in float64 and rounded once. A label that is no class is
-    refused (161002) when values are seen, which is at run; what stands behind an item's labels, and
-    in ``log_alpha`` behind its states and steps, is not looked at.
+    An infinite L gives NaN, or 0 with ``zero_infinity``. Targets of BOOL, FLOAT or FLOAT16 are
+    converted to integers. Sums are taken in float64 and rounded once. A label that is not a class
+    is refused (161002) when the call runs; the operator ignores what comes after an item's labels,
+    and what ``log_alpha`` has after its states and steps.
 
-    As torch's, which computes in the tensors' own dtype and takes no short floats.
+    As in torch, except that torch computes in the tensors' own dtype and takes no short floats.
     """
     shared.check_labels_of_items(facts, targets, target_lengths, log_probs.shape[2])
     out = facts.output("out", log_probs.shape)

@@ -41,6 +41,7 @@ def div(facts: Facts, self: Array, other: Array) -> AnyArray:
     has a fraction, and ``out`` is refused if it has an integer dtype. FLOAT16 and BF16 are computed
     in float32 and rounded once. ``x / 0`` is infinite, ``0 / 0`` is NaN.
 
-    Shapes are checked before dtypes. As torch's, which promotes a tensor of rank 0 otherwise.
+    Shapes are checked before dtypes. As in torch, except that torch promotes a tensor of rank 0
+    differently.
     """
     return np.divide(self, other, out=facts.out)

@@ -60,11 +60,11 @@ def elu(facts: Facts, self: Array, alpha: float, scale: float, input_scale: floa
         out = scale * alpha * (e^(self * input_scale) - 1)          elsewhere
         out = -scale * alpha    elsewhere, if alpha or input_scale is infinite or NaN
 
-    NaN where ``self`` is. The three numbers count as float32. Computed in the dtype of ``self``,
-    FLOAT16 and BF16 in float32; ``out`` may have any that this can be cast to.
+    NaN where ``self`` is NaN. The three numbers are converted to float32. Computed in the dtype of
+    ``self``, FLOAT16 and BF16 in float32; ``out`` may have any dtype that this can be cast to.
 
-    As torch's, but for what is infinite or NaN: torch computes the second line for it. The page
-    of the operator has no third line; its software does.
+    As in torch, except for infinite values and NaN: torch computes the second line for them. The
+    operator's page does not have the third line, but the software does this.
     """
     x = np.asarray(self)
     if isfinite(alpha * input_scale):

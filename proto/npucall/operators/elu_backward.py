@@ -87,10 +87,10 @@ def elu_backward(
         grad_input = g * input_scale * (x + alpha * scale)     elsewhere if is_result
 
     At 0 the gradient is that of the negative part; where ``x`` is NaN it is ``g * scale``. The
-    three numbers count as float32. All tensors have one shape, both inputs one dtype, in which is
-    computed; ``grad_input`` may have any that it can be cast to.
+    three numbers are converted to float32. All tensors have one shape, both inputs one dtype, in
+    which the operator computes; ``grad_input`` may have any dtype that it can be cast to.
 
-    As torch's, argument order included, but for NaN, of which torch makes one or the other.
+    As in torch, with the same order of arguments, except for NaN: torch gives the one or the other.
     """
     if is_result:
         negative = grad_output * input_scale * (self_or_result + alpha * scale)

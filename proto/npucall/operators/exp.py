@@ -47,10 +47,10 @@ def exp(facts: Facts, self: Array) -> AnyArray:
 
         out = e^self
 
-    FLOAT16 and BF16 are computed in float32 and rounded once; INT64 and BOOL, the only integers
-    that are taken, are converted to FLOAT. ``out`` may have any dtype that the result can be cast
+    FLOAT16 and BF16 are computed in float32 and rounded once. INT64 and BOOL, the only integers
+    that Exp takes, are converted to FLOAT. ``out`` may have any dtype that the result can be cast
     to.
 
-    As torch's, which takes every integer dtype.
+    As in torch, except that torch takes every integer dtype.
     """
     return np.exp(self, out=facts.out)

@@ -43,6 +43,6 @@ def gelu(facts: Facts, self: Array) -> AnyArray:
     the kernels compute; aclnnGeluV2 has both. ``out`` has the shape and dtype of ``self``. +inf
     stays, and -inf gives NaN, as in torch.
 
-    Differs from torch, whose default is the form with erf.
+    Differs from torch: the default there is the form with erf.
     """
     return tanh_form(self, facts.out)

@@ -47,11 +47,11 @@ def gelu_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:
         grad_input = grad_output * ((1 + tanh u) / 2
                      + x / 2 * (1 - tanh(u)^2) * sqrt(2 / pi) * (1 + 0.134145 x^2))
 
-    The page of the operator prints the form with erf; the kernel computes this one.
-    ``grad_input`` has the shape that the inputs broadcast to. Inputs are converted to their
-    promoted dtype, so an integer beside a float is accepted, and the result is rounded to it;
-    ``grad_input`` may have any that it can be cast to. NaN where ``self`` is infinite, as in torch.
+    The page of the operator prints the form with erf; the kernel computes this one. ``grad_input``
+    has the shape that the inputs broadcast to. Inputs are converted to their promoted dtype, so an
+    integer together with a float is accepted, and the result is rounded to it; ``grad_input`` may
+    have any dtype that it can be cast to. NaN where ``self`` is infinite, as in torch.
 
-    Differs from torch, whose default is the form with erf (aclnnGeluBackwardV2).
+    Differs from torch: the default there is the form with erf (aclnnGeluBackwardV2).
     """
     return (grad_output * tanh_derivative(self)).astype(facts.dtype)

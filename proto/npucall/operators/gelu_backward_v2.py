@@ -50,9 +50,10 @@ def gelu_backward_v2(
                             + x / 2 * (1 - tanh(u)^2) * sqrt(2 / pi) * (1 + 0.134145 x^2))
 
     ``grad_input`` has the shape that the inputs broadcast to, of any rank, and their promoted
-    dtype, so an integer beside a float is accepted. NaN where ``self`` is infinite, as in torch.
+    dtype, so an integer together with a float is accepted. NaN where ``self`` is infinite, as in
+    torch.
 
-    As torch's, which neither broadcasts nor promotes.
+    As in torch, except that torch neither broadcasts nor promotes.
     """
     derivative = erf_derivative if approximate == "none" else tanh_derivative
     return (grad_output * derivative(self)).astype(facts.dtype)

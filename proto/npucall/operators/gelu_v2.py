@@ -52,11 +52,11 @@ def gelu_v2(facts: Facts, x: Array, approximate: int | Literal["none", "tanh"] =
         else:  y = x / 2 * (1 + erf(x / sqrt(2)))
         1:     y = x / 2 * (1 + tanh u)
 
-    The page allows 0 and 1 alone; the software checks nothing. aclnnGeluBackwardV2 takes words
+    The page allows only 0 and 1; the software checks nothing. aclnnGeluBackwardV2 takes words
     instead. ``y`` has the shape and dtype of ``x``, of any rank. +inf stays, and -inf gives NaN, as
     in torch.
 
-    As torch's.
+    As in torch.
     """
     if approximate == TANH:
         return tanh_form(x, facts.out)

@@ -47,9 +47,9 @@ def glu(facts: Facts, self: Array, dim: int = -1) -> AnyArray:
 
     Computed in float32, DOUBLE in double, and rounded once to the dtype of ``self``; then converted
     to that of ``out``. ``dim`` counts from the end if it is negative; rank 0 is refused. An
-    infinite value behind a closed gate, of -inf, gives NaN.
+    infinite value times a closed gate (-inf) gives NaN.
 
-    As torch's. Atlas A2 and A3 round the sigmoid of FLOAT16 to FLOAT16 first.
+    As in torch. Atlas A2 and A3 round the sigmoid of FLOAT16 to FLOAT16 first.
     """
     values, gates = np.asarray(self)  # a first axis of both halves
     return gated(values, gates)

@@ -51,8 +51,8 @@ def glu_backward(facts: Facts, grad_out: Array, self: Array, dim: int = -1) -> A
     All tensors have one dtype; FLOAT16 and BF16 are computed in float32 and rounded once. ``dim``
     counts from the end if it is negative; rank 0 is refused.
 
-    As torch's. The order of the checks is that of the software: null tensors, dtypes, ranks, then
-    shapes.
+    As in torch. The order of the checks is that of ops-nn:
+    null tensors, dtypes, ranks, then shapes.
     """
     values, gates = np.asarray(self)  # a first axis of both halves
     opened, closed = sigmoid(gates), sigmoid(-gates)

@@ -38,11 +38,11 @@ def hardsigmoid(facts: Facts, self: Array) -> AnyArray:
 
         min(max(self / 6 + 0.5, 0), 1)
 
-    NaN where ``self`` is. Computed in float32, with the sixth as a factor, and rounded to nearest
-    even (Ascend 950 rounds halves of BF16 away from zero). INT32 loses the fraction: it is 1 from 3
-    on, else 0. ``out`` has the dtype of ``self``.
+    NaN where ``self`` is NaN. Computed in float32, with the sixth as a factor, and rounded to
+    nearest even (Ascend 950 rounds halves of BF16 away from zero). For INT32 the fraction is
+    dropped: the result is 1 from 3 upwards, else 0. ``out`` has the dtype of ``self``.
 
-    As torch's, which refuses integers.
+    As in torch, except that torch refuses integers.
     """
     if facts.dtype.kind == "i":
         return np.greater_equal(self, END)

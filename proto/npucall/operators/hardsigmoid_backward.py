@@ -46,10 +46,11 @@ def hardsigmoid_backward(facts: Facts, grad_output: Array, self: Array) -> AnyAr
         out = grad_output / 6     where -3 < self < 3, the sixth as a float32
         out = 0                   elsewhere, NaN among it
 
-    All tensors have one shape. ``out`` has, unless given, the promoted dtype of both inputs;
-    computed in that. On Ascend 950 the device gives 0 for the largest FLOAT below 3 too.
+    All tensors have one shape. The operator computes in the promoted dtype of both inputs, and
+    ``out`` has that dtype unless given. On Ascend 950 the device gives 0 for the largest FLOAT
+    below 3 too.
 
-    As torch's, which refuses inputs of different dtypes.
+    As in torch, except that torch refuses inputs of different dtypes.
     """
     within = np.logical_and(self > -END, self < END)
     return np.where(within, grad_output * SIXTH, np.zeros_like(grad_output))

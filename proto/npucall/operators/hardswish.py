@@ -31,12 +31,12 @@ def hardswish(facts: Facts, self: Array) -> AnyArray:
 
         self * min(max(self + 3, 0), 6) / 6
 
-    ``self`` itself from 3 on; 0 from -3 down, but NaN for minus infinity, as on Atlas A2 and A3
-    (-0 on Ascend 950). NaN where ``self`` is. Computed in float32, with the sixth as a factor, and
-    rounded to nearest even (Ascend 950 rounds halves of FLOAT16 and BF16 away from zero) to the
-    dtype of ``self``, then to that of ``out``. Any number of dimensions.
+    ``self`` itself from 3 upwards; 0 from -3 downwards, but NaN for minus infinity, as on Atlas A2
+    and A3 (-0 on Ascend 950). NaN where ``self`` is NaN. Computed in float32, with the sixth as a
+    factor, and rounded to nearest even (Ascend 950 rounds halves of FLOAT16 and BF16 away from
+    zero) to the dtype of ``self``, then to that of ``out``. Any number of dimensions.
 
-    As torch's, but for numbers whose sixfold is infinite.
+    As in torch, except for numbers so large that six times the number is infinite.
     """
     share = np.clip(np.add(self, 3), 0, 6) * facts.reciprocal(6)
     return np.multiply(self, share, out=facts.out)

@@ -42,10 +42,10 @@ def hardswish_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArra
 
     All tensors have one shape and one dtype.
 
-    Differs from torch and from aclnnHardswishBackwardV2 at exactly -3 and 3, where this gives
-    -0.5 and 1.5 times ``grad_output`` and those 0 and 1 times, and below -3, where this gives NaN
-    for an infinite or NaN ``grad_output`` and those 0. The Atlas A2 kernel gives NaN for a NaN of
-    FLOAT16; this does not.
+    Differs from torch and from aclnnHardswishBackwardV2 at exactly -3 and 3, where this operator
+    gives -0.5 and 1.5 times ``grad_output`` and the others 0 and 1 times; and below -3, where this
+    operator gives NaN for an infinite or NaN ``grad_output`` and the others 0. The Atlas A2 kernel
+    gives NaN for a NaN of FLOAT16; the reference does not.
     """
     inner = np.where(self <= END, self / 3 + 0.5, np.ones_like(self))
     slope = np.where(self < -END, np.zeros_like(self), inner)

@@ -40,8 +40,8 @@ def hardswish_backward_v2(facts: Facts, grad_output: Array, self: Array) -> AnyA
         out = grad_output * (self / 3 + 0.5)    where -3 < self < 3
         out = grad_output                       where self >= 3 or NaN
 
-    All tensors have one shape and one dtype. As torch's, but for NaN: torch gives ``grad_output``
-    or NaN, depending on where in the array it stands.
+    All tensors have one shape and one dtype. As in torch, except for NaN: torch gives
+    ``grad_output`` or NaN, depending on its position in the array.
     """
     inner = np.where(self < END, grad_output * (self / 3 + 0.5), grad_output)
     return np.where(self <= -END, np.zeros_like(grad_output), inner)

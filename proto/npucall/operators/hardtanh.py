@@ -105,12 +105,12 @@ def hardtanh(facts: Facts, self: Array, clip_value_min: float, clip_value_max: f
 
         min(max(self, clip_value_min), clip_value_max)
 
-    NaN where ``self`` or an end is. Both ends are converted to the dtype of ``self`` first, for
-    integers without their fraction; one that does not fit becomes what C makes of it. As they are
-    given the lower end must not be above the upper one; they are compared as integers if the lower
-    one is an integer, so that 0 is not above -0.5. The operator's page lists BOOL for the ends, its
+    NaN where ``self`` or an end is NaN. Both ends are converted to the dtype of ``self`` first, for
+    integers without their fraction; an end that does not fit is converted as C does it. The lower
+    end, as given, must not be above the upper end; they are compared as integers if the lower one
+    is an integer, so that 0 is not above -0.5. The operator's page lists BOOL for the ends, but the
     software refuses it. Nothing is rounded. ``out`` has the dtype of ``self``.
 
-    As torch's, which takes ends that are not in order.
+    As in torch, except that torch accepts ends in the wrong order.
     """
     return np.clip(self, clip_value_min, clip_value_max, out=facts.out)

@@ -40,7 +40,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
         rules.same_shape("grad_output", "self"),
         rules.real("min", "max"),  # the service's; what the operator makes of one is not known
         rules.succeed_if_empty("grad_output", "self"),
-        # The service's too: behind its own checks the operator fails without naming a parameter.
+        # These are the service's: after its own checks the operator fails without naming a
+        # parameter.
         rules.same_dtype("out", as_="self"),
         rules.same_shape("out", "self"),
     ),
@@ -63,11 +64,11 @@ def hardtanh_backward(
         out = grad_output     where min < self < max, or self is NaN
         out = 0               elsewhere: at the ends, and everywhere if min > max
 
-    ``min`` and ``max`` count as float32. All tensors have one shape and one dtype. The formula on
-    the operator's page includes the ends, the device does not.
+    ``min`` and ``max`` are converted to float32. All tensors have one shape and one dtype. The
+    formula on the operator's page includes the ends; the device does not.
 
-    As torch's, but for NaN: torch gives ``grad_output`` or 0, depending on where in the array it
-    stands.
+    As in torch, except for NaN: torch gives ``grad_output`` or 0, depending on its position in the
+    array.
     """
     outside = np.logical_or(self <= min, self >= max)
     return np.where(outside, np.zeros_like(grad_output), grad_output)

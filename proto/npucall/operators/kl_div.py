@@ -84,14 +84,14 @@ def kl_div(
     for each element of the shape that both broadcast to; their sum, or their mean or batchmean,
     which are the sum times 1 / element count, or 1 / first extent, of that shape. Nothing is
     rounded before the sum, which is rounded once to the promoted dtype of the inputs, then to that
-    of ``out``. NaN where ``target`` is below 0. ``out`` of a reduction has one element, of any
-    rank: the page says (1,), callers pass (). Of no elements the mean is NaN and the sum 0; the
-    batchmean is NaN if the first extent of ``self`` is 0, otherwise 0.
+    of ``out``. NaN where ``target`` is below 0. With a reduction, ``out`` has one element and any
+    rank: the page says (1,), callers pass (). Without elements the mean is NaN and the sum is 0;
+    the batchmean is NaN if the first extent of ``self`` is 0, otherwise 0.
 
-    Differs from torch, whose batchmean divides by ``self.size(0)`` also where ``target`` is larger,
-    and which is NaN at some infinite targets that are infinite here. The page says NaN also at a
-    target of 0, which neither kernels nor torch answer. Reductions other than 0 to 3 are refused,
-    though the gradient takes them as none.
+    Differs from torch: batchmean there divides by ``self.size(0)`` also if ``target`` is larger,
+    and some infinite targets give NaN there and infinity here. The page says that a target of 0
+    gives NaN, but the kernels and torch give 0. Reductions other than 0 to 3 are refused, although
+    the gradient treats them as none.
     """
     if log_target:
         return np.multiply(np.exp(target), np.subtract(target, self), out=facts.out)

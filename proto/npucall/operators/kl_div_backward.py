@@ -53,8 +53,8 @@ def kl_div_backward(
     ``self`` and ``target`` broadcast to, otherwise 1. Computed in float32, or rounded to FLOAT16
     before the sum if all inputs are FLOAT16. ``out`` may have any supported dtype.
 
-    Differs from torch, whose batchmean divides by ``self.size(0)`` also where ``target`` is larger,
-    and whose FLOAT16 mean rounds ``grad_output / count`` before it multiplies.
+    Differs from torch: batchmean there divides by ``self.size(0)`` also if ``target`` is larger,
+    and the FLOAT16 mean rounds ``grad_output / count`` before it multiplies.
     """
     weight = np.exp(target) if log_target else target
     return np.multiply(weight * grad_output, -kl_factor(facts, reduction, "common"), out=facts.out)

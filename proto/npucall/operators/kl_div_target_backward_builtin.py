@@ -46,10 +46,10 @@ def kl_div_target_backward_builtin(
         grad_target = sum of  (g * ln t - g * s) + (g * t) / t
         grad_target = sum of  g * (t - s) * e^t + g * e^t                 if log_target
 
-    over the axes along which ``target`` was stretched. ``factor`` is 1 / element count (mean) or
-    1 / first extent (batchmean) of the shape that ``self`` and ``target`` broadcast to, otherwise
-    1. NaN where ``target`` is 0 or negative, as in torch. ``grad_target`` has shape and dtype of
-    ``target``. On Ascend 950 the device takes the extents of ``self`` alone; this does not.
+    over the axes along which ``target`` was broadcast. ``factor`` is 1 / element count (mean) or 1
+    / first extent (batchmean) of the shape that ``self`` and ``target`` broadcast to, otherwise 1.
+    NaN where ``target`` is 0 or negative, as in torch. ``grad_target`` has shape and dtype of
+    ``target``. On Ascend 950 the device uses only the extents of ``self``; the reference does not.
 
     Differs from torch where ``grad_output`` is 0 and ``target`` negative (torch 0, here NaN), and
     in the divisor of batchmean, for which torch takes ``self.size(0)``.

@@ -89,13 +89,13 @@ def l1_loss(facts: Facts, self: Array, target: Array, reduction: Reduction = 1) 
 
     for each element of the shape that both broadcast to; their sum, or their mean, which is the sum
     times 1 / element count of that shape. Inputs are converted to their promoted dtype. Nothing is
-    rounded before the sum, which is rounded once to the promoted dtype, then to that of ``out``:
-    a sum beyond 65504 of FLOAT16 inputs is infinite in any ``out``. INT64 is computed in integers,
-    which a mean refuses. Of no elements the mean is NaN and the sum 0.
+    rounded before the sum, which is rounded once to the promoted dtype, then to that of ``out``: a
+    sum beyond 65504 of FLOAT16 inputs is infinite in any ``out``. INT64 is computed in integers;
+    the mean of integers is refused. Without elements the mean is NaN and the sum is 0.
 
-    As torch's, which takes integers in fewer cases. The software checks the promoted dtype alone:
-    INT32 beside INT64 or a float passes, INT32 beside INT32 does not. Rank 0 passes too, where the
-    page says 1 to 8 dimensions.
+    As in torch, except that torch takes integers in fewer cases. The software checks only the
+    promoted dtype: INT32 with INT64 or a float passes, INT32 with INT32 does not. Rank 0 passes
+    too, although the page says 1 to 8 dimensions.
     """
     del reduction
     distance = np.asarray(np.subtract(self, target, out=facts.out))

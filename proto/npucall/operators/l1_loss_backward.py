@@ -55,12 +55,12 @@ def l1_loss_backward(
 
     ``sign`` is 0 where both are equal, equal infinities among them, and where either is NaN.
     ``factor`` is 1 / element count of the shape that all three inputs broadcast to (mean),
-    otherwise 1. Inputs are converted to their promoted dtype, then compared; an integer input
-    beside a float is accepted. ``grad_input`` has the broadcast shape: nothing is summed, so the
-    caller reduces where ``self`` was smaller.
+    otherwise 1. Inputs are converted to their promoted dtype, then compared; an integer together
+    with a float is accepted. ``grad_input`` has the broadcast shape. Nothing is summed: if ``self``
+    was smaller, the caller sums.
 
-    Differs from torch, which sums over the axes along which ``self`` was stretched, and whose mean
-    does not count an enlargement by ``grad_output``.
+    Differs from torch, which sums over the axes along which ``self`` was broadcast, and does not
+    count it for the mean if ``grad_output`` makes the shape larger.
     """
     sign = np.subtract(self > target, self < target, dtype=np.float32)
     factor = facts.reciprocal(facts.count("common") if reduction == MEAN else 1)

@@ -49,11 +49,11 @@ def leaky_relu(facts: Facts, self: Array, negative_slope: float) -> AnyArray:
         out = self                     where self > 0
         out = self * negative_slope    elsewhere, 0 and NaN among them
 
-    The slope counts as a float32, and may be below 0. Computed in the dtype of ``self``, FLOAT16
-    and BF16 in float32; ``out`` may have any that this can be cast to. Atlas A2 and A3 round the
-    slope to the dtype of ``self`` before.
+    The slope is converted to float32, and may be negative. Computed in the dtype of ``self``,
+    FLOAT16 and BF16 in float32; ``out`` may have any dtype that this can be cast to. Atlas A2 and
+    A3 round the slope to the dtype of ``self`` before.
 
-    As torch's, which takes a slope for float64 as it is.
+    As in torch, except that torch takes a slope for float64 as it is.
     """
     x = np.asarray(self)
     return chosen(x > 0, x, x * negative_slope, out=facts.out)

@@ -88,10 +88,11 @@ def leaky_relu_backward(
         out = grad_output                      where self > 0
         out = grad_output * negative_slope     elsewhere, 0 and NaN among them
 
-    The slope counts as a float32. A slope of 0 or more keeps the sign, so that ``self`` may be
+    The slope is converted to float32. A slope of 0 or more keeps the sign, so that ``self`` may be
     ``x`` or the forward result; ``self_is_result`` only makes sure of that. ``out`` has the shape
-    that both inputs broadcast to and, unless given, their promoted dtype; computed in that.
+    that both inputs broadcast to and, unless given, their promoted dtype, in which the operator
+    computes.
 
-    As torch's, which refuses inputs of different dtypes.
+    As in torch, except that torch refuses inputs of different dtypes.
     """
     return np.where(self > 0, grad_output, grad_output * negative_slope)

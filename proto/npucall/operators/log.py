@@ -50,6 +50,6 @@ def log(facts: Facts, self: Array) -> AnyArray:
     integers and BOOL are converted to FLOAT. ``out`` has a floating or complex dtype that ``self``
     can be cast to.
 
-    As torch's.
+    As in torch.
     """
     return np.log(self, out=facts.out)

@@ -56,12 +56,12 @@ def log_softmax(facts: Facts, self: Array, dim: int) -> AnyArray:
         out = self - max(self) - ln(sum(e^(self - max(self))))
 
     ``self`` and ``out`` have one shape; rank 0 counts as rank 1, and gives 0. ``self`` is converted
-    to the dtype of ``out`` before anything else, and the result rounded to that once; inside all is
-    float32, of DOUBLE double. aclnnSoftmax converts the result instead. ``dim`` counts from the end
-    if it is negative. A row with NaN or +inf, or of -inf alone, gives NaN; -inf beside other
+    to the dtype of ``out`` first, and the result is rounded once to it; it computes in float32, or
+    in double for DOUBLE. aclnnSoftmax converts the result instead. ``dim`` counts from the end if
+    it is negative. A row with NaN or +inf, or with nothing but -inf, gives NaN; -inf among other
     numbers stays.
 
-    As torch's.
+    As in torch.
     """
     below = np.subtract(self, facts.row_max(np.asarray(self)))
     below -= np.log(facts.row_sum(np.exp(below)))

@@ -54,6 +54,6 @@ def log_softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: i
     Computed in float32 and rounded once to the inputs' dtype. ``out`` may have any dtype that the
     product takes: it is converted last. ``dim`` counts from the end if it is negative.
 
-    As torch's.
+    As in torch.
     """
     return grad_output - np.exp(output) * facts.row_sum(np.asarray(grad_output))

@@ -34,12 +34,12 @@ def logit(facts: Facts, input: Array, eps: float = -1.0) -> AnyArray:  # noqa: A
         out = ln(x / (1 - x))
 
     where ``x`` is ``input`` if ``eps`` is below 0 or NaN; otherwise ``eps`` where ``input`` is less
-    than that, then ``1 - eps`` where it is more than that, else ``input``. ``eps`` counts as a
-    float32, in which ``1 - eps`` is taken too. Without a margin -inf at 0, inf at 1, NaN beyond and
-    where ``input`` is. With ``eps`` 1 the result is inf below 1 and -inf from 1 on; the page says
-    inf. With a larger one it is NaN. Both tensors have one shape and one dtype.
+    than that, then ``1 - eps`` where it is more than that, else ``input``. ``eps`` is converted to
+    float32, and ``1 - eps`` is computed in float32. Without a margin -inf at 0, inf at 1, NaN
+    outside and for NaN. With ``eps`` 1 the result is inf below 1 and -inf from 1 on; the
+    page says inf. With a larger one it is NaN. Both tensors have one shape and one dtype.
 
-    As torch's ``aten.logit``, whose eps of None is one below 0.
+    As ``aten.logit`` in torch, which writes None for an ``eps`` below 0.
     """
     x = np.asarray(input)
     margin = facts.dtype.type(np.float32(eps))

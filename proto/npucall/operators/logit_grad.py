@@ -36,11 +36,11 @@ def logit_grad(facts: Facts, x: Array, dy: Array, eps: float = -1.0) -> AnyArray
         out = dy / (x * (1 - x))    where eps <= x <= 1 - eps, or 0 <= x <= 1 if eps < 0
         out = 0                     elsewhere; NaN if eps < 0
 
-    ``eps`` counts as a float32. Infinite where ``x`` is 0 or 1, if that is inside; NaN there if
+    ``eps`` is converted to float32. Infinite where ``x`` is 0 or 1, if that is inside; NaN there if
     ``dy`` is 0. All tensors have one shape and one dtype.
 
-    As torch's ``aten.logit_backward``, whose eps of None is one below 0, but for an ``x`` of NaN:
-    with ``eps`` of 0 or more it gives 0 here, NaN in torch.
+    As ``aten.logit_backward`` in torch, which writes None for an ``eps`` below 0. If ``x`` is NaN
+    and ``eps`` is 0 or more, the result is 0 here and NaN in torch.
     """
     margin = facts.dtype.type(np.float32(eps))
     low, outside = (margin, 0) if margin >= 0 else (facts.dtype.type(0), np.nan)

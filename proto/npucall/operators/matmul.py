@@ -149,14 +149,14 @@ def matmul(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -
 
     A ``self`` of rank 1 is a row, a ``mat2`` of rank 1 a column, and leaves no dimension in
     ``out``. Leading dimensions broadcast. Both are converted to their promoted dtype. FLOAT16 and
-    BF16 are multiplied and added in float32, and sums are rounded once; where there is nothing to
-    add they are 0. Sums have no promised order.
+    BF16 are multiplied and added in float32, and sums are rounded once; without anything to add
+    they are 0. The order of the additions is not defined.
 
     ``cube_math_type`` 2 rounds FLOAT to FLOAT16 first, and so does 1 on Ascend910 and Ascend310P,
-    which refuse FLOAT with 0 and 3. Elsewhere FLOAT is computed in float32 whatever it says:
-    devices then may round to HF32, 2^-10 off.
+    which refuse FLOAT with 0 and 3. On other products the reference always computes FLOAT in
+    float32; devices may then round to HF32, with an error of 2^-10.
 
-    As torch's with 0, which has no mixed dtypes.
+    With 0, as in torch, which has no mixed dtypes.
     """
     del cube_math_type
     rows, inner, columns = sizes(self.shape, mat2.shape)

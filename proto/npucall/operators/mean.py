@@ -70,16 +70,16 @@ def factor(facts: Facts, _: Mapping[str, Any]) -> Any:
 def mean(
     facts: Facts, self: Array, dim: Any = (), keep_dim: bool = False, dtype: Any = FLOAT
 ) -> AnyArray:
-    """Mean of ``self`` over the dimensions ``dim``, over all of them if there are none in it.
+    """Mean of ``self`` over the dimensions ``dim``, or over all if there are none.
 
     ``self`` is converted to ``dtype`` first, which is FLOAT unless it is given, and which ``self``
     can be cast to. The mean is the sum times 1 / number of its elements, rounded once to ``dtype``,
-    then to that of ``out``, which ``dtype`` can be cast to. Of integers, which are summed exactly,
-    the fraction of the mean is dropped. ``out`` has the shape of ``self`` without ``dim``, or with
-    extent 1 there if ``keep_dim``. Of no elements the mean is NaN, of integers 0; a complex ``out``
-    is refused.
+    then to that of ``out``, which ``dtype`` can be cast to. Integers are summed exactly, and the
+    fraction of their mean is dropped. ``out`` has the shape of ``self`` without ``dim``, or with
+    extent 1 there if ``keep_dim``. Without elements the mean is NaN, or 0 for integers; a complex
+    ``out`` is refused.
 
-    As torch's, which refuses integers. Devices add up in another order.
+    As in torch, except that torch refuses integers. Devices add up in another order.
     """
     del facts, dim, keep_dim, dtype
     return np.asarray(self)

@@ -43,11 +43,11 @@ def mse_loss(facts: Facts, self: Array, target: Array, reduction: Reduction = 1)
 
     for each element of the shape that both broadcast to; their sum, or their mean, which is the sum
     times 1 / element count of that shape. Nothing is rounded before the sum, which is rounded once
-    to the promoted dtype of the inputs, then to that of ``out``, which may be any supported one. Of
-    no elements the mean is NaN and the sum 0.
+    to the promoted dtype of the inputs, then to that of ``out``, which may be any supported dtype.
+    Without elements the mean is NaN and the sum is 0.
 
     Differs from torch, which rounds each element of FLOAT16 before the sum: the mean of 90000, 0
-    and 0 is 30000 here and infinite there. Rank 0 passes too, where the page says 1 to 8
+    and 0 is 30000 here and infinite there. Rank 0 passes too, although the page says 1 to 8
     dimensions.
     """
     del reduction

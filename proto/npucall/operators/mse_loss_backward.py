@@ -46,13 +46,13 @@ def mse_loss_backward(
 
         out = (self - target) * factor * 2 * grad_output
 
-    ``factor`` is 1 / element count of ``self`` as passed (mean), also where the other inputs
-    stretch it, otherwise 1. All inputs have one dtype, in which is computed; ``out`` may have any
-    that is supported. ``out`` has the shape that the inputs broadcast to: nothing is summed, so the
-    caller reduces where ``self`` was smaller.
+    ``factor`` is 1 / element count of ``self`` as passed (mean), also if the other inputs make the
+    shape larger, otherwise 1. All inputs have one dtype, in which the operator computes; ``out``
+    may have any supported dtype. ``out`` has the shape that the inputs broadcast to. Nothing is
+    summed: if ``self`` was smaller, the caller sums.
 
-    As torch's ``aten.mse_loss_backward``; autograd sums over the axes along which ``self`` was
-    stretched.
+    As ``aten.mse_loss_backward`` in torch; autograd sums over the axes along which ``self`` was
+    broadcast.
     """
     factor = facts.reciprocal(facts.count("self") if reduction == MEAN else 1)
     return np.multiply((self - target) * factor * 2, grad_output, out=facts.out)

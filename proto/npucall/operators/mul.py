@@ -35,9 +35,9 @@ def mul(facts: Facts, self: Array, other: Array) -> AnyArray:
         out = self * other
 
     Both are converted to their promoted dtype. FLOAT16 and BF16 are computed in float32 and rounded
-    once. Integers wrap around; of BOOL the product is "and". ``out`` may have any dtype that the
+    once. Integers wrap around; for BOOL the product is "and". ``out`` may have any dtype that the
     promoted one can be cast to, which Ascend 950 itself does not check.
 
-    As torch's, which promotes a tensor of rank 0 otherwise.
+    As in torch, except that torch promotes a tensor of rank 0 differently.
     """
     return np.multiply(self, other, out=facts.out)

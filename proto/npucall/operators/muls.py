@@ -75,9 +75,9 @@ def muls(facts: Facts, self: Array, other: float) -> AnyArray:
     on Ascend 950, it is rounded to FLOAT, and the product once. An integer or BOOL ``self`` and a
     number with a fraction are converted to what both promote to, which is FLOAT for a DOUBLE number
     and an ``out`` of FLOAT; BOOL and an integer to that integer's dtype. ``out`` may have any dtype
-    that the result can be cast to. No dimension is too many.
+    that the result can be cast to. There is no limit of dimensions.
 
-    As torch's, but for the rounding of ``other``: Atlas A2 and A3 round it to FLOAT16 beside a
-    FLOAT16 ``self``.
+    As in torch, except for the rounding of ``other``: Atlas A2 and A3 round it to FLOAT16 if
+    ``self`` is FLOAT16.
     """
     return np.multiply(self, other, out=facts.out)

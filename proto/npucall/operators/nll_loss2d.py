@@ -74,18 +74,18 @@ def nll_loss2d(
 
         loss[n, h, w] = -weight[y] * self[n, y, h, w]
 
-    and 0 if y is ``ignore_index`` or no class at all. ``out`` is that, its sum, or its mean, which
-    is the sum divided by ``total_weight_out``, the sum of weight[y] over the pixels that count. The
-    backward operator takes that. Without reduction it is 0: the device leaves it unwritten. If no
-    pixel counts the mean is NaN; of no pixels the mean is NaN, and the sum and the total weight
-    are 0.
+    and 0 if y is ``ignore_index`` or not a class. ``out`` is that, its sum, or its mean, which is
+    the sum divided by ``total_weight_out``, the sum of weight[y] over the pixels that count. The
+    backward operator needs this sum. Without reduction it is 0 here; the device does not write it.
+    If no pixel counts the mean is NaN; without pixels the mean is NaN, and the sum and the total
+    weight are 0.
 
     Sums are taken in float64, in the order of the pixels, and rounded once to self's dtype, then to
     that of the output. Atlas A2 and A3 do not round FLOAT16 on the way to a wider output, and add
-    in no certain order unless told to be deterministic.
+    in no fixed order unless they are set to be deterministic.
 
-    As torch's ``aten.nll_loss2d_forward``, which refuses labels that are no class, takes none of
-    INT32, and needs no weight. The weight has shape (C,); the software looks at its first extent
-    alone.
+    As ``aten.nll_loss2d_forward`` in torch, except that torch refuses labels that are not a class,
+    takes no INT32 labels, and needs no weight. The weight has shape (C,); the software checks only
+    its first extent.
     """
     return shared.loss(facts, self, target, weight, reduction, ignore_index)

@@ -87,12 +87,12 @@ def nll_loss_backward(
         out[i, y] = -(grad_output / total_weight) * weight[y]             mean
         out[i, y] = -grad_output * weight[y]                              sum
 
-    and 0 elsewhere. A row is 0 throughout if y is ``ignore_index`` or no class at all.
-    ``total_weight`` is used as it is given, as the forward operator gave it; of 0 it makes
-    infinities and NaN. ``out`` may have any dtype that self's can be cast to.
+    and 0 elsewhere. A row is all 0 if y is ``ignore_index`` or not a class. ``total_weight`` is the
+    value from the forward operator, used as given; 0 gives infinities and NaN. ``out`` may have any
+    dtype that self's can be cast to.
 
-    Differs from torch, which refuses labels that are no class and takes no labels of INT32. Devices
-    other than Ascend 950 cut INT64 labels to 32 bits; this does not.
+    Differs from torch, which refuses labels that are not a class and takes no labels of INT32.
+    Devices other than Ascend 950 cut INT64 labels to 32 bits; the reference does not.
     """
     return shared.gradient(
         facts, grad_output, target, weight, reduction, ignore_index, total_weight

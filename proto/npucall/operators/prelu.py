@@ -49,7 +49,7 @@ def prelu(facts: Facts, self: Array, weight: Array) -> AnyArray:
     to all channels; one of C elements may have any shape, and they count in row-major order. Both
     are converted to their promoted dtype, and the result is rounded to it; then to that of ``out``.
 
-    As torch's, which requires ``weight`` to have at most 1 dimension, and one dtype.
+    As in torch, except that torch requires one dtype and a ``weight`` of at most 1 dimension.
     """
     out = facts.output("out", self.shape)
     for index in facts.blocks(self.shape):

@@ -62,11 +62,11 @@ def prelu_backward(
 
     A ``weight`` of one element belongs to all channels, and so does its sum. Channels are dimension
     1; ``self`` of rank 0 or 1 has one. ``grad_output`` broadcasts to ``self``. ``grad_weight`` has
-    shape (C,), whatever the shape of a ``weight`` of C elements is, and weight's own if C is 1. All
-    five tensors have one dtype; sums are taken in float64 and rounded once.
+    shape (C,), also if a ``weight`` of C elements has another shape, and the shape of ``weight`` if
+    C is 1. All five tensors have one dtype; sums are taken in float64 and rounded once.
 
-    As torch's, which requires ``weight`` to have at most 1 dimension. The order of the checks is
-    that of the software: null tensors, dtypes, ranks, then shapes.
+    As in torch, except that torch requires ``weight`` to have at most 1 dimension. The order of the
+    checks is that of ops-nn: null tensors, dtypes, ranks, then shapes.
     """
     shape, single = self.shape, prod(weight.shape) == 1
     grad_input = facts.output("grad_input", shape)

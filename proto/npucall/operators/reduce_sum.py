@@ -57,15 +57,15 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
 def reduce_sum(
     facts: Facts, self: Array, dims: Any = (), keep_dims: bool = False, dtype: Any = FLOAT
 ) -> AnyArray:
-    """Sum of ``self`` over the dimensions ``dims``, over all of them if there are none in it.
+    """Sum of ``self`` over the dimensions ``dims``, or over all if there are none.
 
     ``self`` is converted to ``dtype`` first, which is FLOAT unless it is given. Sums of floats are
-    rounded once, FLOAT16 and BF16 as well; integers wrap around; of BOOL the sum is whether any
+    rounded once, FLOAT16 and BF16 as well; integers wrap around; the sum of BOOL says whether any
     element is true. ``out`` has the dtype ``dtype`` and the shape of ``self`` without ``dims``, or
-    with extent 1 there if ``keep_dims``; of one element it may have any shape. Of no elements the
-    sum is 0, which a complex ``out`` refuses.
+    with extent 1 there if ``keep_dims``; if it has one element, it may have any shape. Without
+    elements the sum is 0, and a complex ``out`` is refused.
 
-    As torch's ``sum``, which sums integers in INT64. Devices add up in another order.
+    As ``sum`` in torch, except that torch sums integers in INT64. Devices add up in another order.
     """
     del facts, dims, keep_dims, dtype
     return np.asarray(self)

@@ -81,11 +81,11 @@ def sigmoid(facts: Facts, self: Array) -> AnyArray:
 
     Floats and complex numbers are computed in their own dtype, FLOAT16 and BF16 in float32, and
     converted to that of ``out``. Integers and BOOL are converted to the dtype of ``out`` first, and
-    computed in that; ``out`` is FLOAT for them unless given. The page of the operator lists floats
-    alone; its software takes all of these. On a product without BF16 it would take it for ``out``;
-    here it is refused.
+    computed in that; ``out`` is FLOAT for them unless given. The page of the operator lists only
+    floats, but the software takes all of these. The software also takes BF16 for ``out`` on
+    products without BF16; the service refuses it.
 
-    As torch's, which answers infinities of complex numbers otherwise.
+    As in torch, except that torch gives other results for complex infinities.
     """
     if facts.dtype.kind == "c":
         return _of_complex(np.asarray(self))

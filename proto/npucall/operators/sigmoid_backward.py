@@ -53,8 +53,8 @@ def sigmoid_backward(facts: Facts, grad_output: Array, output: Array) -> AnyArra
         grad_input = grad_output * (1 - output) * output
 
     ``grad_input`` has the shape that the inputs broadcast to. Computed in their promoted dtype,
-    FLOAT16 and BF16 in float32; ``grad_input`` may have any supported one that it can be cast to,
-    so not a real one if an input is complex.
+    FLOAT16 and BF16 in float32; ``grad_input`` may have any supported dtype that it can be cast to,
+    so no real one if an input is complex.
 
     Differs from torch for complex numbers, where torch takes the conjugate of the derivative, and
     in accepting inputs of two dtypes.

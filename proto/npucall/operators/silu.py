@@ -43,8 +43,8 @@ def silu(facts: Facts, self: Array) -> AnyArray:
     ``out`` has the shape and dtype of ``self``, of any rank. +inf stays, and -inf gives NaN, as in
     torch.
 
-    As torch's, but that large negative numbers give what is left of the result, where torch's e^-x
-    is infinite already.
+    As in torch, except that large negative numbers still give a small result where torch's e^-x is
+    already infinite.
     """
     x = np.asarray(self)
     return gated(x, x, facts.out)

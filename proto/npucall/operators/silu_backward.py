@@ -74,8 +74,8 @@ def silu_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:
     All tensors have one shape and one dtype. On Ascend 950 inputs are broadcast, and may have two
     dtypes; then ``grad_input`` is FLOAT. NaN where ``self`` is infinite, as in torch.
 
-    As torch's, up to rounding: float32 inputs are computed in float64, so that large negative ones
-    give what is left of the gradient, where torch's sigmoid is 0 already.
+    As in torch, up to rounding: float32 inputs are computed in float64, so that large negative ones
+    still give a small gradient where torch's sigmoid is already 0.
     """
     x = np.asarray(self, np.float64)
     s = sigmoid(x)

@@ -50,11 +50,11 @@ def smooth_l1_loss(
     for each element of the shape that both broadcast to; their sum, or their mean, which is the sum
     times 1 / element count of that shape. ``beta`` is a float32; with 0 the loss is ``d``. Nothing
     is rounded before the sum, which is rounded once to the promoted dtype of the inputs, then to
-    that of ``result``. Of a reduction ``result`` has one element, of any rank: the page says (1,),
-    callers pass (). Of no elements the mean is NaN and the sum 0.
+    that of ``result``. With a reduction, ``result`` has one element and any rank: the page says
+    (1,), callers pass (). Without elements the mean is NaN and the sum is 0.
 
-    As torch's, which refuses inputs of different dtypes. Ascend 950 gives 0 where d is less than a
-    ``beta`` below 1e-6; Atlas A2 multiplies by 1 / beta.
+    As in torch, except that torch refuses inputs of different dtypes. Ascend 950 gives 0 where d is
+    less than a ``beta`` below 1e-6; Atlas A2 multiplies by 1 / beta.
     """
     del reduction
     distance = np.abs(np.subtract(self, target))

@@ -59,14 +59,14 @@ def smooth_l1_loss_backward(
         grad_input =  grad_out * factor              where d >= beta
         grad_input =  d / beta * grad_out * factor   elsewhere, so NaN where d is
 
-    ``factor`` is 1 / element count of ``self`` as passed (mean), also where the other inputs
-    stretch it, otherwise 1. ``beta`` is a float32; with 0 the gradient at ``d = 0`` is that of
+    ``factor`` is 1 / element count of ``self`` as passed (mean), also if the other inputs make the
+    shape larger, otherwise 1. ``beta`` is a float32; with 0 the gradient at ``d = 0`` is that of
     ``d < 0``. Computed in the promoted dtype of the inputs. ``grad_input`` has the shape that the
-    inputs broadcast to: nothing is summed, so the caller reduces where ``self`` was smaller.
+    inputs broadcast to. Nothing is summed: if ``self`` was smaller, the caller sums.
 
-    As torch's ``aten.smooth_l1_loss_backward``, which refuses inputs of different dtypes. Devices
-    differ where ``beta`` is small: Atlas A2 divides by ``beta + 1e-6``, and below 1e-6 Ascend 950
-    gives NaN where ``abs(d) <= beta``.
+    As ``aten.smooth_l1_loss_backward`` in torch, except that torch refuses inputs of different
+    dtypes. Devices differ where ``beta`` is small: Atlas A2 divides by ``beta + 1e-6``, and below
+    1e-6 Ascend 950 gives NaN where ``abs(d) <= beta``.
     """
     distance = np.subtract(self, target)
     slope = np.where(distance >= beta, 1, distance / beta)

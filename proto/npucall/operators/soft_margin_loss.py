@@ -51,10 +51,10 @@ def soft_margin_loss(
         ln(1 + exp(m)), as max(m, 0) + ln(1 + exp(-abs(m)))
 
     for each element of the shape that both broadcast to; their sum, or their mean, which is the sum
-    times 1 / element count of that shape. Any reduction but 0 and 1 is a sum, with a warning: the
-    page knows 0 to 2, the software checks nothing. Nothing is rounded before the sum, which is
-    rounded once to the promoted dtype of the inputs, then to that of ``out``, which may be any
-    supported one. Of no elements the mean is NaN and the sum 0.
+    times 1 / element count of that shape. Any reduction except 0 and 1 is a sum, with a warning:
+    the page has 0 to 2, but the software does not check it. Nothing is rounded before the sum,
+    which is rounded once to the promoted dtype of the inputs, then to that of ``out``, which may be
+    any supported dtype. Without elements the mean is NaN and the sum is 0.
 
     Differs from torch and Atlas A2, which are infinite where m is more than 88.72.
     """

@@ -49,10 +49,10 @@ def soft_margin_loss_backward(
     ``factor`` is 1 / element count of the shape that all three inputs broadcast to (mean),
     otherwise 1. NaN where ``e`` overflows: where ``-self * target`` is more than 88.72, as in
     torch. Computed in the promoted dtype of the inputs, FLOAT16 and BF16 in float32; ``out`` may
-    have any that is supported. ``out`` has the broadcast shape: nothing is summed, so the caller
-    reduces where ``self`` was smaller.
+    have any supported dtype. ``out`` has the broadcast shape. Nothing is summed: if ``self`` was
+    smaller, the caller sums.
 
-    Differs from torch, whose mean divides by the element count of ``self`` as passed.
+    Differs from torch: the mean there divides by the element count of ``self`` as passed.
     """
     power = np.exp(-(self * target))
     factor = facts.reciprocal(facts.count("common") if reduction == MEAN else 1)

@@ -51,11 +51,11 @@ def softmax(facts: Facts, self: Array, dim: int) -> AnyArray:
     ``self`` and ``out`` have one shape; rank 0 counts as rank 1, and gives 1. Computed in float32,
     DOUBLE in double, and rounded to the dtype of ``self``; then converted to that of ``out``, so
     that a FLOAT ``out`` of a FLOAT16 ``self`` has FLOAT16's numbers. ``dim`` counts from the end if
-    it is negative. A row with NaN or +inf, or of -inf alone, gives NaN; -inf beside other numbers
-    gives 0.
+    it is negative. A row with NaN or +inf, or with nothing but -inf, gives NaN; -inf among other
+    numbers gives 0.
 
-    As torch's. An empty ``self`` ends the checks before all others: dtypes, ``dim`` and the shape
-    of ``out`` are free then.
+    As in torch. If ``self`` is empty, nothing else is checked: dtypes, ``dim`` and the shape of
+    ``out`` are free.
     """
     power = powers(facts, self)
     power /= facts.row_sum(power)

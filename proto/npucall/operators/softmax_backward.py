@@ -55,7 +55,7 @@ def softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) 
     Computed in float32 and rounded once to the inputs' dtype. ``out`` may have any dtype that the
     product takes: it is converted last. ``dim`` counts from the end if it is negative.
 
-    As torch's, up to rounding: torch multiplies ``grad_output - sum`` by ``output``.
+    As in torch, up to rounding: torch multiplies ``grad_output - sum`` by ``output``.
     """
     product = weighted(facts, grad_output, output)
     return product - facts.row_sum(product) * output

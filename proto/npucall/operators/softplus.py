@@ -57,11 +57,12 @@ def softplus(facts: Facts, self: Array, beta: float, threshold: float) -> AnyArr
         out = self                             where beta * self > threshold
         out = ln(1 + e^(beta * self)) / beta   elsewhere
 
-    NaN where ``self`` is. ``beta`` and ``threshold`` count as float32. With a ``beta`` of 0 the
-    result is infinite, or NaN where ``self`` is no finite number. Computed in float32, and rounded
-    to the dtype of ``self``; ``out`` may have any that this can be cast to.
+    NaN where ``self`` is NaN. ``beta`` and ``threshold`` are converted to float32. With a ``beta``
+    of 0 the result is infinite, or NaN where ``self`` is no finite number. Computed in float32, and
+    rounded to the dtype of ``self``; ``out`` may have any dtype that this can be cast to.
 
-    As torch's, which overflows to infinity where ``e^(beta * self)`` does below the threshold.
+    As in torch, except that torch overflows to infinity where ``e^(beta * self)`` does below the
+    threshold.
     """
     x = np.asarray(self)
     exponent = x * beta

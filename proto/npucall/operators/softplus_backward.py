@@ -68,9 +68,9 @@ def softplus_backward(
         grad_input = grad_output                               where beta * self > threshold
         grad_input = grad_output / (1 + e^(-beta * self))      elsewhere
 
-    NaN where ``self`` is. ``beta`` and ``threshold`` count as float32. All tensors have one shape.
-    Computed in FLOAT, DOUBLE included, or in FLOAT16 or BF16 where that is the dtype of both
-    inputs; ``grad_input`` has, unless given, the dtype of ``grad_output``.
+    NaN where ``self`` is NaN. ``beta`` and ``threshold`` are converted to float32. All tensors have
+    one shape. Computed in FLOAT, DOUBLE included, or in FLOAT16 or BF16 where that is the dtype of
+    both inputs; ``grad_input`` has, unless given, the dtype of ``grad_output``.
 
     Differs from torch, which computes float64 in float64, refuses inputs of different dtypes, and
     overflows to NaN where ``e^(beta * self)`` does below the threshold.

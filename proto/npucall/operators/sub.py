@@ -29,12 +29,12 @@ def sub(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:
 
         out = self - alpha * other
 
-    Both are converted to their promoted dtype, and so is ``alpha``: to that of integers only from
-    an integer, to BOOL also from a truth value. FLOAT16 and BF16 are computed in float32 and
-    rounded once. Integers wrap around; of BOOL the result is whether the two differ. ``out`` may
-    have any dtype that the promoted one can be cast to.
+    Both are converted to their promoted dtype, and so is ``alpha``: if that dtype is an integer or
+    BOOL, ``alpha`` must be an integer or a truth value. FLOAT16 and BF16 are computed in float32
+    and rounded once. Integers wrap around; for BOOL the result says whether the two differ. ``out``
+    may have any dtype that the promoted one can be cast to.
 
-    As torch's, which refuses BOOL and promotes a tensor of rank 0 otherwise.
+    As in torch, except that torch refuses BOOL and promotes a tensor of rank 0 differently.
     """
     product = shared.scaled(other, alpha)
     if facts.dtype == np.bool_:

@@ -52,9 +52,9 @@ def tanh(facts: Facts, self: Array) -> AnyArray:
         (e^self - e^-self) / (e^self + e^-self)
 
     Computed in the dtype of ``self``, FLOAT16 and BF16 in float32, integers and BOOL in FLOAT, and
-    converted to that of ``out``, which is a float. DOUBLE is not taken.
+    converted to that of ``out``, which is a float. DOUBLE is refused.
 
-    As torch's, which also takes float64 and complex numbers. Products older than Atlas A2 cut
-    ``self`` at 8.8, where the result is 1 but for a unit in the last place.
+    As in torch, except that torch also takes float64 and complex numbers. Products older than Atlas
+    A2 cut ``self`` at 8.8, where the result is 1 within a unit in the last place.
     """
     return np.tanh(self, out=facts.out)

@@ -51,10 +51,10 @@ def tanh_backward(facts: Facts, grad_output: Array, output: Array) -> AnyArray:
         grad_input = grad_output * (1 - output^2)
 
     ``grad_input`` has the shape that the inputs broadcast to; all tensors have one dtype. Computed
-    in it, FLOAT16 and BF16 in float32, as ``(1 - output) * (1 + output)``, which cancels nothing
+    in it, FLOAT16 and BF16 in float32, as ``(1 - output) * (1 + output)``, which loses no digits
     where ``output`` is nearly 1.
 
-    As torch's, which also takes complex numbers.
+    As in torch, except that torch also takes complex numbers.
     """
     slope = np.subtract(1, output) * np.add(1, output)
     return np.multiply(grad_output, slope, out=facts.out)

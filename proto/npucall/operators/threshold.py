@@ -62,12 +62,12 @@ def threshold(facts: Facts, self: Array, threshold: float, value: float) -> AnyA
         out = self     elsewhere, also where self is NaN
 
     Both numbers are converted to the dtype of ``self`` first, for integers without their fraction;
-    the page of the operator promotes the dtypes instead. One that does not fit into an integer's
-    dtype becomes what C makes of it. Nothing is rounded, but to the dtype of ``out``, which may be
-    any that ``self`` can be cast to. For INT32 a device computes in FLOAT, exact to 2^24; this is
-    exact.
+    the page of the operator promotes the dtypes instead. A number that does not fit into the
+    integer dtype is converted as C does it. Results are rounded only to the dtype of ``out``, which
+    may be any that ``self`` can be cast to. For INT32 a device computes in FLOAT, exact to 2^24;
+    the reference is exact.
 
-    As torch's.
+    As in torch.
     """
     x = np.asarray(self)
     return chosen(np.less_equal(x, threshold), facts.dtype.type(value), x, out=facts.out)

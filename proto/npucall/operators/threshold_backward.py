@@ -92,13 +92,13 @@ def threshold_backward(facts: Facts, grad_output: Array, self: Array, threshold:
         out = 0              where self <= threshold, whatever grad_output is
         out = grad_output    elsewhere, also where self is NaN
 
-    ``threshold`` counts as float32, and as 0 if it is not beyond 2^-23. Nothing is rounded. All
-    tensors have one dtype; INT64 is taken on Ascend 950 alone, with threshold 0. ``out`` has the
-    shape that the inputs broadcast to. For INT32 and a threshold other than 0 a device computes in
-    FLOAT, exact to 2^24; this is exact.
+    ``threshold`` is converted to float32, and counts as 0 if its absolute value is at most 2^-23.
+    Nothing is rounded. All tensors have one dtype; only Ascend 950 takes INT64, with threshold 0.
+    ``out`` has the shape that the inputs broadcast to. For INT32 and a threshold other than 0 a
+    device computes in FLOAT, exact to 2^24; the reference is exact.
 
-    Differs from torch in thresholds that are nearly 0, and for integers in fractions, of which
-    torch takes the integer part.
+    Differs from torch for thresholds that are nearly 0, and for integers with a fractional
+    threshold: torch takes its integer part.
     """
     none = np.asarray(grad_output).dtype.type(0)
     return np.where(np.less_equal(self, _counted(threshold)), none, grad_output)

@@ -163,7 +163,7 @@ class ExecuteRequest(google.protobuf.message.Message):
     OUTPUT_PLACES_FIELD_NUMBER: builtins.int
     @property
     def call(self) -> global___Call:
-        """What is asked."""
+        """The call."""
 
     @property
     def storage(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[npucall.v1.tensor_pb2.Storage]:
@@ -217,7 +217,7 @@ class OutputPlace(google.protobuf.message.Message):
     """
     keep: builtins.bytes
     """A handle of the session that the output fills: 16 random bytes that the caller chose and has
-    not used before. The output does not travel.
+    not used before. The server does not send the output.
     """
     discard: builtins.bool
     """The caller does not want the output. A later step of the same program may still take it."""
@@ -290,8 +290,8 @@ class ExecuteProgramRequest(google.protobuf.message.Message):
     @property
     def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ExecuteRequest]:
         """The steps, at least one and at most `Limits.program_steps`. Together they may have 1 MiB
-        without the data of their storages, else MESSAGE_MALFORMED; each is bounded as a single request
-        is.
+        without the data of their storages, else MESSAGE_MALFORMED; each has the limits of a single
+        request.
         """
 
     def __init__(

@@ -53,7 +53,7 @@ class OperatorServiceStub(object):
     7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
     the outputs are too many bytes for one message.
     8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
-    an aclnn status where the device gives one; then the device's own first phase.
+    an aclnn status; then the device's own first phase.
     Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
     phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
     step 4 and step 6 the device's own first phase decides.
@@ -214,7 +214,7 @@ class OperatorServiceServicer(object):
     7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
     the outputs are too many bytes for one message.
     8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
-    an aclnn status where the device gives one; then the device's own first phase.
+    an aclnn status; then the device's own first phase.
     Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
     phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
     step 4 and step 6 the device's own first phase decides.
@@ -300,9 +300,9 @@ class OperatorServiceServicer(object):
         * INVALID_ARGUMENT, DTYPE_UNSUPPORTED, SHAPE_MISMATCH, FORMAT_UNSUPPORTED or ATTRIBUTE_INVALID,
         aclnn status 161002 or as the rule says: the call breaks a rule of the operator. The first
         two and the last also come without a status, from step 4 of the checks.
-        * INVALID_ARGUMENT, ARGUMENT_INVALID: the values of an argument (labels, lengths) are none that
-        the operator takes; or, with the aclnn status that the device gives, its first phase refuses
-        the call. Then `driver_message` says why.
+        * INVALID_ARGUMENT, ARGUMENT_INVALID, with an aclnn status: the operator does not take the
+        values of an argument (labels, lengths); or the device's own first phase refuses the call,
+        and `driver_message` says why.
         * FAILED_PRECONDITION, SHARED_MEMORY: the server has no shared memory of that id; it may have
         been started again. Send the bytes.
         * FAILED_PRECONDITION, RESERVED: somebody has reserved the device, and the call does not carry
@@ -404,8 +404,8 @@ class OperatorServiceServicer(object):
         ended      end                    passed over
         ended      cancel                 passed over
 
-        A program is opened by a frame `program`, always complete, and answered by one frame
-        `program_reply`, or `error`; in the table they stand for `begin` and `reply`.
+        The caller opens a program with a frame `program`, which is always complete. The server answers
+        with one frame `program_reply`, or `error`. In the table they count as `begin` and `reply`.
 
         One message may carry several frames, by `more`, where the other side takes them: the server up
         to `Limits.frames_per_message`; the caller as many as it says in the metadata
@@ -424,7 +424,7 @@ class OperatorServiceServicer(object):
         server cannot read a frame, an id is used twice, a frame comes that the table does not have, a
         chunk does not fit its storage, leaves a gap or comes twice, or bytes are missing at `end` or
         at half-close; and with UNAVAILABLE where the server goes down. Then calls without an answer
-        get none, even complete ones, and the caller may repeat them. The same holds for calls whose
+        get none, even complete ones, and the caller may repeat them. It may also repeat calls whose
         stream, or whose Execute, ends with CANCELLED without details: the server had not begun them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -595,7 +595,7 @@ class OperatorService(object):
     7. Room: RESERVED, TOO_LARGE, DRAINING, QUOTA, QUEUE_FULL. For Execute, TOO_LARGE comes first if
     the outputs are too many bytes for one message.
     8. At the device: the deadline; then the values that the operator checks (labels, lengths), with
-    an aclnn status where the device gives one; then the device's own first phase.
+    an aclnn status; then the device's own first phase.
     Plan and PlanProgram make the checks 1 to 5, then RESERVED and TOO_LARGE, then the device's first
     phase. An operator without reference (`OperatorInfo.reference` is false) has no rules here: after
     step 4 and step 6 the device's own first phase decides.

@@ -6,7 +6,7 @@ from npucall.v1 import session_service_pb2 as npucall_dot_v1_dot_session__servic
 
 
 class SessionServiceStub(object):
-    """Sessions, their handles, and digests. Errors travel as those of `OperatorService`.
+    """Sessions, their handles, and digests. Errors have the form of those of `OperatorService`.
 
     HANDLES. A handle names bytes in the device's memory, exactly what `Storage.data` would hold;
     each call says shape and dtype itself. A handle belongs to one session. It lives until the caller
@@ -104,7 +104,7 @@ class SessionServiceStub(object):
 
 
 class SessionServiceServicer(object):
-    """Sessions, their handles, and digests. Errors travel as those of `OperatorService`.
+    """Sessions, their handles, and digests. Errors have the form of those of `OperatorService`.
 
     HANDLES. A handle names bytes in the device's memory, exactly what `Storage.data` would hold;
     each call says shape and dtype itself. A handle belongs to one session. It lives until the caller
@@ -270,7 +270,7 @@ def add_SessionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SessionService(object):
-    """Sessions, their handles, and digests. Errors travel as those of `OperatorService`.
+    """Sessions, their handles, and digests. Errors have the form of those of `OperatorService`.
 
     HANDLES. A handle names bytes in the device's memory, exactly what `Storage.data` would hold;
     each call says shape and dtype itself. A handle belongs to one session. It lives until the caller

@@ -82,7 +82,7 @@ class PreparedCalls:
 
 
 class _TooMuchToKeep(Exception):  # noqa: N818  # no error: what a cache raises it does not keep
-    """A call that is prepared, and not kept."""
+    """A prepared call that is too large to keep."""
 
     def __init__(self, call: Prepared) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def encode(
     """The bytes of a call.
 
     Storage must be sent in the order of ``arguments``; ``stored`` names a list of tensors as a
-    whole. ``roles``: what tensors are for, where the listing guesses wrong.
+    whole. ``roles``: the roles of tensors if the listing guesses wrong.
     """
     listed = [_encode_argument(name, value, name in stored) for name, value in arguments.items()]
     for argument in listed:
@@ -134,7 +134,7 @@ def decode(data: bytes, catalogue: Catalogue, default_variant: str = "") -> Call
 
 
 def encode_tensor(spec: TensorSpec) -> tensor_pb2.TensorSpec:
-    """The message of a spec; what follows from the rest is left out."""
+    """The message of a spec, without what follows from the rest."""
     message = tensor_pb2.TensorSpec(dtype=spec.dtype.wire, shape=spec.shape)  # type: ignore[arg-type]
     if spec.offset or spec.storage_shape != spec.shape or spec.strides != row_major(spec.shape):
         message.strides.extend(spec.strides)
@@ -256,7 +256,7 @@ _MEMBER_OF_MANY = {
     Scalar: "scalars",
     TensorSpec: "tensors",
 }
-"""The member that holds several of that type; none at all travel as integers."""
+"""The member that holds several of that type; an empty list is sent as integers."""
 _LISTS: dict[str, Any] = {
     "booleans": pb.BoolArray,
     "integers": pb.IntArray,

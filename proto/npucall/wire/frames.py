@@ -1,8 +1,8 @@
-"""Frames of ``ExecuteStream`` <-> bytes, each for itself; see ``stream_messages`` for several.
+"""Single frames of ``ExecuteStream`` <-> bytes; see ``stream_messages`` for several.
 
-Frames as npucall and the generated classes write them, their fields once and in the order of their
-numbers, are read by hand, so that a chunk's data is a view of what was received. Every other
-spelling of the same message is read by the protobuf class, which copies.
+npucall and the generated classes write each field once, in the order of the numbers. Code here
+reads such frames by hand, so that a chunk's data is a view of the received bytes. The protobuf
+class reads every other encoding of the same message, and copies.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PROGRAM, _PROGRAM_REPLY, _RESOLVED = 7, 6, 7
 _KINDS = range(2, 8)
 """Numbers of the fields of which a frame has one."""
 _PROGRAM_FIELDS = 4 * MAX_NESTED_FIELDS
-"""Of the frame of a program at any depth, as the bytes besides its data are four times a call's."""
+"""Of the frame of a program at any depth: its bytes without data are four times those of a call."""
 
 
 def join_begin(call_id: int, begin: Begin) -> bytes:
@@ -71,9 +71,9 @@ def join_begin(call_id: int, begin: Begin) -> bytes:
 
 
 def join_chunk(call_id: int, chunk: Chunk) -> bytes:
-    """The bytes of the frame of a chunk, alike in both directions. Copies the data once.
+    """The bytes of the frame of a chunk, the same in both directions. Copies the data once.
 
-    Padded so that the data is aligned within the frame, and can be computed where it is.
+    Padded so that the data is aligned within the frame and can be used in place.
     """
     size, padding = len(chunk.data), 0
     place = b"\x08%b\x10%b" % (number(chunk.storage), number(chunk.offset))
@@ -86,7 +86,7 @@ def join_chunk(call_id: int, chunk: Chunk) -> bytes:
 
 
 def join_end(call_id: int) -> bytes:
-    """The bytes of the frame behind the last chunk, alike in both directions."""
+    """The bytes of the frame after the last chunk, the same in both directions."""
     return _frame(call_id, _END)
 
 
@@ -134,7 +134,7 @@ def split_request_frame(message: bytes) -> tuple[int, RequestFrame]:
 
 
 def split_chunk(message: bytes) -> Chunk | None:
-    """The chunk in a frame of any stream; None for what is none, or spelled otherwise."""
+    """The chunk in a frame of any stream; None if it is no chunk, or encoded in another way."""
     try:
         _, field, position = _opened(message)
         return _chunk(message, position) if field == _CHUNK else None
@@ -163,7 +163,7 @@ def _frame(call_id: int, field: int, *parts: Buffer) -> bytes:
 
 
 def _opened(message: bytes) -> tuple[int, int, int]:
-    """The call's id, the number of the only field behind it, and where its content begins."""
+    """The call's id, the number of the only field after it, and where its content begins."""
     end = len(message)
     call_id = position = 0
     if message[:1] == _CALL_ID:
@@ -213,7 +213,7 @@ def _checked(chunk: Chunk) -> Chunk:
 
 
 def read_request(message: bytes) -> pb.ExecuteStreamRequest:
-    """What the class reads. Raises MessageError for what is none, or over the limits."""
+    """The message as the class reads it. Raises MessageError if it is none, or over the limits."""
     try:
         program = _is_program(message)
         fields = _PROGRAM_FIELDS if program else MAX_NESTED_FIELDS
@@ -227,7 +227,7 @@ def read_request(message: bytes) -> pb.ExecuteStreamRequest:
 
 
 def read_response(message: bytes) -> pb.ExecuteStreamResponse:
-    """What the class reads. Raises MessageError for what is none."""
+    """The message as the class reads it. Raises MessageError if it is none."""
     return _parsed(pb.ExecuteStreamResponse, message)
 
 

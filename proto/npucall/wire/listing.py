@@ -1,4 +1,4 @@
-"""An operator as its listing shows it, ``npucall.v1.OperatorInfo``, from its declaration."""
+"""An operator in a listing, ``npucall.v1.OperatorInfo``, from its declaration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def describe(
 ) -> pb.OperatorInfo:
     """Everything that a caller can know of an operator, seen from a server of ``product``.
 
-    ``unavailable_because``: why the server cannot run it, where that is not the product's fault.
+    ``unavailable_because``: why the server cannot run it, if the product could.
     """
     if operator.reference and not operator.dtypes_on(product):
         unavailable_because = f"{product} does not have it"
@@ -49,9 +49,9 @@ def describe(
 
 
 def declare(info: pb.OperatorInfo) -> Operator[Any, Any]:
-    """An operator as far as a listing tells it: what a caller needs, without rules and formula.
+    """An operator from a listing: what a caller needs, without rules and formula.
 
-    Raises ValueError for a parameter of a kind that is not known here.
+    Raises ValueError for a parameter of an unknown kind.
     """
     parameters = tuple(map(_declared, info.parameters))
     return Operator(

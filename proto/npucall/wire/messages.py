@@ -1,10 +1,10 @@
 """Messages with bulk data <-> bytes: ``ExecuteRequest`` and ``ExecuteResponse``.
 
 The protobuf class copies bulk bytes on each side, which costs more than the network
-[src:hand-framing]. So the top level of these two, and ``Storage``, are written here, and read here
-where they are spelled as npucall and the generated classes spell them: the small messages inside
-stay bytes, for the class to read, and storages are views of what was received. Every other spelling
-is read by the class.
+[src:hand-framing]. So this module writes the top level of these two, and ``Storage``. It also reads
+them if they are encoded as npucall and the generated classes encode them: the small messages inside
+stay bytes, which the class reads, and storages are views of the received bytes. The class reads
+every other encoding.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _REPLY, _TIMINGS, _RESPONSE_STORAGE = 1, 2, 3
 _PADDING = 1
 _PLACE_OUTPUT = 1
 _SMALL_BYTES = 1024
-"""Of a place that is no data, as npucall and the generated classes spell it."""
+"""Of a place without data, as npucall and the generated classes encode it."""
 _FIRST_TAG, _SECOND_TAG, _THIRD_TAG, _DATA_TAG = 0x0A, 0x12, 0x1A, 0x7A
 _NOWHERE: Mapping[str, OutputPlace] = MappingProxyType({})
 
@@ -70,7 +70,7 @@ class Request(NamedTuple):
 
     @property
     def is_placed(self) -> bool:
-        """Whether anything of the call is elsewhere than in the message."""
+        """Whether any part of the call is not in the message."""
         return bool(self.output_places) or not all(
             type(each) is memoryview for each in self.storage
         )
@@ -136,7 +136,7 @@ def split_request(message: bytes) -> Request:
 
     Raises MessageError where the protobuf class would refuse the message, where an output has two
     places or none, for more than ``MAX_FIELDS``, ``MAX_NESTED_FIELDS`` or
-    ``MAX_DEPTH``, and for more than ``MAX_OVERHEAD_BYTES`` besides data.
+    ``MAX_DEPTH``, and for more than ``MAX_OVERHEAD_BYTES`` without data.
     """
     check_length(message, "ExecuteRequest")
     return split_request_in(message, 0, len(message))
@@ -151,7 +151,7 @@ def split_request_in(message: bytes, start: int, end: int) -> Request:
 
 
 def check_overhead(name: str, size: int, most: int = MAX_OVERHEAD_BYTES) -> None:
-    """Raises MessageError where a message has too many bytes besides data."""
+    """Raises MessageError if a message without its data has too many bytes."""
     if size > most:
         raise MessageError(
             f"{name}: expected at most {most} bytes without the data of storages, found {size}"
@@ -231,7 +231,7 @@ def _storage_header(field: int, length: int, position: int) -> bytes:
 
 
 def _storages(message: bytes, position: int, end: int, tag: int) -> tuple[list[ReceivedPlace], int]:
-    """The storages that stand here one behind the other, and the position behind them."""
+    """The storages that follow each other here, and the position after them."""
     view = memoryview(message)
     storages: list[ReceivedPlace] = []
     while position < end and message[position] == tag:
@@ -267,7 +267,7 @@ def _place_in(storage: bytes) -> ReceivedPlace:
 def _output_places(
     message: bytes, position: int, end: int, most: int
 ) -> tuple[Mapping[str, OutputPlace], int]:
-    """The places for outputs that stand here, and the position behind them."""
+    """The places for outputs here, and the position after them."""
     places: list[pb.OutputPlace] = []
     while position < end and message[position] == _THIRD_TAG and len(places) < most:
         start, position = bytes_at(message, position, end, _THIRD_TAG)

@@ -1,4 +1,4 @@
-"""Places <-> bytes: where storages and outputs of a message are that it does not hold."""
+"""Places <-> bytes: where storages and outputs are that a message does not contain."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def join_place(place: RegionPart | HandlePart | Digest | StepOutput) -> bytes:
 
 @lru_cache(1024)
 def _result(place: StepOutput) -> bytes:
-    """Kept, since programs are much alike."""
+    """Cached, because programs are similar."""
     step = b"\x08" + number(place.step) if place.step else b""
     return field_of(_RESULT, step + field_of(_RESULT_OUTPUT, place.output.encode()))
 
 
 def output_place(place: OutputPlace) -> bytes:
-    """The content of an ``OutputPlace`` behind its name."""
+    """The content of an ``OutputPlace`` after its name."""
     if isinstance(place, RegionPart):
         return field_of(_PLACE_REGION, _part(place))
     if isinstance(place, Keep):
@@ -103,7 +103,7 @@ def output_place(place: OutputPlace) -> bytes:
 
 
 def _part(part: RegionPart | HandlePart) -> bytes:
-    """A ``Region`` or ``HandlePart``, whose fields have the same numbers."""
+    """A ``Region`` or ``HandlePart``: their fields have the same numbers."""
     return field_of(_PART_ID, part.id) + b"\x10%b\x18%b" % (
         number(part.offset),
         number(part.length),

@@ -1,7 +1,7 @@
 """Programs <-> bytes: ``ExecuteProgramRequest`` and ``ExecuteProgramResponse``.
 
-As in ``messages``, what npucall and the generated classes write is read by position, and every
-other spelling by the class.
+As in ``messages``, code here reads by position what npucall and the generated classes write; the
+class reads every other encoding.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _STEPS, _TIMINGS = 1, 2
 _STEPS_TAG, _TIMINGS_TAG = 0x0A, 0x12
 _USUAL_STEP_BYTES = 1024
-"""Those of most steps have a length of as many bytes; others are put together twice."""
+"""The length of most steps takes so many bytes; other steps are built twice."""
 
 
 class StepRequest(NamedTuple):
-    """What travels of a step: its call, its storages, and places for its outputs."""
+    """A step in a message: its call, its storages, and places for its outputs."""
 
     call: bytes
     storage: Sequence[Place]
@@ -79,7 +79,7 @@ def split_program(message: bytes) -> list[Request]:
 
     Raises MessageError where the protobuf class would refuse the message, for more than
     ``MAX_PROGRAM_STEPS``, for more than ``MAX_NESTED_FIELDS``, and for more than
-    ``MAX_PROGRAM_OVERHEAD_BYTES`` besides data.
+    ``MAX_PROGRAM_OVERHEAD_BYTES`` without data.
     """
     check_length(message, "ExecuteProgramRequest")
     steps = _split_program(message)
@@ -113,10 +113,10 @@ def split_program_response(message: bytes) -> ProgramResponse:
 
 
 def _add(parts: list[Buffer], position: int, made: Callable[[int], list[Buffer]]) -> int:
-    """Adds a step, and answers where it ends.
+    """Adds a step, and returns where it ends.
 
-    How it is padded depends on where it begins, and so on the length of its own header. Where that
-    is shorter again with the new padding the data is not aligned, which is no fault.
+    Its padding depends on where it begins, and so on the length of its own header. If the header
+    becomes shorter with the new padding, the data is not aligned; that is allowed.
     """
     guess = header(_STEPS, _USUAL_STEP_BYTES)
     step = made(position + len(guess))
@@ -140,7 +140,7 @@ def _split_program(message: bytes) -> list[Request]:
 
 
 def _bounds(message: bytes) -> tuple[list[tuple[int, int]], int]:
-    """Where each step begins and ends of those that stand in front, and where they all end."""
+    """Where each of the leading steps begins and ends, and where all of them end."""
     bounds: list[tuple[int, int]] = []
     position, end = 0, len(message)
     while position < end and message[position] == _STEPS_TAG:

@@ -1,7 +1,7 @@
 """Protobuf's wire format, as far as messages with bulk data are read and written by hand.
 
-Messages are read by position in the spelling that npucall and the generated classes write: fields
-once, in the order of their numbers. ``Malformed`` says that a message is spelled otherwise, or is
+Messages are read by position in the encoding of npucall and the generated classes: each field once,
+in the order of the numbers. ``Malformed`` means that a message is encoded in another way, or is
 none; then the protobuf class decides.
 """
 
@@ -28,7 +28,7 @@ _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 
 
 class Malformed(Exception):  # noqa: N818  # the caller decides what is an error
-    """Bytes that are no message, or one in another spelling."""
+    """Bytes that are no message, or a message in another encoding."""
 
 
 @lru_cache(4096)
@@ -50,7 +50,7 @@ def number(value: int) -> bytes:
 
 
 def varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -> tuple[int, int]:
-    """A number of seven bits a byte, and the position behind it."""
+    """A number of seven bits a byte, and the position after it."""
     if position < end and message[position] < 0x80:  # noqa: PLR2004  # most have one byte
         return message[position], position + 1
     value = shift = 0
@@ -66,7 +66,7 @@ def varint(message: bytes, position: int, end: int, most: int = _NUMBER_BYTES) -
 
 
 def tag_at(message: bytes, position: int, end: int) -> tuple[int, int]:
-    """A tag, and the position behind it."""
+    """A tag, and the position after it."""
     tag, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
     if tag >> 3 == 0 or tag > _MAX_TAG:
         raise Malformed(f"field number {tag >> 3}")
@@ -74,14 +74,14 @@ def tag_at(message: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def number_at(message: bytes, position: int, end: int, tag: int) -> tuple[int, int]:
-    """The number in the field of a tag of one byte if it stands here, else 0; what is behind it."""
+    """The number in the field with this one-byte tag, else 0; and the position after it."""
     if position < end and message[position] == tag:
         return varint(message, position + 1, end)
     return 0, position
 
 
 def bytes_at(message: bytes, position: int, end: int, tag: int) -> tuple[int, int]:
-    """Where the bytes begin and end in the field of a tag of one byte, if it stands here.
+    """Where the bytes begin and end in the field with this one-byte tag, if it is here.
 
     Else nothing, from ``position`` to ``position``.
     """
@@ -94,10 +94,9 @@ def bytes_at(message: bytes, position: int, end: int, tag: int) -> tuple[int, in
 
 
 def content_at(message: bytes, position: int) -> tuple[int, int]:
-    """Where the content of the field of bytes begins and ends whose tag of one byte stands here.
+    """Where the content of the field of bytes begins and ends; its one-byte tag is here.
 
-    What is behind the end of the message is not looked for: raises IndexError, or answers an end
-    that lies behind it.
+    Does not check the end of the message: raises IndexError, or returns an end after it.
     """
     length = message[position + 1]
     if length < 0x80:  # noqa: PLR2004  # seven bits a byte
@@ -112,8 +111,8 @@ def content_at(message: bytes, position: int) -> tuple[int, int]:
 def skim(message: bytes) -> Iterator[tuple[int, int]]:
     """Number and length of every field at the top of a message, those inside groups among them.
 
-    For what must be known before the class takes memory for all of it: says nothing of what stands
-    inside fields. Raises Malformed for more than ``MAX_FIELDS``.
+    For checks before the class takes memory for the whole message; does not look inside fields.
+    Raises Malformed for more than ``MAX_FIELDS``.
     """
     position, end = 0, len(message)
     for _ in range(MAX_FIELDS):
@@ -129,9 +128,9 @@ def skim(message: bytes) -> Iterator[tuple[int, int]]:
 def data_bytes_in(message: bytes, kind: Any, most: int) -> int:
     """How many bytes the ``data`` fields of a message have, at any depth.
 
-    ``kind``: its descriptor. Raises Malformed for more than ``most`` fields, all that the class
-    would look into counted, and where groups and messages lie too deep: before the class takes time
-    and memory for them.
+    ``kind``: its descriptor. Raises Malformed for more than ``most`` fields, including those
+    inside, and if groups and messages are nested too deep, before the class takes time and memory
+    for them.
     """
     counted = data = position = 0
     inside: list[tuple[int, int, Any]] = [(len(message), 0, kind)]
@@ -164,7 +163,7 @@ def data_bytes_in(message: bytes, kind: Any, most: int) -> int:
 
 
 def _behind(message: bytes, position: int, end: int, wire_type: int) -> int:
-    """The position behind the content of a field."""
+    """The position after the content of a field."""
     if wire_type == _VARINT:
         return varint(message, position, end)[1]
     if wire_type == _LENGTH:

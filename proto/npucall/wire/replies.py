@@ -29,7 +29,7 @@ class Timings(NamedTuple):
     queue_ns: int = 0
     """Waiting for the device."""
     run_ns: int = 0
-    """Running on the device; where there are copies, without them and by its clock."""
+    """Running on the device; without copies, and by the device's clock if it has copies."""
     encode_ns: int = 0
     """Putting the response together."""
     copy_in_ns: int = 0
@@ -42,12 +42,12 @@ class Timings(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """Names a server process."""
+    """Identity of a server process."""
 
     instance: str
     """Random name of the process; another one after each restart."""
     device: str
-    """``cpu`` or ``cann:0``; ``local`` for a client that computes itself."""
+    """``cpu`` or ``cann:0``; ``local`` if the client computes itself."""
     soc: str
     """The SoC whose rules hold."""
 
@@ -59,13 +59,13 @@ class Reply:
     variant: str
     """The variant that ran; empty for an operator that has only one."""
     kernel_dtype: DType | None
-    """What the operator computes and rounds in, where the device tells."""
+    """The dtype in which the operator computes and rounds, if the device tells."""
     outputs: Mapping[str, TensorSpec]
     """The outputs, in the operator's order."""
     stored: tuple[str, ...]
     """Outputs whose storage follows."""
     warnings: tuple[str, ...]
-    """What the caller should know though the call is valid."""
+    """What the caller should know, although the call is valid."""
     server: ServerIdentity
     warned: tuple[str, ...] = ()
     """The parameter that each of ``warnings`` is about."""
@@ -121,7 +121,7 @@ _TAGS = (0x09, 0x11, 0x19, 0x21, 0x29, 0x31, 0x39, 0x41)
 
 
 def encode_timings(timings: Timings) -> bytes:
-    """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each behind its tag."""
+    """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each after its tag."""
     decode, check, queue, run, encode, copy_in, plan, copy_out = timings
     return _TIMINGS.pack(
         0x09, decode, 0x11, check, 0x19, queue, 0x21, run, 0x29, encode,

@@ -1,4 +1,4 @@
-"""An error <-> ``google.rpc.Status``, as it travels in the trailer ``grpc-status-details-bin``."""
+"""An error <-> ``google.rpc.Status``, in the trailer ``grpc-status-details-bin``."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ REQUEST_ID = "npucall-request-id"
 AUTHORIZATION = "authorization"
 """Metadata key of a credential: ``Bearer`` and a token."""
 RESERVATION = "npucall-reservation"
-"""Metadata key of a reservation's key, for calls of its holder."""
+"""Metadata key for the key of a reservation, in calls of its holder."""
 SESSION = "npucall-session"
-"""Metadata key of the session whose handles calls name."""
+"""Metadata key for the session of the handles in a call."""
 FRAMES_PER_MESSAGE = "npucall-frames-per-message"
-"""Metadata key of how many frames a caller takes in one message of a stream."""
+"""Metadata key for the number of frames that a caller accepts in one message of a stream."""
 TRACEPARENT = "traceparent"
 """Metadata key of the span that a call, or a stream, belongs to (W3C Trace Context)."""
 
 LOSSES = "npucall-losses"
-"""Metadata key of a call that is repeated behind a connection that broke: how many servers ended
-under it, or ``ALONE``."""
+"""Metadata key in a call that is repeated after its connection broke: how many servers ended during
+it, or ``ALONE``."""
 BEGUN = "npucall-begun"
-"""Key of what the server says to such a call when its turn on the device begins: ``ALONE`` or
+"""Key with which the server answers such a call when its turn on the device begins: ``ALONE`` or
 ``SHARED``. In the details of DEVICE_LOST also ``NONE``."""
 INSTANCE = "npucall-instance"
-"""Key of the server's instance, which it says beside ``BEGUN``."""
+"""Key of the server's instance, which it sends together with ``BEGUN``."""
 NONE, SHARED, ALONE = "none", "shared", "alone"
 
 _DOMAIN = "npucall"
@@ -54,8 +54,8 @@ _CODES = {code.value[0]: code for code in StatusCode}
 def to_status(error: NpucallError) -> Status:
     """The error as ``google.rpc.Status``: code, sentence, and details for programs.
 
-    Texts are cut, so that the trailers stay below gRPC's limit whatever was said or quoted, and the
-    sentence is one that any terminal may show.
+    Texts are cut so that the trailers always stay below gRPC's limit, and escaped so that any
+    terminal may show them.
     """
     limit = MAX_TEXT_BYTES
     while _trailer_bytes(status := _to_status(error, limit)) > MAX_TRAILER_BYTES and limit:
@@ -82,9 +82,9 @@ def _to_status(error: NpucallError, limit: int) -> Status:
 
 
 def from_status(code: StatusCode, message: str, trailer: bytes | None) -> NpucallError:
-    """The error that a server raised, from what arrived of it.
+    """The error that a server raised, from the status and trailers that arrived.
 
-    Without a trailer of npucall's (gRPC itself, or a proxy, answered) the code decides.
+    Without a trailer of npucall (gRPC itself, or a proxy, answered) the code decides.
     """
     status, info, violations, retry = Status(), ErrorInfo(), BadRequest(), RetryInfo()
     with suppress(DecodeError):  # what was read until then counts
@@ -146,7 +146,7 @@ _BY_CODE = {
     StatusCode.RESOURCE_EXHAUSTED: TooLargeError,
     StatusCode.INTERNAL: InternalError,
 }
-"""What gRPC itself means by its codes: nothing answers, a message over a limit, and so on."""
+"""Errors for codes from gRPC itself: nothing answers, a message over a limit, and so on."""
 
 
 def _of_code(code: StatusCode, message: str) -> NpucallError:

@@ -1,9 +1,9 @@
-"""Messages of ``ExecuteStream`` <-> their frames: one, and behind it those in ``more``.
+"""Messages of ``ExecuteStream`` <-> their frames: the first one, then those in ``more``.
 
-A frame means the same in whatever message it travels, and its limits are its own; so a message of
-several is taken apart into bytes of their own, which also keeps none of them in memory for the
-others. Messages as npucall and the generated classes write them are taken apart by hand, every
-other spelling by the class, and then the limits of a frame are those of the whole message.
+A frame means the same in any message, and has limits of its own. So a message of several frames is
+split into separate bytes; then no frame keeps the memory of the others. Code here splits messages
+that npucall and the generated classes write; the class splits every other encoding, and then the
+limits of a frame hold for the whole message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frames of uploads <-> bytes: ``UploadRequest``, whose chunks and ends are those of calls."""
+"""Frames of uploads <-> bytes: ``UploadRequest``; chunks and ends are those of calls."""
 
 from __future__ import annotations
 

@@ -4,6 +4,6 @@ Its modules, from the top::
 
     operators, access, account  OperatorService; AccessService, and its account
     sessions, streams         SessionService; ExecuteStream
-    health                    the standard service of health
+    health, reflection        the standard services of health and reflection
     parsing, who              requests from their bytes; what callers are told of each other
 """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def supported(*names: str, blames: tuple[str, ...] = (), besides: tuple[DType, ...] = ()) -> Rule:
     """Their dtypes are in the operator's list for the product, or among ``besides``.
 
-    A name may also be that of an aclScalar, or of a dtype that a rule found; ``blames`` then says
-    whose fault it is.
+    A name may also be that of an aclScalar, or of a dtype that a rule found; ``blames`` then names
+    the parameter to blame.
     """
 
     def check(draft: Draft) -> None:
@@ -148,7 +148,8 @@ def real(*names: str) -> Rule:
 def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
     """None of them is BF16 on a product without it.
 
-    A name may also be that of a dtype that a rule found; ``blames`` then says whose fault it is.
+    A name may also be that of a dtype that a rule found; ``blames`` then names the parameter to
+    blame.
     """
 
     def check(draft: Draft) -> None:

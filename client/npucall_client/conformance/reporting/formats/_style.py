@@ -144,7 +144,9 @@ summary { cursor: pointer; font-size: 13.5px; color: var(--soft); }
   .heat td:empty { display: none; }
   .heat tr { gap: 3px; }
   td[data-label]::before { content: attr(data-label) " "; color: var(--soft); font-weight: 400; }
-  .cards .worst { flex-basis: 100%; }
+  .cards th { order: -1; }
+  .cards .bars { flex-basis: 100%; order: 1; }
+  .cards .worst { flex-basis: 100%; order: 2; }
   .pairs td { font-size: 12.5px; }
 }
 @media print { body { background: none; } section { break-inside: avoid; border: 0; padding: 0; } }
