@@ -97,9 +97,9 @@ def errors_page() -> str:
     return page_parts.page(
         "Errors",
         """
-        Server and client raise the same classes, which stand in `npucall.errors`. On the wire an
-        error is a gRPC status with `google.rpc.ErrorInfo`, whose `reason` names the class; so any
-        gRPC client can tell them apart. A class stands below the one that it is a kind of: `except
+        Server and client raise the same classes; they are in `npucall.errors`. The server sends an
+        error as a gRPC status with `google.rpc.ErrorInfo`. Its `reason` names the class, so any
+        gRPC client can tell errors apart. The table shows each class below its base class: `except
         ArgumentError` catches wrong dtypes, shapes, formats and attributes.
         """,
         page_parts.table(
@@ -116,8 +116,8 @@ def errors_page() -> str:
         "## Repeated",
         """
         A call has no side effects, so any call may be sent again. The class of an error says
-        whether that is worth it (its attribute `repeat`, from `npucall.errors.Repeat`). The
-        client of this project obeys it; a client in another language does well to.
+        whether that helps (its attribute `repeat`, from `npucall.errors.Repeat`). The client of
+        this project follows it; a client in another language should, too.
         """,
         page_parts.table(
             ("repeated", "meaning"),

@@ -43,7 +43,8 @@ def page() -> str:
         From the declarations in `npucall.operators`. Rules stand in the order in which they are
         checked: the first one that is broken is the answer. Products marked * are accepted by the
         software, but current documents do not list them. What a name in a call is called in C
-        stands beside it.
+        stands beside it; either
+        may be used, and a number that has a word may be given as that word: `reduction="mean"`.
         """,
         families(),
         product_table(),

@@ -1,8 +1,9 @@
 """For tests of programs that use npucall: a pytest fixture, and a server for a while.
 
 In a ``conftest.py``: ``pytest_plugins = ["npucall_client.testing"]``. Then a test that takes
-``npucall_server`` gets the target of a CPU reference server that runs for the session; where
-NPUCALL_TARGET is set it gets that, and nothing is started. Needs the extra ``testing``.
+``npucall_server`` gets the target of a CPU server that runs for the session. If NPUCALL_TARGET is
+set, such as to ``local:``, the test gets that target, and nothing is started. Each worker of
+pytest-xdist has a session, and a server, of its own. Needs the extra ``testing``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ try:
 except ImportError as error:
     raise ImportError(missing("npucall_client.testing", "npucall-client", "testing")) from error
 
+from npucall.errors import NpucallError
+from npucall_client.client import connect
 from npucall_client.settings import target_of_environment
 
 if TYPE_CHECKING:
@@ -90,13 +93,36 @@ def npucall_server_flags() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def npucall_server(npucall_server_flags: tuple[str, ...]) -> Iterator[str]:
-    """The target of a server: that of NPUCALL_TARGET, else one that runs for the session."""
-    given = target_of_environment()
-    if given is not None:
+    """The target of a server: that of NPUCALL_TARGET, else one that runs for the session.
+
+    The server of NPUCALL_TARGET is called once a session; if it does not answer, tests that need it
+    fail with a sentence that says so.
+    """
+    if given := target_of_environment():
+        _probe(given)
         yield given
         return
+    if find_spec("npucall_server") is None:
+        pytest.fail(
+            "npucall_server: the package npucall-server is not installed, so the fixture cannot "
+            "start a server; pip install 'npucall-client[testing]', or set NPUCALL_TARGET=local:",
+            pytrace=False,
+        )
     with running_server(*npucall_server_flags) as server:
         yield server.target
+
+
+def _probe(target: str) -> None:
+    """Fails the test that asked for the server if nothing answers there."""
+    try:
+        with connect(target) as client:
+            client.server_info()
+    except (NpucallError, ValueError) as error:
+        pytest.fail(
+            f"npucall_server: NPUCALL_TARGET is {target}, and no server answers there: {error}. "
+            "Start one, or unset NPUCALL_TARGET: then the fixture starts a server on the CPU",
+            pytrace=False,
+        )
 
 
 def _wait_for(ready: Path, process: subprocess.Popen[bytes], log: Path) -> None:
