@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
+import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -16,7 +20,14 @@ import pytest
 from tests import on_a_loop
 
 import npucall_client
-from npucall.errors import ArgumentError, NpucallError, QueueFullError, QuotaError, SettingError
+from npucall.errors import (
+    ArgumentError,
+    NpucallError,
+    QueueFullError,
+    QuotaError,
+    ServerUnreachableError,
+    SettingError,
+)
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_response
@@ -107,6 +118,102 @@ def test_a_host_without_a_port_has_that_of_a_server_and_everything_else_is_as_it
     assert ClientSettings.of(target=target).target == meant
     monkeypatch.setenv("NPUCALL_TARGET", target)
     assert ClientSettings.of().target == meant
+
+
+# --- Something else answers -----------------------------------------------------------------------
+
+
+class _Web(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _say(connection: socket.socket) -> None:
+    connection.sendall(b"SSH-2.0-OpenSSH_9\r\n")
+    connection.recv(1)
+
+
+@contextmanager
+def accepting(serve: Callable[[socket.socket], object]) -> Iterator[str]:
+    """The target of a server that does this with each connection."""
+
+    def run() -> None:
+        with suppress(OSError):
+            while True:
+                connection = listener.accept()[0]
+                with connection, suppress(OSError):
+                    serve(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@contextmanager
+def other_grpc(credentials: grpc.ServerCredentials | None = None) -> Iterator[str]:
+    server = grpc.server(ThreadPoolExecutor(1))
+    if credentials is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+LATE = 300.0
+"""Nobody waits for it: what is there says at once what it is."""
+
+
+def test_an_http_server_is_told_at_once(connect: Any) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Web) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ServerUnreachableError, match="an HTTP/1 server answers at 127"):
+            connect(f"127.0.0.1:{server.server_port}", connect_timeout=LATE)
+        server.shutdown()
+
+
+def test_so_is_what_speaks_no_http_at_all(connect: Any) -> None:
+    with (
+        accepting(_say) as target,
+        pytest.raises(ServerUnreachableError, match=r"no gRPC server .* says 'SSH-2\.0-OpenSSH_9'"),
+    ):
+        connect(target, connect_timeout=LATE)
+
+
+def test_a_grpc_server_that_is_no_npucall_is_told_at_once(connect: Any) -> None:
+    with (
+        other_grpc() as target,
+        pytest.raises(ServerUnreachableError, match="is no npucall server") as caught,
+    ):
+        connect(target, connect_timeout=LATE)
+    assert f"pool:directory:{target}" in str(caught.value)
+
+
+def test_tls_where_none_was_asked_is_told_at_once(connect: Any, tmp_path: Path) -> None:
+    pytest.importorskip("trustme")
+    from tests.certificates import Authority
+
+    pair = Authority(tmp_path).server()
+    files = [(Path(pair.key).read_bytes(), Path(pair.certificate).read_bytes())]
+    with (
+        other_grpc(grpc.ssl_server_credentials(files)) as target,
+        pytest.raises(ServerUnreachableError, match=r"uses TLS; set tls \(NPUCALL_TLS=true\)"),
+    ):
+        connect(target, connect_timeout=LATE)
+
+
+def test_no_tls_where_it_was_asked_is_told_at_once(connect: Any) -> None:
+    with (
+        other_grpc() as target,
+        pytest.raises(ServerUnreachableError, match="does not use TLS; set tls=False"),
+    ):
+        connect(target, tls=True, connect_timeout=LATE)
 
 
 # --- Timeouts -------------------------------------------------------------------------------------

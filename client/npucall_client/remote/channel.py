@@ -69,7 +69,7 @@ class ChannelTransport(Link):
         """
         seconds = self._connect_timeout
         try:
-            self.info = await self.asked(seconds)
+            found = await self._first_asked(seconds)
         except (DeadlineError, ServerUnreachableError) as error:
             why = "" if self._once else await self.why_unreachable()
             await self.close()
@@ -80,11 +80,29 @@ class ChannelTransport(Link):
         except BaseException:
             await self.close()
             raise
+        if found:
+            await self.close()
+            raise ServerUnreachableError(found)
         return self
+
+    async def _first_asked(self, seconds: float) -> str:
+        """Asks what the server is; waits for one that is starting. Answers what is there instead.
+
+        Where somebody else has other attempts, there is one, and nothing is said.
+        """
+        ends = time.monotonic() + seconds
+        data, found = (None, "") if self._once else await self.first_look(seconds)
+        if data is not None:
+            self.info = self._learned(pb.GetServerInfoResponse.FromString(data))
+        elif not found:
+            self.info = await self.asked(max(0.0, ends - time.monotonic()))
+        return found
 
     async def asked(self, timeout: float) -> pb.GetServerInfoResponse:
         """What the server is now; its limits count from here on."""
-        info = await self.server_info(timeout)
+        return self._learned(await self.server_info(timeout))
+
+    def _learned(self, info: pb.GetServerInfoResponse) -> pb.GetServerInfoResponse:
         self._seen.instance = info.server.instance
         self._limits = ServerLimits(info.limits, self._stream_from)
         return info

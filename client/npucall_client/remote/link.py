@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
-from npucall.errors import NpucallError, ServerUnreachableError, UnauthenticatedError
+from npucall.errors import (
+    NpucallError,
+    Repeat,
+    ServerUnreachableError,
+    UnauthenticatedError,
+)
 from npucall.wire.status import (
     AUTHORIZATION,
     INSTANCE,
@@ -27,6 +32,7 @@ from npucall_client.remote.credentials import credential_of
 from npucall_client.remote.failures import Origin, failure, lateness
 from npucall_client.remote.following import Following
 from npucall_client.remote.losses import is_break, told
+from npucall_client.remote.probing import misfit, other_service
 from npucall_client.remote.retry import Attempts, repeated
 from npucall_client.remote.service import MANY_FRAMES, instance_of
 
@@ -66,6 +72,7 @@ class Link:
         self.target = settings.target
         self._once = once
         self._waits_for_room = settings.wait
+        self._encrypts = settings.encrypts
         self._seen = Seen()
         self._losses: Losses | None = None
         self._goes_on: Callable[[], object] = _nothing
@@ -121,7 +128,7 @@ class Link:
         ends = time.monotonic() + _LOOK_SECONDS
         while (left := ends - time.monotonic()) > 0:
             try:
-                await self._look(left)
+                await self._look(left, await self.authorization())
             except ServerUnreachableError as error:
                 if _NOBODY in str(error) or _NO_SOCKET in str(error):
                     return True
@@ -133,9 +140,9 @@ class Link:
             self.check_open()
         return False
 
-    async def _look(self, seconds: float) -> None:
-        """Asks who answers, without waiting for somebody who does."""
-        metadata = self._metadata(await self.authorization())
+    async def _look(self, seconds: float, authorization: str) -> bytes:
+        """What the server is now, without waiting for one that does not answer yet."""
+        metadata = self._metadata(authorization)
         channels = self._connections.take()
         try:
             with self.errors(seconds):
@@ -143,6 +150,7 @@ class Link:
         finally:
             self._connections.give_back(channels)
         self._seen.instance = instance_of(answer)
+        return answer
 
     def repeating(self, goes_on: Callable[[], object]) -> Self:
         """The same connection, for calls that nobody else can answer: they are repeated here.
@@ -297,6 +305,28 @@ class Link:
             return await send(link, max(0.0, ends - time.monotonic()), another)
 
         return attempt
+
+    async def first_look(self, seconds: float) -> tuple[bytes | None, str]:
+        """What the server is, if it answers at once: None where it may answer later.
+
+        And a sentence on what answers in its place, where something else does.
+        """
+        look = self._authorized(lambda link, left, who: link._look(left, who))  # noqa: SLF001
+        try:
+            return await look(self, seconds), ""
+        except ServerUnreachableError as error:
+            said, way = str(error), self._connections.way
+            nobody = _NOBODY in said or _NO_SOCKET in said
+            if nobody or not way.is_straight or way.target.startswith("unix"):
+                return None, ""
+        except NpucallError as error:
+            if error.code is grpc.StatusCode.UNIMPLEMENTED:
+                return None, other_service(self.target)
+            if error.repeat is Repeat.NEVER:
+                raise
+            return None, ""
+        found = await self.sender.beside(lambda: misfit(way.target, encrypts=self._encrypts))
+        return None, found
 
     async def why_unreachable(self) -> str:
         """What gRPC says of a connection that somebody refuses, such as for its certificate."""

@@ -18,7 +18,6 @@ from npucall.wire.stream_messages import response_frames
 from npucall_client.remote.losses import is_break, needs_look, not_begun
 from npucall_client.remote.own_calls import Again, OwnCalls
 from npucall_client.remote.retry import LATER
-from npucall_client.remote.transfer import Incoming
 from npucall_client.remote.writing import Authorized, OpenStream, SentCall, Writer
 
 if TYPE_CHECKING:
@@ -178,8 +177,6 @@ class CallStream:
         """Gives a call an id, under which nothing of it was sent. To be called with the lock."""
         self._last_id += 1
         call.id = self._last_id
-        call.is_sent = False
-        call.incoming = Incoming(call.call)
         self._open[call.id] = call
 
     def _finish(self, *outcomes: tuple[SentCall, Response | Exception]) -> None:
@@ -310,6 +307,7 @@ class CallStream:
             return error
         with self._lock:
             if self._open.pop(call.id, None) is not None:
+                call.begin_anew()
                 self._number(call)
                 call.rests_until = time.monotonic() + pause
                 if call.rests_until < self._watched:
@@ -328,6 +326,7 @@ class CallStream:
             return failure
         with self._lock:
             if self._open.pop(call.id, None) is not None:
+                call.begin_anew()
                 self._enqueue(call)
         return None
 
@@ -358,7 +357,7 @@ class CallStream:
             self._room.notify(len(own))
             self._writer.begin_anew(self._open.values())
             for call in self._open.values():
-                call.incoming = Incoming(call.call)
+                call.begin_anew()
                 call.waits_for_another_server = False
                 call.rests_until = None
         for call in own:

@@ -70,6 +70,11 @@ class SentCall:
         self.is_over = False
         """Whether nobody waits for it any more."""
 
+    def begin_anew(self) -> None:
+        """Nothing of it was sent, and nothing of its answer has come."""
+        self.is_sent = False
+        self.incoming = Incoming(self.call)
+
 
 class OpenStream:
     """One stream."""

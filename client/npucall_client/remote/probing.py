@@ -1,0 +1,91 @@
+"""What answers at an address where the connection failed: TLS or none, HTTP/1, something else.
+
+gRPC says "Socket closed" of most of them, and goes on trying until the time is over.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import suppress
+
+from npucall.texts import cut, shown
+
+_SECONDS = 1.0
+"""For an answer."""
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What a client of HTTP/2 says first: the preface, and settings."""
+_SETTINGS = 4
+"""The type of the frame that a server of HTTP/2 says first, in its fourth byte."""
+_ALERT = b"\x15\x03"
+"""How a server of TLS begins to refuse what is none."""
+_HTTP_1 = (b"HTTP/", b"<")
+"""Before HTTP/1.0 an answer had no head."""
+_SHOWN_BYTES = 40
+_MEANT = "; correct the target (NPUCALL_TARGET)"
+
+
+def other_service(address: str) -> str:
+    """A sentence on a gRPC server that does not know npucall's methods."""
+    return (
+        f"target: the gRPC server at {address} is no npucall server (UNIMPLEMENTED){_MEANT}; that "
+        f"of a directory is pool:directory:{address}"
+    )
+
+
+def misfit(address: str, *, encrypts: bool) -> str:
+    """A sentence on what answers at HOST:PORT, where that is not what the client speaks.
+
+    Empty where it is, where nothing answers, and where it cannot be told. Blocks for two seconds at
+    the most.
+    """
+    with suppress(OSError, ValueError):
+        first = _first_bytes(address)
+        if first.startswith(_ALERT) or (not first and _speaks_tls(address)):
+            return (
+                ""
+                if encrypts
+                else (
+                    f"target: the server at {address} uses TLS; set tls (NPUCALL_TLS=true), or ca "
+                    "(NPUCALL_CA) to the authority of its certificate"
+                )
+            )
+        if first.startswith(_HTTP_1):
+            return f"target: an HTTP/1 server answers at {address}, and no npucall server" + _MEANT
+        if first[3:4] == bytes((_SETTINGS,)) and first[:1] == b"\0":
+            return (
+                ""
+                if not encrypts
+                else (
+                    f"target: the server at {address} does not use TLS; set tls=False "
+                    "(NPUCALL_TLS=false), or do not give ca, certificate and server_name"
+                )
+            )
+        if first:
+            said = shown(cut(first.decode(errors="replace").strip(), _SHOWN_BYTES))
+            return f"target: no gRPC server answers at {address}; it says {said!r}" + _MEANT
+    return ""
+
+
+def _connected(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), _SECONDS)
+
+
+def _first_bytes(address: str) -> bytes:
+    """What a server says to a client of HTTP/2; empty where it closes the connection."""
+    with _connected(address) as connection:
+        connection.sendall(_GREETING)
+        with suppress(ConnectionError):
+            return connection.recv(_SHOWN_BYTES)
+    return b""
+
+
+def _speaks_tls(address: str) -> bool:
+    """Whether a handshake begins. Nothing is sent over it, so that nobody has to prove anything."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    with _connected(address) as connection, context.wrap_socket(connection) as encrypted:
+        return encrypted.version() is not None
