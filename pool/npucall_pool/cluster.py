@@ -49,7 +49,7 @@ def connect(address: str) -> None:
         import ray  # noqa: PLC0415  # so that --help works without it
     except ImportError:
         raise ClusterError(
-            "ray: expected it in this environment, found none; pip install 'npucall-pool[ray]'"
+            "ray: the package is not installed in this environment; pip install 'npucall-pool[ray]'"
         ) from None
     try:
         ray.init(

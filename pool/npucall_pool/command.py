@@ -18,14 +18,14 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Keeps one npucall-server a device on the hosts of a Ray cluster. Run it on a host of the "
-    "cluster, as the user that Ray runs as.",
+    help="Keeps one npucall-server running for each device on the hosts of a Ray cluster. Run "
+    "it on a host of the cluster, as the user that Ray runs as.",
 )
 DIRECTORY_PORT = 50050
 _AT_FAULT = 1
 
 ClusterOption = Annotated[
-    str, typer.Option("--cluster", help="Address of Ray's head; auto: that of this host's node.")
+    str, typer.Option("--cluster", help="Address of Ray's head; auto: the one of this host's node.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="A list of JSON objects, not a table.")]
 
@@ -71,8 +71,8 @@ def up(  # noqa: PLR0913  # each is an option
         typer.Option(
             metavar="NAME=VALUE",
             help="A setting of every server, such as queue-length=100 or insecure-bind; may be "
-            "given several times. In it {host}, {port}, {device}, {index}, {name} and {folder} are "
-            "those of the server.",
+            "given several times. {host}, {port}, {device}, {index}, {name} and {folder} in it "
+            "stand for those of the server.",
             rich_help_panel="Servers",
         ),
     ] = None,
@@ -80,47 +80,50 @@ def up(  # noqa: PLR0913  # each is an option
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A label of every server, beside kind (npu or cpu), host and node.",
+            help="A label of every server, in addition to kind (npu or cpu), host and node.",
             rich_help_panel="Servers",
         ),
     ] = None,
     set_env: Annotated[
         str,
         typer.Option(
-            help="CANN's set_env.sh, where Ray has not been started with it.",
+            help="CANN's set_env.sh, if Ray was started without it.",
             rich_help_panel="Servers",
         ),
     ] = "",
     ports: Annotated[
         str,
         typer.Option(
-            metavar="FIRST-LAST", help="Ports of a host's servers.", rich_help_panel="Servers"
+            metavar="FIRST-LAST", help="Ports for the servers of a host.", rich_help_panel="Servers"
         ),
     ] = "50051-50082",
     drain: Annotated[
         float,
         typer.Option(
             min=0,
-            help="Seconds that a server gets to end, once asked to: more than its drain-timeout.",
+            help="Seconds that a server has to stop; give it more than its drain-timeout.",
             rich_help_panel="Servers",
         ),
     ] = 40.0,
     folder: Annotated[
         str,
         typer.Option(
-            help="For locks and logs on each host. Default: npucall-pool-UID where the system has "
-            "its temporary files.",
+            help="Folder for locks and logs on each host. Default: npucall-pool-UID in the "
+            "system's folder for temporary files.",
             rich_help_panel="Servers",
         ),
     ] = "",
     resource: Annotated[
         str,
-        typer.Option(help="Ray's resource of which each server gets one.", rich_help_panel="Where"),
+        typer.Option(
+            help="The resource of Ray of which each server gets one.", rich_help_panel="Where"
+        ),
     ] = "NPU",
     device: Annotated[
         str,
         typer.Option(
-            help="The servers' --device; cann: the NPU that Ray gives. {index} counts on a host.",
+            help="The --device of the servers; cann: the NPU that Ray gives. {index} counts the "
+            "servers of a host.",
             rich_help_panel="Where",
         ),
     ] = "cann",
@@ -128,7 +131,8 @@ def up(  # noqa: PLR0913  # each is an option
         int | None,
         typer.Option(
             min=0,
-            help="At most so many, not as many as the host has of the resource.",
+            help="At most so many servers on a host. Default: as many as the host has of the "
+            "resource.",
             rich_help_panel="Where",
         ),
     ] = None,
@@ -136,14 +140,15 @@ def up(  # noqa: PLR0913  # each is an option
         int,
         typer.Option(
             min=0,
-            help="Servers of the device cpu on each host, beside those.",
+            help="Additional servers of the device cpu on each host.",
             rich_help_panel="Where",
         ),
     ] = 0,
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only there: an address or a name that Ray knows; may be given several times.",
+            help="Use only this host: an address or a name that Ray knows; may be given several "
+            "times.",
             rich_help_panel="Where",
         ),
     ] = None,
@@ -151,7 +156,7 @@ def up(  # noqa: PLR0913  # each is an option
         str,
         typer.Option(
             metavar="HOST:PORT[,HOST:PORT]",
-            help="Directories that others run. Default: one on Ray's head, which this starts.",
+            help="Directories that others run. Default: this command starts one on Ray's head.",
             rich_help_panel="Directory",
         ),
     ] = "",
@@ -162,12 +167,12 @@ def up(  # noqa: PLR0913  # each is an option
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A setting of that directory, as --server-option.",
+            help="A setting of that directory, as in --server-option.",
             rich_help_panel="Directory",
         ),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds in which every server has to serve.")
+        float, typer.Option(min=0, help="Seconds within which every server has to serve.")
     ] = 120.0,
     cluster_address: ClusterOption = "auto",
 ) -> None:
@@ -218,7 +223,9 @@ def drain(
     *,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Give up keepers that do not answer: their host is gone."),
+        typer.Option(
+            "--force", help="Give up keepers that do not answer, because their host is gone."
+        ),
     ] = False,
     cluster_address: ClusterOption = "auto",
 ) -> None:
@@ -235,7 +242,9 @@ def down(
     *,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Give up keepers that do not answer: their hosts are gone."),
+        typer.Option(
+            "--force", help="Give up keepers that do not answer, because their hosts are gone."
+        ),
     ] = False,
     cluster_address: ClusterOption = "auto",
 ) -> None:
@@ -249,4 +258,6 @@ def _say(faults: dict[str, str]) -> None:
     for name, fault in faults.items():
         typer.echo(f"{name}: {fault or 'ended'}")
     if any(faults.values()):
-        raise ClusterError("not all have ended; --force gives up keepers that do not answer")
+        raise ClusterError(
+            "not all have ended; with --force, keepers that do not answer are given up"
+        )

@@ -36,7 +36,7 @@ def test_an_environment_without_ray_is_one_line() -> None:
     done = run("status")
     assert done.returncode == 1
     assert done.stderr == (
-        "npucall-pool: ray: expected it in this environment, found none; "
+        "npucall-pool: ray: the package is not installed in this environment; "
         "pip install 'npucall-pool[ray]'\n"
     )
 
