@@ -149,26 +149,42 @@ def ulps(result: Array, exact: Array, terms: Array) -> float:
     return float(np.max(np.abs(result.astype(np.float64) - exact) / ulp))
 
 
-def run(
-    client: npucall_client.Client, case: Case, table: Table, spent: dict[str, list[Timings]]
-) -> bool:
-    """Runs a case, adds its row and its timings, and tells whether it is right."""
+@dataclass(frozen=True)
+class Answer:
+    """What came of a case."""
+
+    timings: Timings
+    total_ns: int
+    error: float
+    """The largest error, in ulp."""
+    right: bool
+
+
+def run(client: npucall_client.Client, case: Case) -> Answer:
+    """Runs a case and compares its result with float64."""
     reduction = REDUCTIONS.index(case.reduction)
     result = client.execute(
         case.operator, variant=case.variant, reduction=reduction, **case.arguments
     )
-    array, timings = result.value, result.timings
-    spent[f"{case.operator} {case.variant}"].append(timings)
+    array = result.value
     exact, terms = case.exact()
     error = ulps(array, exact, terms)
     right = error <= (STEP_ULPS_ALLOWED if case.stepwise else ULPS_ALLOWED[str(array.dtype)])
     right = right and result.variant == case.variant and array.shape == exact.shape
-    table.add_row(
-        case.operator.removeprefix("aclnn"), case.variant, str(array.dtype), case.reduction,
-        f"{timings.run_ns / 1e6:.1f}", f"{result.total_ns / 1e6:.1f}", f"{error:.2f}",
+    return Answer(result.timings, result.total_ns, error, right)
+
+
+def row(case: Case, answers: list[Answer]) -> list[str]:
+    """The cells of an operator on a dtype: medians of its calls, and their largest error."""
+    run_ns = median([answer.timings.run_ns for answer in answers])
+    total_ns = median([answer.total_ns for answer in answers])
+    right = all(answer.right for answer in answers)
+    return [
+        case.operator.removeprefix("aclnn"), case.variant, str(case.arguments["self"].dtype),
+        str(len(answers)), f"{run_ns / 1e6:.1f}", f"{total_ns / 1e6:.1f}",
+        f"{max(answer.error for answer in answers):.2f}",
         "[green]ok[/green]" if right else "[red bold]OFF[/red bold]",
-    )  # fmt: skip
-    return right
+    ]  # fmt: skip
 
 
 def healthy(target: str) -> bool:
@@ -177,14 +193,19 @@ def healthy(target: str) -> bool:
     return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode == 0
 
 
+def same_row(case: Case) -> tuple[str, str, str]:
+    """Cases that differ in their reduction alone have one row."""
+    return case.operator, case.variant, str(case.arguments["self"].dtype)
+
+
 def headings(part: str) -> Table:
     """The table of a part, still empty."""
     table = Table(
         title=part, title_justify="left", box=SIMPLE, show_edge=False, padding=(0, 1, 0, 0)
     )
-    for name in "operator", "variant", "dtype", "reduction":
+    for name in "operator", "variant", "dtype":
         table.add_column(name, no_wrap=True)
-    for name in "run\nms", "total\nms", "error\nulp", "":
+    for name in "calls", "run\nms", "total\nms", "error\nulp", "":
         table.add_column(name, justify="right", no_wrap=True)
     return table
 
@@ -212,9 +233,13 @@ def show(target: str, console: Console) -> list[bool]:
         there = {(each.name, each.variant) for each in client.operators() if each.available}
         for part, several in groupby(cases(), lambda case: case.part):
             table = headings(part)
-            for case in several:
-                if (case.operator, case.variant) in there:
-                    right.append(run(client, case, table, spent))
+            known = (case for case in several if (case.operator, case.variant) in there)
+            for _, alike in groupby(known, same_row):
+                calls = list(alike)
+                answers = [run(client, case) for case in calls]
+                spent[f"{calls[0].operator} {calls[0].variant}"] += [a.timings for a in answers]
+                right += [answer.right for answer in answers]
+                table.add_row(*row(calls[0], answers))
             console.print(table, "", sep="\n")
     if info.device != "cpu":
         console.print(phases(spent))
@@ -242,7 +267,10 @@ def main() -> int:
             right, stopped = show(server.target, console), server.stop()
     ended = "" if options.target else f"; server stopped with exit code {stopped}"
     console.print(f"{sum(right)} of {len(right)} calls right{ended}.")
-    console.print("error: the largest, in ulp of the dtype at the size of the terms.")
+    console.print(
+        "A row has one call for each reduction that was tried. Times: their median.\n"
+        "Error: the largest, in ulp of the dtype at the size of the terms."
+    )
     if options.svg is not None:
         picture = console.export_svg(title="make demo")
         # Without the fonts that it would load from the network: any monospaced one will do.
