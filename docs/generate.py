@@ -74,6 +74,7 @@ def pages() -> dict[Path, str]:
         docs / "conformance.md": conformance_page.filled(_read(docs / "conformance.md")),
         docs / "errors.md": errors_page(),
         docs / "limits.md": limits_page(),
+        ROOT / "proto/npucall/known_variables.py": known_variables(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
         docs / "metrics.md": metrics_page(),
@@ -96,9 +97,9 @@ def errors_page() -> str:
     return page_parts.page(
         "Errors",
         """
-        Server and client raise the same classes, which stand in `npucall.errors`. On the wire an
-        error is a gRPC status with `google.rpc.ErrorInfo`, whose `reason` names the class; so any
-        gRPC client can tell them apart. A class stands below the one that it is a kind of: `except
+        Server and client raise the same classes; they are in `npucall.errors`. The server sends an
+        error as a gRPC status with `google.rpc.ErrorInfo`. Its `reason` names the class, so any
+        gRPC client can tell errors apart. The table shows each class below its base class: `except
         ArgumentError` catches wrong dtypes, shapes, formats and attributes.
         """,
         page_parts.table(
@@ -115,8 +116,8 @@ def errors_page() -> str:
         "## Repeated",
         """
         A call has no side effects, so any call may be sent again. The class of an error says
-        whether that is worth it (its attribute `repeat`, from `npucall.errors.Repeat`). The
-        client of this project obeys it; a client in another language does well to.
+        whether that helps (its attribute `repeat`, from `npucall.errors.Repeat`). The client of
+        this project follows it; a client in another language should, too.
         """,
         page_parts.table(
             ("repeated", "meaning"),
@@ -164,8 +165,8 @@ def limits_page() -> str:
         "Limits",
         """
         The limits of the contract, and the lengths that both sides prefer, from `npucall.limits`.
-        They are the same for every server. What one server allows besides is a
-        [setting](settings.md) of it, which it tells in `GetServerInfoResponse.limits`.
+        They are the same for every server. Other limits are [settings](settings.md) of one server,
+        which it tells in `GetServerInfoResponse.limits`.
         """,
         page_parts.table(("name", "value", "meaning"), rows),
     )
@@ -195,17 +196,18 @@ def settings_page() -> str:
         "Settings",
         "## Server",
         """
-        Each is a flag of `npucall-server`, an environment variable, or a line of the TOML file that
-        `--config` names; the first of these that is there counts. `npucall-server
-        --print-settings` prints what comes of it, as such a file. An unknown line in the file, or
-        a value that cannot be, ends the server with [exit code 2](exit-codes.md).
+        Each setting is a flag of `npucall-server`, an environment variable, or a line of the TOML
+        file that `--config` names. A flag wins over the environment, and the environment over the
+        file. `npucall-server --print-settings` prints the settings that hold, as such a file. If
+        the file has an unknown line, or a value is wrong, the server ends with
+        [exit code 2](exit-codes.md).
         """,
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), server),
         "## Tenants",
         """
         A table `[tenants.NAME]` of the TOML file is a tenant: a group of callers with a share of
-        the device. The file is read again when it changes, and on SIGHUP; of it the tenants alone.
-        `npucall-server tenants check FILE` says what is wrong with it.
+        the device. The server reads the tenants of the file again when it changes, and on SIGHUP;
+        other lines need a restart. `npucall-server tenants check FILE` says what is wrong.
         """,
         page_parts.table(
             ("line", "default", "meaning"),
@@ -213,9 +215,9 @@ def settings_page() -> str:
         ),
         "## Directory",
         """
-        Of `npucall-directory`, whose variables begin with `NPUCALL_DIRECTORY_`. It has those of the
-        server that say where it listens, who may call and what it logs and shows, from `config` to
-        `reflection` above, and these.
+        The variables of `npucall-directory` begin with `NPUCALL_DIRECTORY_`. It has the settings of
+        the server that say where it listens, who may call, and what it logs and shows, from
+        `config` to `reflection` above, and these.
         """,
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), directory),
         "## Client",
@@ -225,6 +227,19 @@ def settings_page() -> str:
         page_parts.table(
             ("argument", "environment", "type", "default", "meaning"), list(_client_rows())
         ),
+    )
+
+
+def known_variables() -> str:
+    """The module that lists the variables of all settings, for whoever warns of others."""
+    names = {f"NPUCALL_{each.name.upper()}" for each in fields(ClientSettings)}
+    for settings in ServerSettings, DirectorySettings:
+        prefix = settings.model_config["env_prefix"]
+        names |= {f"{prefix}{name.upper()}" for name in settings.model_fields}
+    lines = "".join(f'        "{name}",\n' for name in sorted(names))
+    return (
+        '"""The variables of the settings of client, server and directory. Generated by '
+        'docs/generate.py."""\n\nSETTINGS = frozenset(\n    {\n' + lines + "    }\n)\n"
     )
 
 
@@ -319,8 +334,8 @@ def exit_codes_page() -> str:
         "Exit codes",
         "## Servers",
         """
-        Of `npucall-server`, and of `npucall-directory`, which has no device and drains at once. The
-        last column tells a supervisor whether to start it again.
+        These are the exit codes of `npucall-server` and of `npucall-directory`, which has no device
+        and drains at once. The last column tells a supervisor whether to start it again.
         """,
         page_parts.table(("code", "name", "meaning", "restart"), rows),
         """
@@ -330,7 +345,7 @@ def exit_codes_page() -> str:
         "## The command npucall",
         page_parts.table(("code", "meaning"), of_command),
         """
-        Where something went wrong, standard error has one sentence that begins with `npucall:`.
+        If something went wrong, standard error has one sentence that begins with `npucall:`.
         `npucall reserve` ends with the exit code of its command. If signal N ended it, that is
         128 + N.
         """,
@@ -355,9 +370,9 @@ def metrics_page() -> str:
     return page_parts.page(
         "Metrics",
         """
-        Of a server with `--metrics-listen HOST:PORT`, at `/metrics` of that address, for Prometheus
-        ([operations.md](operations.md#metrics)). Times are in seconds, sizes in bytes. Beside them
-        stand those of the process as `prometheus_client` has them on Linux:
+        A server with `--metrics-listen HOST:PORT` shows these to Prometheus at `/metrics` of that
+        address ([operations.md](operations.md#metrics)). Times are in seconds, sizes in bytes. On
+        Linux `prometheus_client` adds those of the process:
         `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`,
         `process_max_fds`, `process_start_time_seconds`, `process_virtual_memory_bytes`.
         """,

@@ -123,7 +123,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
         home=home,
         within=within,
     )
-    if not outputs.keys() <= operator.by_name.keys():
+    if outputs and not outputs.keys() <= operator.by_name.keys():
         outputs = in_python(operator, outputs)
     roles = _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator

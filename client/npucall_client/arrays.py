@@ -172,7 +172,7 @@ def dtype_of_torch(name: str, tensor: Any) -> np.dtype[Any]:
         return np.dtype(_TORCH_ONLY[named][0])
     try:
         return checked_dtype(name, named.removeprefix("torch."))
-    except TypeError:  # NumPy has no such dtype
+    except (TypeError, DTypeError):  # no such dtype of NumPy, or of the contract
         raise DTypeError(f"{name}: no operator takes {named}", parameter=name) from None
 
 

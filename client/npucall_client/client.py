@@ -181,6 +181,9 @@ class Client(ClientBase):
         Python reserves), and every output has to be given in ``outputs``; what is given there
         counts as an output, whatever the listing guessed.
 
+        Arguments may have their names in C too (``gradOutput``), and a number that has words may be
+        given as a word (``reduction="mean"``).
+
         Tensors are NumPy arrays of any memory order, or CPU tensors of torch, lists of tensors
         lists of those; None is a null pointer. Results are NumPy arrays in memory of their own;
         where tensors of torch came in they are tensors of torch.

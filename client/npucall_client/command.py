@@ -18,6 +18,7 @@ import numpy as np
 import npucall_client
 from npucall.declare.call import element
 from npucall.errors import NpucallError
+from npucall.extras import missing
 from npucall.wire.listing import declare
 from npucall_client.argument_texts import arguments_of
 from npucall_client.client import connect
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 try:
     import typer
 except ImportError:
-    sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+    _EXTRAS = {"conform": "conformance", "replay": "conformance"}
+    _extra = _EXTRAS.get(next(iter(sys.argv[1:]), ""), "cli")
+    sys.exit(missing("npucall", "npucall-client", _extra))
 from rich.console import Console
 from rich.markup import escape
 

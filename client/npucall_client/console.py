@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-try:
-    import typer
-    from rich.console import Console, Group, RenderableType
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-except ImportError:
-    sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 _LOG = (160, 24)
 """Columns and lines where there is no terminal."""

@@ -6,6 +6,7 @@ The only module of the client that reads the environment.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, fields
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
+from npucall import variables
 from npucall.errors import SettingError
 from npucall_client.targets import checked_target
 from npucall_client.timeouts import checked_seconds
@@ -54,67 +56,68 @@ class ClientSettings:
     timeout: Annotated[float, BeforeValidator(checked_seconds)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
     connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
-    """Seconds that ``connect`` waits for a server that is starting. NPUCALL_CONNECT_TIMEOUT."""
+    """Seconds that ``connect`` waits for a server to answer. NPUCALL_CONNECT_TIMEOUT."""
     wait: bool = True
     """Wait for a server that is full, or for a quota, as long as the server says and the timeout of
     the call allows, and send the call again. False: raise the refusal at once. NPUCALL_WAIT."""
     stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
-    """Bytes of a call's arrays from which they travel in chunks; fewer, where no message of the
-    server holds so many (its max_message_bytes). NPUCALL_STREAM_FROM."""
+    """The client sends the arrays of a call in chunks if they have so many bytes or more, or more
+    than the server's max_message_bytes. NPUCALL_STREAM_FROM."""
     keep_memory: Annotated[int, Field(ge=0)] = 0
-    """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; Linux
-    with glibc only. NPUCALL_KEEP_MEMORY."""
+    """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; only
+    on Linux with glibc. NPUCALL_KEEP_MEMORY."""
     tls: bool | None = None
-    """Encrypt what travels, and have the server prove who it is. Not given: where ca, certificate
-    or server_name is, except on Unix sockets. NPUCALL_TLS."""
+    """Encrypt the connection, and make the server prove who it is (TLS). Not given: on, if ca,
+    certificate or server_name is set and the target is no Unix socket. NPUCALL_TLS."""
     ca: str = ""
-    """File of the authorities, as PEM, one of which has to have signed the server's certificate;
-    empty: those that gRPC comes with. NPUCALL_CA."""
+    """File with the authorities that may have signed the server's certificate, as PEM; empty: those
+    that gRPC comes with. NPUCALL_CA."""
     certificate: str = ""
-    """File of the client's certificate, as PEM, for servers that ask for one; needs key. Both are
-    read again when they change. NPUCALL_CERTIFICATE."""
+    """File with the client's certificate, as PEM, for servers that ask for one; needs key. The
+    client reads both files again when they change. NPUCALL_CERTIFICATE."""
     key: str = ""
-    """File of the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
+    """File with the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
     server_name: str = ""
-    """Name that the server's certificate has, where the target is another one, such as the near end
-    of a tunnel; turns TLS on. NPUCALL_SERVER_NAME."""
+    """Name in the server's certificate, if the target has another name, such as the near end of a
+    tunnel; turns TLS on. NPUCALL_SERVER_NAME."""
     proxy: str | None = field(default=None, repr=False)
-    """HTTP proxy through which the server is reached (CONNECT), as http://HOST:PORT or
-    http://NAME:PASSWORD@HOST:PORT; ``none`` or empty: no proxy. Not given: the first of grpc_proxy,
-    https_proxy and http_proxy in the environment, but for servers of this machine and those that
-    no_grpc_proxy or no_proxy names. NPUCALL_PROXY."""
+    """HTTP proxy to the server (CONNECT), as http://HOST:PORT or http://NAME:PASSWORD@HOST:PORT;
+    ``none`` or empty: no proxy. Not given: the first of the variables grpc_proxy, https_proxy and
+    http_proxy, except for servers of this machine and those in no_grpc_proxy or no_proxy.
+    NPUCALL_PROXY."""
     token: str | Callable[[], str] = field(default="", repr=False)
-    """A token by which the server knows the caller; for ``connect`` also a function that answers
-    one, which is asked again before it ends. NPUCALL_TOKEN."""
+    """A token that tells the server who calls. ``connect`` also takes a function that returns one;
+    the client calls it again before the token expires. NPUCALL_TOKEN."""
     token_file: str = ""
-    """File that holds a token; it is read again when it changes. NPUCALL_TOKEN_FILE."""
+    """File with a token; the client reads it again when it changes. NPUCALL_TOKEN_FILE."""
     token_url: str = ""
-    """Address that answers a token as JSON (``value``), as CI jobs of GitHub have it.
+    """Address that returns a token as JSON (``value``), as in CI jobs of GitHub.
     NPUCALL_TOKEN_URL."""
     token_url_bearer: str = field(default="", repr=False)
-    """What proves to token_url who asks. NPUCALL_TOKEN_URL_BEARER."""
+    """The token that the client shows to token_url. NPUCALL_TOKEN_URL_BEARER."""
     send_unread: bool = False
-    """Send also the values of inputs that an operator never reads, not only their shape and dtype.
+    """Also send the values of inputs that an operator never reads, not only their shape and dtype.
     NPUCALL_SEND_UNREAD."""
     shared_memory_socket: str = ""
-    """Path here of the server's socket for shared memory, where it is mounted elsewhere than in the
-    server's file system. NPUCALL_SHARED_MEMORY_SOCKET."""
+    """Path of the server's socket for shared memory on this side, if it is mounted at another path
+    than the server's. NPUCALL_SHARED_MEMORY_SOCKET."""
     reservation: str = ""
-    """Key of a reservation of the device that calls are made under; empty: none.
+    """Key of the reservation of the device under which calls run; empty: none.
     NPUCALL_RESERVATION."""
     variant: str = ""
-    """Variant of operators that have several; empty: the server's default. NPUCALL_VARIANT."""
+    """The variant to run if an operator has several; empty: the server's default.
+    NPUCALL_VARIANT."""
     poison: bool = False
-    """For tests: fill new memory of this process with a pattern, so that bytes which nobody wrote
-    show. NPUCALL_POISON."""
+    """For tests: fill new memory of this process with a pattern, so that you see bytes that nobody
+    wrote. NPUCALL_POISON."""
     soc: str = ""
-    """With a pool, the SoC of the members that are called; empty: there may be only one. With
-    ``local:``, the SoC whose rules hold; empty: Ascend910B1. NPUCALL_SOC."""
+    """With a pool, the SoC of the members to call; empty: the pool may have only one. With
+    ``local:``, the SoC whose rules apply; empty: Ascend910B1. NPUCALL_SOC."""
     product: str = ""
-    """With a pool, the family (``npucall info`` shows it) of the members that are called; empty:
-    any. NPUCALL_PRODUCT."""
+    """With a pool, the family (``npucall info`` shows it) of the members to call; empty: any.
+    NPUCALL_PRODUCT."""
     labels: Annotated[Mapping[str, str], BeforeValidator(_labels)] = field(default_factory=dict)
-    """With a pool, labels that members have to have to be called: ``rack=3,kind=cpu``.
+    """With a pool, the labels that members to call must have: ``rack=3,kind=cpu``.
     NPUCALL_LABELS."""
 
     @classmethod
@@ -123,6 +126,7 @@ class ClientSettings:
 
         Raises SettingError, a ValueError, for a value that cannot be.
         """
+        _warn_of_unknown()
         named = {key: value for key, value in given.items() if value is not None}
         environment = {
             field.name: os.environ[variable]
@@ -149,6 +153,17 @@ class ClientSettings:
             asked = self.ca or self.certificate or self.server_name
             return bool(asked) and not self.target.startswith("unix")
         return self.tls
+
+
+_warned: set[str] = set()
+"""Variables that were told once."""
+
+
+def _warn_of_unknown() -> None:
+    """Warns once of each variable of the environment that nothing of npucall reads."""
+    for name, fault in variables.faults_of(os.environ.keys() - _warned).items():
+        _warned.add(name)
+        warnings.warn(fault, stacklevel=5)
 
 
 def _refused(error: ValidationError) -> SettingError:

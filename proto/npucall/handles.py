@@ -86,7 +86,7 @@ class Handle(Generic[T]):
         self.identity = identity
         """What fills it; None as long as that is not known."""
         self.value = value
-        """Of whoever keeps the table."""
+        """What the owner of the table keeps."""
         self.state = State.FILLING
         """FILLING, FILLED, or EMPTY where that failed; a release does not change it."""
         self.failure = ""
@@ -205,7 +205,7 @@ def check_same(handle: Handle[T], identity: bytes | None) -> None:
 
 
 def empty(name: str, handle: bytes, why: str = "") -> HandleEmptyError:
-    """What reading a handle raises that is empty; ``why`` it could not be filled."""
+    """The error for reading an empty handle; ``why`` it could not be filled."""
     found = f"the call that should fill it failed: {why}" if why else "nothing has filled it yet"
     return HandleEmptyError(
         f"{name}: handle {handle.hex()} is empty; {found}",

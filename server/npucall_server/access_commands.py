@@ -29,28 +29,40 @@ class _FaultError(Exception):
 
 def run_token(arguments: Sequence[str]) -> int:
     """Runs ``npucall-server token``; answers its exit code."""
-    parser = argparse.ArgumentParser("npucall-server token", description="Tokens of callers.")
+    parser = argparse.ArgumentParser(
+        "npucall-server token", description="Makes and lists the tokens of callers."
+    )
     commands = parser.add_subparsers(required=True, metavar="new | list")
-    new = commands.add_parser("new", help="make one, print it once, add its hash to the file")
+    new = commands.add_parser(
+        "new", help="make a token, print it once, and add its hash to the file"
+    )
     new.set_defaults(command=_new)
-    new.add_argument("--tenant", required=True, help="the tenant that its caller belongs to")
+    new.add_argument("--tenant", required=True, help="the tenant of the caller")
     new.add_argument("--name", required=True, help="the caller's name within the tenant")
-    new.add_argument("--days", type=float, default=90, help="until it ends; 90 unless told")
+    new.add_argument("--days", type=float, default=90, help="days until it expires (default: 90)")
     roles = [role.name.lower() for role in Role]
-    new.add_argument("--role", choices=roles, help="what it allows; else what the tenant gives")
-    listing = commands.add_parser("list", help="list whose they are and when they end")
+    new.add_argument(
+        "--role", choices=roles, help="what it allows (default: the role that the tenant gives)"
+    )
+    listing = commands.add_parser(
+        "list", help="list the tokens: whose they are and when they expire"
+    )
     listing.set_defaults(command=_list)
     for each in new, listing:
-        each.add_argument("--file", type=Path, help="the file of tokens; else as the settings say")
-        each.add_argument("--config", type=Path, help="the settings file; else NPUCALL_CONFIG")
+        each.add_argument(
+            "--file", type=Path, help="the file of hashes (default: token_hashes of the settings)"
+        )
+        each.add_argument("--config", type=Path, help="the settings file (default: NPUCALL_CONFIG)")
     return _run(parser.parse_args(arguments))
 
 
 def run_tenants(arguments: Sequence[str]) -> int:
     """Runs ``npucall-server tenants``; answers its exit code."""
-    parser = argparse.ArgumentParser("npucall-server tenants", description="Tenants of a server.")
+    parser = argparse.ArgumentParser(
+        "npucall-server tenants", description="Checks the tenants of a server."
+    )
     commands = parser.add_subparsers(required=True, metavar="check")
-    check = commands.add_parser("check", help="say what is wrong with a settings file, or show it")
+    check = commands.add_parser("check", help="check a settings file and show its tenants")
     check.set_defaults(command=_check)
     check.add_argument("config", type=Path, metavar="FILE", help="the settings file")
     return _run(parser.parse_args(arguments))

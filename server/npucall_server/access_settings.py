@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
+from npucall.extras import missing
 from npucall_server.access.issuers import checked_url, is_url
 from npucall_server.access.tenants import TenantTables
 
@@ -18,38 +19,40 @@ class AccessSettings(BaseModel):
 
     tenants: TenantTables = Field(
         default_factory=dict,
-        description="Groups of callers: a table [tenants.NAME] of the settings file each. With "
-        "them every call has to come from a caller of a tenant, over loopback and Unix sockets "
-        "too; without them anybody may call. Read again when the file changes, and on SIGHUP.",
+        description="Groups of callers, each a table [tenants.NAME] of the settings file. If "
+        "there are any, every call has to come from a caller of a tenant, also over loopback and "
+        "Unix sockets; if there are none, everybody may call. The server reads them again when "
+        "the file changes, and on SIGHUP.",
     )
     token_hashes: Path | None = Field(
         None,
-        description="File of the hashes of tokens, which `npucall-server token new` writes. A "
-        "token whose line is deleted is refused from then on. Needs tenants.",
+        description="File with the hashes of tokens, which `npucall-server token new` writes. "
+        "Delete a line to revoke its token. Needs tenants.",
     )
     oidc_issuer: str | None = Field(
         None,
-        description="Whose tokens (JWT) are accepted: the address of an OpenID Connect issuer, as "
-        "its tokens spell it, such as https://token.actions.githubusercontent.com. Needs tenants, "
-        "--oidc-audience and the extra npucall-server[auth].",
+        description="Address of an OpenID Connect issuer: the server accepts its tokens (JWT). "
+        "Write it as the tokens do, such as https://token.actions.githubusercontent.com. Needs "
+        "tenants, --oidc-audience and the extra npucall-server[auth].",
     )
     oidc_audience: str | None = Field(
         None,
         min_length=1,
-        description="For whom such tokens have to be made: a name of this server's own.",
+        description="The audience that such tokens must have: a name of this server.",
     )
     oidc_keys: str | None = Field(
         None,
-        description="The issuer's public keys (JWKS): an address, or a file. Default: where "
-        "/.well-known/openid-configuration below the issuer says.",
+        description="The issuer's public keys (JWKS): an address, or a file. Default: the "
+        "address that the issuer gives at /.well-known/openid-configuration.",
     )
     oidc_tenant_claim: str = Field(
         "sub",
         min_length=1,
-        description="The claim whose value says the tenant, by the lists `claims` of the tenants.",
+        description="The claim of a token that decides its tenant: the lists `claims` of the "
+        "tenants name its values.",
     )
     oidc_name_claim: str = Field(
-        "sub", min_length=1, description="The claim whose value is the caller's name."
+        "sub", min_length=1, description="The claim of a token that holds the caller's name."
     )
 
     @field_validator("oidc_issuer", "oidc_keys")
@@ -76,9 +79,7 @@ class AccessSettings(BaseModel):
             if given and getattr(self, name) is None:
                 raise ValueError(f"{name}: expected a value, since {given[0]} is set, found none")
         if given and find_spec("jwt") is None:
-            raise ValueError(
-                "oidc_issuer: the extra auth is missing; pip install 'npucall-server[auth]'"
-            )
+            raise ValueError(missing("oidc_issuer", "npucall-server", "auth"))
         return self
 
     @property

@@ -66,37 +66,37 @@ class AnnounceSettings(TransportSettings):
 
     announce: Annotated[str, AfterValidator(_directories)] = Field(
         "",
-        description="Directories (npucall-directory) that are told once a second that this server "
-        "is there and how busy it is: addresses with commas between them, HOST:PORT or unix:PATH, "
-        f"port {membership.DIRECTORY_PORT} where none is said. tls: before one is TLS, mtls: is "
-        "TLS to which the server brings its certificate, plain: is not encrypted. Without a prefix "
-        "a port is plain unless --announce-ca is set; then it is mtls where --tls-certificate is "
-        "set and --announce-token-file is not, else tls. Default: nobody is told.",
+        description="Directories (npucall-directory) to which this server announces once a second "
+        "that it is there and how busy it is: addresses with commas between them, HOST:PORT or "
+        f"unix:PATH; the default port is {membership.DIRECTORY_PORT}. A prefix chooses the "
+        "security: tls: is TLS, mtls: is TLS where the server shows its certificate, plain: is not "
+        "encrypted. Without a prefix a port is plain if --announce-ca is not set; if it is, mtls "
+        "if --tls-certificate is set and --announce-token-file is not, else tls. Default: none.",
     )
     advertise: Annotated[str, AfterValidator(_member_address)] = Field(
         "",
-        description="HOST:PORT by which clients of the pool reach this server; its certificate has "
-        "to name HOST. Default: the first address of --listen that has a host and a port.",
+        description="HOST:PORT at which clients of the pool reach this server; its certificate "
+        "has to name HOST. Default: the first address of --listen that has a host and a port.",
     )
     labels: Annotated[
         dict[str, str], NoDecode, BeforeValidator(_labels), AfterValidator(_check_labels)
     ] = Field(
         default_factory=dict,
-        description="What the administrator says of this server, which clients of a pool pick by: "
-        "--label rack=7, as often as there are some, or all with commas between them; in TOML a "
-        f"table. At most {MAX_LABELS}, their values up to {MAX_LABEL_VALUE_BYTES} bytes. Default: "
-        "none.",
+        description="Labels of this server, by which clients of a pool choose members: --label "
+        "rack=7, once for each label, or all with commas between them; in TOML a table. At most "
+        f"{MAX_LABELS}, with values of up to {MAX_LABEL_VALUE_BYTES} bytes. Default: none.",
     )
     announce_ca: Path | None = Field(
         None,
-        description="File of the certificates of the authorities that directories' certificates "
-        "are of, as PEM. Default: the system's, for addresses with tls: or mtls: before them.",
+        description="File with the certificates of the authorities that signed the directories' "
+        "certificates, as PEM. Default: the system's, for addresses with the prefix tls: or "
+        "mtls:.",
     )
     announce_token_file: Path | None = Field(
         None,
-        description="File of the token that proves to directories who announces, read at each "
-        "connection; `npucall-server token new --role server` makes one. It travels encrypted, or "
-        "stays on this machine.",
+        description="File with the token that proves to directories who this server is; the "
+        "server reads it at each connection. `npucall-server token new --role server` makes one. "
+        "The server sends it to another machine only encrypted.",
     )
 
     @property

@@ -9,15 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from npucall.extras import missing
 from npucall_server.exits import ExitCode
 
 try:
     from npucall_server.authority import Authority, Issued
 except ImportError:
-    sys.exit(
-        "npucall-server: certificates: the extra auth is missing; "
-        "pip install 'npucall-server[auth]'"
-    )
+    sys.exit(missing("npucall-server certificates", "npucall-server", "auth"))
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +24,11 @@ _DAYS = 365
 _LEAST_DAYS, _MOST_DAYS = 1, 3650
 _AUTHORITY = "ca"
 _DESCRIPTION = (
-    "Makes certificates for a lab that has no authority of its own. In DIR: a private authority "
-    "(ca.pem, ca.key), unless there is one; a server's certificate, named after the first --host, "
-    "that holds for all of them; and one for each --client. Certificates are NAME.pem, keys "
-    "NAME.key, for their owner's eyes alone. No file is overwritten. Whoever has ca.key can let in "
-    "anybody: keep it off the servers."
+    "Makes certificates for a lab without an authority of its own. It writes to DIR: a private "
+    "authority (ca.pem, ca.key), unless there is one; a certificate of the server, named after "
+    "the first --host and valid for all of them; and one for each --client. Certificates are "
+    "NAME.pem, keys are NAME.key, which only their owner can read. The command overwrites no "
+    "file. Everybody who has ca.key can let in anybody: keep it off the servers."
 )
 
 
@@ -59,12 +57,12 @@ def run(arguments: Sequence[str]) -> int:
         action="extend",
         default=[],
         metavar="NAME",
-        help="who calls: a name or a URI",
+        help="a caller: a name or a URI",
     )
     parser.add_argument(
         "--announces",
         action="store_true",
-        help="the server's certificate is good to announce it to directories, too",
+        help="make a certificate with which the server can also announce itself to directories",
     )
     parser.add_argument(
         "--days", type=int, default=_DAYS, help=f"for which certificates hold, {_DAYS}"

@@ -41,8 +41,8 @@ class DeviceKind(NamedTuple):
         return function
 
 
-CPU = DeviceKind("cpu", "the reference", "npucall_server.devices.cpu:open_cpu")
-CANN = DeviceKind("cann:N", "an NPU", "npucall_server.devices.cann.device:open_cann")
+CPU = DeviceKind("cpu", "the CPU reference", "npucall_server.devices.cpu:open_cpu")
+CANN = DeviceKind("cann:N", "the NPU number N", "npucall_server.devices.cann.device:open_cann")
 KINDS = (CPU, CANN)
 """Those of this distribution."""
 

@@ -20,11 +20,11 @@ class ExitCode(IntEnum):
         member.restart = restart
         return member
 
-    DRAINED = 0, "asked to stop; every call was finished", False
-    BUG = 1, "a bug; the log has the traceback", True
-    SETTINGS = 2, "the settings are wrong; the message says which", False
-    NO_DEVICE = 69, "the device or its libraries were not found", False
-    DEVICE_LOST = 70, "the device was lost or hung", True
-    CANNOT_BIND = 71, "the address cannot be bound: it is taken, or not there yet", True
-    DEVICE_TAKEN = 72, "another process had the lock of the device all the time", True
-    DRAIN_TIMEOUT = 75, "asked to stop, but the drain time ran out and calls were cut", False
+    DRAINED = 0, "asked to stop, and every call finished", False
+    BUG = 1, "a bug in the server; its log has the traceback", True
+    SETTINGS = 2, "a setting is wrong; the message names it", False
+    NO_DEVICE = 69, "the device or its libraries were not found; see npucall-server doctor", False
+    DEVICE_LOST = 70, "the device failed or hung", True
+    CANNOT_BIND = 71, "the address to listen on is taken, or not there yet", True
+    DEVICE_TAKEN = 72, "another process kept device_lock for longer than device_lock_wait", True
+    DRAIN_TIMEOUT = 75, "asked to stop; calls took longer than drain_timeout and were cut", False

@@ -20,6 +20,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from npucall import variables
 from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import PeerSettings
 from npucall_server.faults import sentences
@@ -41,18 +42,21 @@ class _CommandSettings(BaseModel):
     config: Path | None = Field(None, description="TOML file of settings.")
     ready_file: Path | None = Field(
         None,
-        description="File to write the address to, once it answers: of several the first, or what "
-        "advertise says. Clients of a pool read a folder of such files.",
+        description="File into which the server writes its address as soon as it answers: of "
+        "several addresses the first, or the one of --advertise. Clients of a pool can read a "
+        "folder of such files.",
     )
     log_calls: Literal["all", "errors", "slow"] = Field(
-        "all", description="Which calls get a log line; slow: errors and those over --slow-call."
+        "all",
+        description="Which calls get a log line; slow: errors, and calls that take "
+        "longer than --slow-call.",
     )
     slow_call: float = Field(
         1.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Seconds from which a call counts as slow.",
+        description="Seconds after which a call counts as slow.",
     )
     print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 
@@ -170,3 +174,8 @@ def quiet_grpc() -> None:
     It writes to standard error a line for each handshake that fails, whoever tries.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
+def unknown_variables() -> list[str]:
+    """A sentence on each variable of the environment that nothing of npucall reads."""
+    return list(variables.faults_of(os.environ).values())

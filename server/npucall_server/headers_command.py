@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
 
 _DESCRIPTION = (
-    "Lists the operators that the headers in a folder, and in its level2, declare, such as "
-    "$ASCEND_HOME_PATH/include/aclnnop, and what cannot be served of them, with the reason. Of "
-    "several folders the first one that declares an operator counts. Whether the libraries have it "
-    "is not asked. Exits with 0, or with 2 for a folder without headers."
+    "Lists the operators that the headers in a folder (and in its folder level2) declare, such as "
+    "$ASCEND_HOME_PATH/include/aclnnop, and says which of them cannot be served, and why. If "
+    "several folders declare an operator, the first one counts. The command does not look into "
+    "libraries. Exits with 0, or with 2 if a folder has no headers."
 )
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command; answers its exit code."""
     parser = argparse.ArgumentParser("npucall-server headers", description=_DESCRIPTION)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folder of headers")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folder with headers")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     given = parser.parse_args(arguments)
     for folder in given.folders:

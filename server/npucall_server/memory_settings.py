@@ -55,45 +55,45 @@ class MemorySettings(BaseModel):
         1,
         ge=1,
         le=1000,
-        description="Servers that share the memory of this machine: what the defaults of "
-        "--memory-limit takes for its own is divided by it. A control group's memory is the "
-        "server's own, and is not divided.",
+        description="Servers that share the memory of this machine: the default of "
+        "--memory-limit divides the machine's memory by this number. It does not divide the "
+        "memory of a control group, which belongs to this server alone.",
     )
     memory_limit: ByteSize = Field(
         default_factory=_share,
         gt=0,
-        description="Bytes that calls may hold at a time, from admission until their answers have "
-        "been read, and the most that one tensor may hold; for example 8GiB. The process takes "
-        "less than 1.5 times as much and 256 MiB, whatever callers send. Default: half of the "
-        "memory that the control group has, or the machine for each of its servers.",
+        description="Bytes that all calls together may hold, each from its admission until its "
+        "answer has been read; also the most that one tensor may have. For example 8GiB. The "
+        "process takes less than 1.5 times as much and 256 MiB. Default: half of the memory of "
+        "the control group, or of this server's part of the machine.",
     )
     keep_memory: ByteSize = Field(
         ByteSize(2**30),
         ge=0,
-        description="Bytes of freed host memory kept for the next calls, at most 2GiB, which makes "
-        "large calls several times as fast; 0 keeps none. Given back when no call has come for ten "
-        "seconds, or where a call would need more than --memory-limit beside it. Needs Linux with "
-        "glibc, and does nothing elsewhere.",
+        description="Bytes of freed host memory that the server keeps for the next calls, at "
+        "most 2GiB: that makes large calls several times as fast. 0 keeps none. The server gives "
+        "it back when no call has come for ten seconds, or when calls need the room within "
+        "--memory-limit. Needs Linux with glibc; has no effect elsewhere.",
     )
     poison: bool = Field(
         default=False,
-        description="For tests: fill new memory with a pattern, so that bytes which nobody wrote "
-        "show in answers.",
+        description="For tests: fill new memory with a pattern, so that answers show bytes that "
+        "nobody wrote.",
     )
     shared_memory: Path | None = Field(
         None,
-        description="Path of a Unix socket to make, that hands out memory to processes of the same "
-        "user on this host, so that tensors need not travel. Linux alone.",
+        description="Path of a Unix socket that the server makes. It gives shared memory to "
+        "processes of the same user on this host, so that tensors need not be sent. Linux only.",
     )
     shared_memory_limit: ByteSize = Field(
         default_factory=_half_of_the_limit,
         gt=0,
-        description="Bytes of shared memory that may be in use at a time, for example 8GiB. They "
-        "count towards --memory-limit, which bounds them too. Default: half of it. One process has "
-        "at most half of them.",
+        description="Bytes of shared memory that may be in use at a time, for example 8GiB. "
+        "They count towards --memory-limit. One process gets at most half of them. Default: half "
+        "of --memory-limit.",
     )
     shared_memory_users: tuple[_UserId, ...] = Field(
         (),
-        description="Numbers of the users who get shared memory besides the server's own, for "
-        "example 1000,1001.",
+        description="Numbers of users who also get shared memory, for example 1000,1001. The "
+        "server's own user always does.",
     )

@@ -23,11 +23,10 @@ class NpuSettings(BaseModel):
 
     careful: bool = Field(
         default=False,
-        description="For the first run on a new kind of host: turn off all that makes an NPU "
-        "faster. One lane; copies that wait; no memory, descriptors or first phases are kept; each "
-        "step of a program is waited for. A setting that is given beside it counts, so that one "
-        "thing after the other can be turned on again: "
-        f"{', '.join(_CAREFUL)}.",
+        description="For the first run on a new kind of host: turn off everything that makes an "
+        "NPU faster. The server then uses one lane, waits for each copy and for each step of a "
+        "program, and keeps no memory, descriptors or first phases. To turn these on again one by "
+        f"one, set {', '.join(_CAREFUL)} too: what you set counts.",
     )
     lanes: int = Field(
         2,
@@ -40,39 +39,41 @@ class NpuSettings(BaseModel):
         gt=0,
         allow_inf_nan=False,
         le=2_000_000,
-        description="Seconds that a call may take on an NPU; past them the device counts as lost, "
-        "and the server exits with code 70 to be started again.",
+        description="Seconds that a call may take on an NPU. If one takes longer, the server "
+        "treats the device as lost and exits with code 70, so that a supervisor starts it again.",
     )
     staging_limit: ByteSize = Field(
         ByteSize(8 * 2**20),
         ge=0,
-        description="Bytes of pinned host memory that each lane may keep for copies, for example "
-        "8MiB; a larger call goes through it in four pieces. 0: copies wait, and use none.",
+        description="Bytes of pinned host memory that each lane may keep for copies, for "
+        "example 8MiB; a larger call goes through it in four pieces. 0: no pinned memory, and "
+        "each copy is waited for.",
     )
     kept_device_memory: ByteSize = Field(
         ByteSize(2**30),
         ge=0,
-        description="Bytes of device memory that each lane keeps for its next calls.",
+        description="Bytes of freed device memory that each lane keeps for its next calls.",
     )
     kept_calls: int = Field(
         256,
         ge=0,
-        description="Calls whose descriptors each lane keeps, to run them again; 0 keeps none.",
+        description="Calls of which each lane keeps the descriptors, to run them again faster; "
+        "0 keeps none.",
     )
     phase_one_cache: int = Field(
         10_000,
         ge=0,
         le=10_000_000,
-        description="Calls whose first phase CANN remembers per lane (its ACLNN_CACHE_LIMIT); 0 "
-        "turns that off (its DISABLE_L2_CACHE).",
+        description="Calls of which CANN remembers the first phase, for each lane (CANN's "
+        "ACLNN_CACHE_LIMIT); 0 turns that off (CANN's DISABLE_L2_CACHE).",
     )
     deterministic: bool = Field(
         default=False,
-        description="Have the NPU choose algorithms whose results do not vary; slower.",
+        description="Make the NPU use algorithms that give the same bits each time; slower.",
     )
     busy_wait: bool = Field(
         default=False,
-        description="Wait for the NPU without sleeping: less delay, one core a lane.",
+        description="Wait for the NPU without sleeping: less delay, but each lane uses one core.",
     )
 
     @model_validator(mode="after")

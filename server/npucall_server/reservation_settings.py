@@ -15,23 +15,23 @@ class ReservationSettings(BaseModel):
         gt=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Most seconds for which one reservation of the device is granted.",
+        description="Longest reservation of the device that the server grants, in seconds.",
     )
     reservation_gap: float = Field(
         60.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Most seconds that lie between two reservations of one tenant, no more than "
-        "the first one lasted; meanwhile others have their turn.",
+        description="Most seconds that a tenant waits between two of its reservations, so that "
+        "others get their turn; never longer than its last one was.",
     )
     reservation_key: SecretStr | None = Field(
         None,
         min_length=16,
         exclude=True,  # --print-settings does not tell it
-        description="Secret that keys of reservations are made with, of 16 characters or more, "
-        "another one for each server. With it they outlive a restart, and for 30 s after its start "
-        "the server grants no new one. Give it in a file or the environment: whoever lists "
-        "processes sees a command line. Default: another one at each start, with which "
-        "reservations end.",
+        description="Secret of 16 characters or more from which the server makes the keys of "
+        "reservations; give each server another one. With it, reservations survive a restart of "
+        "the server, and the server grants no new one in the first 30 s. Put it into a file or "
+        "the environment: everybody who can list processes sees a command line. Default: a new "
+        "secret at each start, so that a restart ends reservations.",
     )

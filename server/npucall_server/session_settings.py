@@ -21,8 +21,8 @@ class SessionSettings(BaseModel):
         None,
         ge=0,
         description="Bytes that the handles of all sessions may hold, for example 32GiB: of the "
-        "device's own memory, or, on a device without, of --memory-limit, which bounds them too. "
-        "0: no sessions. Default: what the device says, or half of --memory-limit.",
+        "device's own memory, or, if the device has none, of --memory-limit. 0: no sessions. "
+        "Default: what the device suggests, or half of --memory-limit.",
     )
     session_memory: ByteSize | None = Field(
         None,
@@ -31,20 +31,24 @@ class SessionSettings(BaseModel):
         "of --handle-memory.",
     )
     max_sessions: int = Field(
-        256, ge=0, le=10_000, description="Sessions that may be open; more are refused. 0: none."
+        256,
+        ge=0,
+        le=10_000,
+        description="Sessions that may be open; the server refuses any more. 0: no sessions.",
     )
     session_lease: float = Field(
         60.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Longest lease of a session, in seconds: what a caller that has gone leaves "
-        "behind is freed after it. 0: no sessions.",
+        description="Longest lease of a session, in seconds. If a caller disappears, the server "
+        "frees its session after that time. 0: no sessions.",
     )
     digest_cache_bytes: ByteSize = Field(
         default_factory=_digest_share,
         ge=0,
-        description="Bytes that are kept by their digests, for all tenants together, so that "
-        "constants are sent once. They count towards --memory-limit, and make room for calls that "
-        "need it. 0 keeps none. Default: an eighth of --memory-limit.",
+        description="Bytes that the server remembers by their digests, for all tenants "
+        "together, so that clients send constants only once. They count towards --memory-limit, "
+        "and the server drops them when calls need the room. 0: none. Default: an eighth of "
+        "--memory-limit.",
     )

@@ -55,58 +55,62 @@ class _ServingSettings(BaseModel):
 
     device: Annotated[str, AfterValidator(_known_device)] = Field(
         device_kinds.CPU.form,
-        description="What runs the calls: "
+        description="The device that runs the calls: "
         + "".join(f"{kind.form}, {kind.meaning}; " for kind in device_kinds.KINDS)
-        + "or what an installed package adds.",
+        + "or one of an installed package.",
     )
     device_lock: Path | None = Field(
         None,
-        description="File that the server locks before it opens the device, for as long as it "
-        "lives. Servers that are told the same file have the device one after the other.",
+        description="File that the server locks before it opens the device, and keeps locked "
+        "until it ends. Servers with the same file use the device one after the other.",
     )
     device_lock_wait: float = Field(
         60.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Seconds to wait for a server that has that lock; past them the exit code is "
-        "72.",
+        description="Seconds to wait for that lock; after them the server exits with code 72.",
     )
     soc: Annotated[str, AfterValidator(_known_soc)] = Field(
-        DEFAULT_SOC, description="The SoC whose rules hold on cpu, for example Ascend910_9391."
+        DEFAULT_SOC,
+        description="The SoC whose rules the device cpu applies, for example Ascend910_9391.",
     )
     variant: Annotated[str, AfterValidator(_known_variant)] = Field(
         "",
-        description="The variant that runs if a call names none and its operator has several: "
+        description="The variant that runs if an operator has several and a call names none: "
         f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
-        "the product has; on an NPU the one that is installed.",
+        "the product has; on an NPU the installed one.",
     )
     queue_length: int = Field(
-        64, ge=0, le=1000, description="Calls that may wait for the device; more are refused."
+        64,
+        ge=0,
+        le=1000,
+        description="Calls that may wait for the device; the server refuses any more.",
     )
     call_timeout: float = Field(
         300.0,
         gt=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Seconds after which the server ends a call, whatever its deadline is; those "
-        "in which its bytes travel do not count.",
+        description="Seconds after which the server ends a call, even if its deadline is later. "
+        "The time in which its bytes are sent does not count.",
     )
     computation_limit: int = Field(
         10**12,
         ge=1,
         lt=2**63,
-        description="Elements that one call may compute; a larger call is refused before anything "
-        "of it is computed. Elementwise operators count the elements of the shape that the inputs "
-        "broadcast to, others those of their largest tensor; CtcLossBackward counts the states and "
-        "classes of every item at every step, Matmul the products of two numbers.",
+        description="Elements that one call may compute; the server refuses a larger call "
+        "before it computes anything. For elementwise operators these are the elements of the "
+        "shape that the inputs broadcast to, for others those of the largest tensor; "
+        "CtcLossBackward counts the states and classes of every item at every step, Matmul the "
+        "products of two numbers.",
     )
     drain_timeout: float = Field(
         30.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        description="Seconds that running calls get to finish after SIGTERM.",
+        description="Seconds that running calls have to finish after SIGTERM.",
     )
 
 
@@ -123,12 +127,12 @@ class ServerSettings(
 ):
     """Serves operators of Ascend NPUs over gRPC, from one device.
 
-    Every setting is a flag, an environment variable NPUCALL_<NAME>, or a line of the TOML file that
-    --config names; the first of these that is there counts. Other commands: `npucall-server health
+    Give a setting as a flag, as an environment variable NPUCALL_<NAME>, or as a line of the TOML
+    file that --config names; the first of these counts. Other commands: `npucall-server health
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
-    folder declare; `npucall-server token new` makes a token, `npucall-server tenants check FILE`
-    says who may do what; `npucall-server certificates DIR` makes certificates for TLS.
+    folder declare; `npucall-server token new` makes a token; `npucall-server tenants check FILE`
+    shows who may do what; `npucall-server certificates DIR` makes certificates for TLS.
     """
 
     model_config = SettingsConfigDict(

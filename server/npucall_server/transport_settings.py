@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _PORT = 50051
 LISTEN = (
-    "Addresses, with commas between them, in TOML also as a list: HOST:PORT, port "
-    "0 for any free one, or unix:PATH, each with a prefix or without. mtls: is TLS to which "
-    "callers bring a certificate, tls: is TLS to which they bring none, plain: is not "
-    "encrypted. Without a prefix a Unix socket is plain, and a port mtls where --tls-client-ca "
-    "is set, tls where --tls-certificate is, else plain. Beyond loopback an address needs TLS "
-    "and a way to know callers, or --insecure-bind."
+    "Addresses to listen on, with commas between them (in TOML also a list): HOST:PORT, with port "
+    "0 for any free one, or unix:PATH. A prefix chooses the security: mtls: is TLS where callers "
+    "show a certificate, tls: is TLS where they show none, plain: is not encrypted. Without a "
+    "prefix a Unix socket is plain, and a port is mtls if --tls-client-ca is set, else tls if "
+    "--tls-certificate is set, else plain. An address beyond loopback needs TLS and a way to know "
+    "callers, or --insecure-bind."
 )
 """What the setting listen means."""
 
@@ -41,31 +41,32 @@ class TransportSettings(BaseModel):
     )
     listen_host: str = Field(
         "",
-        description="The host of that address alone, for who computes the port elsewhere; another "
-        "one than that of --listen is refused.",
+        description="Only the host of that address, for supervisors that choose the port "
+        "themselves. If --listen has a host too, both have to be the same.",
     )
     insecure_bind: bool = Field(
         default=False,
-        description="Listen beyond loopback although nothing is encrypted, or nobody has to prove "
-        "who they are.",
+        description="Allow addresses beyond loopback without encryption, or where callers need "
+        "not prove who they are.",
     )
     tls_certificate: Path | None = Field(
         None,
-        description="File of the server's certificate and of those between it and its authority, "
-        "as PEM. This file, --tls-key and --tls-client-ca are read again when they change.",
+        description="File with the server's certificate and those between it and its authority, "
+        "as PEM. The server reads this file, --tls-key and --tls-client-ca again when they "
+        "change.",
     )
     tls_key: Path | None = Field(
-        None, description="File of the private key of --tls-certificate, as PEM, not encrypted."
+        None, description="File with the private key of --tls-certificate, as PEM, not encrypted."
     )
     tls_client_ca: Path | None = Field(
         None,
-        description="File of the certificates of the authorities whose clients may come in by "
-        "mtls:, as PEM.",
+        description="File with the certificates of the authorities that sign the certificates "
+        "of callers (mtls:), as PEM.",
     )
     health_listen: str = Field(
         "",
-        description="A further address, for grpc.health.v1.Health alone, without TLS and without "
-        "credentials: for probes, which have none. Default: none.",
+        description="Another address, only for grpc.health.v1.Health, without TLS and "
+        "credentials: for probes that have none. Default: none.",
     )
 
     @property

@@ -24,10 +24,10 @@ class MetricsSettings(BaseModel):
 
     metrics_listen: Annotated[str, AfterValidator(_host_and_port)] = Field(
         "",
-        description="HOST:PORT to show metrics to Prometheus on, at /metrics; a host such as "
-        "127.0.0.1, port 0 for any free one. Whoever reaches it sees the names of tenants and "
-        "operators. Needs the extra metrics: pip install 'npucall-server[metrics]'. Default: "
-        "metrics are not shown.",
+        description="HOST:PORT at which Prometheus reads metrics, at /metrics; a host such as "
+        "127.0.0.1, and port 0 for any free one. Everybody who reaches it can see the names of "
+        "tenants and operators. Needs the extra metrics: pip install 'npucall-server[metrics]'. "
+        "Default: no metrics.",
     )
 
 
@@ -36,8 +36,8 @@ class WatchSettings(MetricsSettings):
 
     usage_file: Path | None = Field(
         None,
-        description="File of the account of who used the device how long: a JSON line for each "
-        "caller and minute, read again at the start, so that quotas outlive a restart. At 16 MiB "
-        "it becomes FILE.1, that one FILE.2, and so on up to FILE.8. Default: the account is kept "
-        "in memory alone.",
+        description="File of the account: who used the device for how long, a JSON line for "
+        "each caller and minute. The server reads it at its start, so that quotas survive a "
+        "restart. At 16 MiB it is renamed to FILE.1, FILE.1 to FILE.2, and so on up to FILE.8. "
+        "Default: the server keeps the account in memory only.",
     )

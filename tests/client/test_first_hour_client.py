@@ -337,6 +337,43 @@ def test_a_delay_that_ends_after_the_timeout_is_told_now(connect: Any) -> None:
         client.run(kl_div_backward, ONES, self=ONES, target=ONES)
 
 
+# --- Environment variables ------------------------------------------------------------------------
+
+
+def test_an_unknown_variable_warns_once_and_says_what_was_meant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("npucall_client.settings._warned", set())
+    monkeypatch.setenv("NPUCALL_TIMOUT", "5")
+    with pytest.warns(
+        UserWarning, match=r"NPUCALL_TIMOUT .*did you mean NPUCALL_TIMEOUT\?"
+    ) as told:
+        npucall_client.connect("local:").close()
+    assert told[0].filename == __file__
+    npucall_client.connect("local:").close()  # a warning would be an error here
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NPUCALL_LISTEN",
+        "NPUCALL_DIRECTORY_STORE",
+        "NPUCALL_DIRECTORY",
+        "NPUCALL_LISTEN_HOST",
+        "NPUCALL_SIM_SOC",
+        "NPUCALL_SERVICE_HOST",
+        "NPUCALL_DIRECTORY_PORT_50050_TCP_ADDR",
+        "NPUCALLER",
+    ],
+)
+def test_variables_of_the_other_programs_and_of_kubernetes_are_no_news(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("npucall_client.settings._warned", set())
+    monkeypatch.setenv(name, "1")
+    npucall_client.connect("local:").close()
+
+
 # --- asyncio.wrap_future --------------------------------------------------------------------------
 
 

@@ -12,5 +12,7 @@ def test_without_torch_the_import_names_the_extra(monkeypatch: pytest.MonkeyPatc
     for name in [name for name in sys.modules if name.startswith("npucall_client.torch")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match="expected PyTorch, found none; pip install 'npucall-cl"):
+    with pytest.raises(
+        ImportError, match=r"the extra torch is missing; pip install 'npucall-client\[torch\]'"
+    ):
         importlib.import_module("npucall_client.torch")

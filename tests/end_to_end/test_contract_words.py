@@ -52,7 +52,7 @@ def discard(output: str) -> pb.OutputPlace:
 
 @pytest.mark.parametrize("name", ["reduction", "log_target"])
 def test_an_attribute_that_is_no_pointer_cannot_be_absent(caller: Caller, name: str) -> None:
-    says("An attribute whose C type is no pointer cannot be absent: ATTRIBUTE_INVALID")
+    says("An attribute of a C type that is no pointer cannot be absent: ATTRIBUTE_INVALID")
     arguments = [*kl(2)[:3], pb.Argument(name=name, absent=pb.Absent())]
     refusal = caller.refused(request(KL, arguments, [PAIR, PAIR]))
     assert refusal.reason == "ATTRIBUTE_INVALID"

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from npucall_server.directory.settings import DirectorySettings
+from npucall_server.settings import ServerSettings
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 ARCHITECTURE = DOCS / "architecture.md"
@@ -140,6 +143,39 @@ def is_there(dotted: str) -> bool:
             return all(name in module.read_text(encoding="utf-8") for name in rest[number + 1 :])
         return part in (path / "__init__.py").read_text(encoding="utf-8")
     return True
+
+
+def flags_of_nothing(page: str) -> list[str]:
+    """Flags in blocks of shell that are no settings of the server that the line starts."""
+    kinds = {"npucall-server": ServerSettings, "npucall-directory": DirectorySettings}
+    wrong = []
+    for language, block in FENCE.findall(page):
+        for line in block.replace("\\\n", " ").splitlines() if language == "sh" else []:
+            if started := re.match(r"(npucall-server|npucall-directory) +(--[^#]*)", line):
+                known = kinds[started[1]].model_fields
+                flags = re.findall(r"--([a-z-]+)", started[2])
+                wrong += [flag for flag in flags if flag.replace("-", "_") not in known]
+    return wrong
+
+
+def test_commands_of_operations_have_only_flags_that_there_are() -> None:
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    assert flags_of_nothing(page) == []
+    assert flags_of_nothing(page.replace("--tls-key", "--tls-lock")) == ["tls-lock"]
+
+
+def test_operations_have_every_event_of_the_log_and_no_other() -> None:
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    files = PACKAGES["npucall_server"].rglob("*.py")
+    code = "".join(file.read_text(encoding="utf-8") for file in files)
+    events = set(re.findall(r'(?:\.event|\._say)\(\s*"([^"]+)"', code))
+    assert len(events) > 10
+    assert [event for event in sorted(events) if f"`{event}`" not in page] == []
+    (table,) = re.findall(r"\| event \|.*?\n\n", page, re.DOTALL)
+    cells = re.findall(r"^\| (`[^|]*)\|", table, re.MULTILINE)
+    listed = set(re.findall(r"`([^`]+)`", " ".join(cells)))
+    assert "draining" in listed
+    assert listed - events - {"call", "shared memory refused", "log lines dropped"} == set()
 
 
 def test_every_decision_says_why_and_what_it_costs() -> None:

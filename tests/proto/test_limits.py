@@ -25,7 +25,7 @@ STATED = {
     "MAX_CHUNK_BYTES": "more than {} give MESSAGE_MALFORMED",
     "CHUNK_BYTES": "then {} are a good length",
     "INLINE_BYTES": "if together they have at most {}",
-    "MAX_ID_GAPS": "whose ids leave more than {} gaps ends",
+    "MAX_ID_GAPS": "ends if its ids leave more than {} gaps",
     "REGION_ID_BYTES": "The id that the server gave with the memory, {} bytes",
     "MAX_REQUEST_ID_CHARACTERS": "`npucall-request-id`, up to {} printable ASCII characters",
     "MAX_TEXT_BYTES": "`driver_message` (at most {})",

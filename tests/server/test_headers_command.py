@@ -143,7 +143,7 @@ def test_help_says_what_it_lists_and_how_it_ends(capsys: pytest.CaptureFixture[s
     assert ended.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     assert text.startswith("usage: npucall-server headers [-h] [--json] DIR [DIR ...]")
-    assert "Exits with 0, or with 2 for a folder without headers." in text
+    assert "Exits with 0, or with 2 if a folder has no headers." in text
 
 
 def test_the_servers_command_runs_it(

@@ -44,6 +44,7 @@ def wrong_types(client: Client, x: npt.NDArray[np.float32]) -> None:
     client.run(kl_div_backward, x, self=x, target=x, reduction=1.0)  # type: ignore[arg-type]
     client.run(kl_div_backward, x, self=x, target=x, log_target="no")  # type: ignore[arg-type]
     client.run(3, x, self=x, target=x)  # type: ignore[call-overload]
+    kl_div_backward(x, x, x)  # type: ignore[operator]
 
 
 def options_in_a_typed_call(client: Client, x: npt.NDArray[np.float32]) -> None:

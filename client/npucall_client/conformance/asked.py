@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from npucall.extras import missing
 from npucall_client.conformance import bundle
 from npucall_client.conformance.cases.case import short
 from npucall_client.conformance.cases.select import Selection, wanted
@@ -120,9 +121,7 @@ def _drawn(runner: Runner, asked: Asked) -> Iterator[Outcome]:
     try:
         search = import_module("npucall_client.conformance.fuzz.search")
     except ImportError as error:
-        raise ValueError(
-            f"fuzz: expected Hypothesis, found {error}: pip install 'npucall-client[conformance]'"
-        ) from error
+        raise ValueError(missing("fuzz", "npucall-client", "conformance")) from error
     some = [each for each in statements() if wanted(each, asked.chosen)]
     fuzz = search.Fuzz(runner, asked.fuzz, asked.chosen.dtypes)
     outcomes: Iterator[Outcome] = fuzz.outcomes(some)

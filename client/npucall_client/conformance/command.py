@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
@@ -30,13 +29,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.cases.case import Case
     from npucall_client.conformance.reporting.report import Report
 
-try:
-    import typer
-except ImportError:
-    sys.exit(
-        "npucall: expected the extra conformance, found it missing: "
-        "pip install 'npucall-client[conformance]'"
-    )
+import typer
 
 _REPORTS = "npucall_client.conformance.reporting.formats"
 _FAILURES = "npucall-failures"

@@ -23,13 +23,12 @@ Its modules, from the top::
     declared                  what a declaration is
 """
 
+from npucall.extras import missing
+
 try:
     import torch as _  # noqa: F401  # said here once, and not by each module
 except ImportError as error:
-    raise ImportError(
-        "npucall_client.torch: expected PyTorch, found none; "
-        "pip install 'npucall-client[torch]' installs it"
-    ) from error
+    raise ImportError(missing("npucall_client.torch", "npucall-client", "torch")) from error
 
 from npucall_client.torch.checking import Checked, check
 from npucall_client.torch.functional import Functional, functional

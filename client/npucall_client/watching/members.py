@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 
     from npucall_client.pool.members import Source
 
-try:
-    import typer
-except ImportError:
-    sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+import typer
 from rich.markup import escape
 
 from npucall_client.console import Column, Target, TargetOption, output, show, table, the_target

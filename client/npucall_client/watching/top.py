@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -16,10 +15,7 @@ if TYPE_CHECKING:
     from npucall.v1 import access_service_pb2
     from npucall_client.client import Client
 
-try:
-    import typer
-except ImportError:
-    sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape

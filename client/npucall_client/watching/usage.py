@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +14,7 @@ from npucall_client.watching.texts import seconds_of, size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-try:
-    import typer
-except ImportError:
-    sys.exit("npucall: expected the extra cli, found it missing: pip install 'npucall-client[cli]'")
+import typer
 from rich.markup import escape
 
 from npucall_client.console import Column, Targets, TargetsOption, output, show, table

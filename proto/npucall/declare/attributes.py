@@ -29,9 +29,10 @@ def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
     """The value of an attribute.
 
     Integers and floats may be NumPy's. An aclScalar has the dtype of a NumPy number; Python's own
-    float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of what it holds; an
-    aclDataType whatever NumPy takes for a dtype. A word that the attribute declares is its integer.
-    Raises AttributeValueError, without an aclnn status, for what the C type cannot hold.
+    float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of its members; an
+    aclDataType is anything that NumPy takes for a dtype. A word that the attribute declares stands
+    for its integer. Raises AttributeValueError, without an aclnn status, for what the C type cannot
+    hold.
     """
     kind = attribute.kind
     try:

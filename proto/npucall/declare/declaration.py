@@ -109,7 +109,7 @@ class Operator(Generic[P, R]):
         if declared != list(self.signature.parameters):
             raise TypeError(
                 f"{self.name}: parameters {declared} are declared, "
-                f"but the formula takes {list(self.signature.parameters)} behind facts"
+                f"but the formula takes {list(self.signature.parameters)} after facts"
             )
 
     def __repr__(self) -> str:
@@ -133,9 +133,9 @@ class Operator(Generic[P, R]):
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, as Python binds them; defaults are left out.
 
-        Names in C count as those of Python. Raises TypeError for what the formula's signature does
-        not take; without a formula, for what is no input or attribute, or is not given though it
-        has to be.
+        Names in C work like those in Python. Raises TypeError for an argument that the formula's
+        signature does not have; without a formula, for one that is no input or attribute, and for a
+        missing one.
         """
         bound = self._fitting(args, kwargs)
         if bound is None:

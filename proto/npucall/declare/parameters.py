@@ -105,10 +105,10 @@ class Output:
 class Attribute:
     """A number or a switch. Its default is the one in the formula's signature.
 
-    ``const``: whether the C prototype says const, where it differs from what the kind says.
-    ``words``: what callers may write for the integers from 0 on.
-    ``default`` is that of an operator without formula. ``dtype``, of an aclScalar: the tensor, or
-    the dtype that a rule found, to whose dtype the operator converts it; FLOAT if empty.
+    ``const``: whether the C prototype says const, if it differs from the kind. ``words``: what
+    callers may write for the integers from 0 on. ``default`` is that of an operator without
+    formula. ``dtype``, of an aclScalar: a tensor, or a dtype that a rule found, to which the
+    operator converts it; FLOAT if empty.
     """
 
     name: str
@@ -132,7 +132,7 @@ Parameter: TypeAlias = Input | Output | Attribute
 
 
 def choice(name: str, *words: str, other: str) -> Attribute:
-    """An int64_t whose values from 0 on have words, and what the operator makes of any other."""
+    """An int64_t with words for its values from 0 on, and the meaning of other values."""
     meanings = ", ".join(f"{value} {word}" for value, word in enumerate(words))
     return Attribute(name, Kind.INT64, f"{meanings}; {other}", words=words)
 

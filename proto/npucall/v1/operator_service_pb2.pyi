@@ -171,8 +171,7 @@ class ExecuteRequest(google.protobuf.message.Message):
         and for a list of tensors one for each of them, in their order; another number gives
         INVALID_ARGUMENT, reason TENSOR_LAYOUT. A tensor without elements has a storage too, with
         `data` set to no bytes. Each has a place, else INVALID_ARGUMENT, reason MESSAGE_MALFORMED; only
-        in a call whose storages follow in chunks (`Begin.chunked`), and for PlanProgram, it may have
-        none.
+        in a chunked call (`Begin.chunked`), and for PlanProgram, it may have none.
 
         Limits of the whole request: one with more than 4,096 fields, or 32,768 at any depth, or more
         than 100 levels, or more than 256 KiB without the data of its storages gives MESSAGE_MALFORMED;
@@ -184,8 +183,8 @@ class ExecuteRequest(google.protobuf.message.Message):
     @property
     def output_places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OutputPlace]:
         """Where the server writes outputs. An output that is not named here comes back in the response.
-        In a call whose storages follow in chunks only where `Limits.chunks_beside_places` is true,
-        else MESSAGE_MALFORMED. A PlanRequest has no such field: a field of this number in it gives
+        In a chunked call (`Begin.chunked`) only where `Limits.chunks_beside_places` is true, else
+        MESSAGE_MALFORMED. A PlanRequest has no such field: a field of this number in it gives
         MESSAGE_MALFORMED.
         """
 
@@ -264,7 +263,7 @@ class ExecuteResponse(google.protobuf.message.Message):
         """The bytes of the outputs: one storage for each entry of `reply.outputs`, in that order. For an
         output with a place in shared memory it is the region, where the bytes now are; for one that
         was kept the handle; for one that was discarded a storage without a place. Empty in a frame
-        `reply` whose outputs follow in chunks, or came before it (`ExecuteStream`); then nothing says
+        `reply` if the outputs follow in chunks, or came before it (`ExecuteStream`); then nothing says
         again where placed outputs are: they are where `output_places` said.
         """
 
@@ -396,8 +395,8 @@ class ExecuteStreamRequest(google.protobuf.message.Message):
     PROGRAM_FIELD_NUMBER: builtins.int
     MORE_FIELD_NUMBER: builtins.int
     call_id: builtins.int
-    """Names the call on this stream. Any number, 0 too; each for one call. Count up: a stream whose
-    ids leave more than 65,536 gaps ends.
+    """Names the call on this stream. Any number, 0 too; each for one call. Count up: a stream ends if
+    its ids leave more than 65,536 gaps.
     """
     @property
     def begin(self) -> global___Begin:
@@ -558,8 +557,8 @@ class Begin(google.protobuf.message.Message):
     request_id: builtins.str
     """The caller's own name for the call, as `npucall-request-id` in the metadata of other methods."""
     early_outputs: builtins.bool
-    """The caller takes frames `resolved`, and reads while it sends. Only for calls whose storages
-    follow in chunks. The server decides for each call whether its outputs come early.
+    """The caller takes frames `resolved`, and reads while it sends. Only for chunked calls. The
+    server decides for each call whether its outputs come early.
     """
     @property
     def request(self) -> global___ExecuteRequest:
@@ -613,8 +612,8 @@ global___BeginProgram = BeginProgram
 @typing.final
 class Chunk(google.protobuf.message.Message):
     """A part of a storage. Send a part of each storage in turn, then the next part of each: some
-    devices compute what has come of all storages while the rest travels. Any other order of storages
-    is right too.
+    devices compute what has come of all storages while the rest is still coming. Any other order of
+    storages is right too.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -769,7 +768,7 @@ class Argument(google.protobuf.message.Message):
       derives; an operator without reference cannot derive them: ARGUMENT_MISSING. An attribute has
       the default that GetOperator shows, and without a default it counts as absent.
     * Mentioned as `absent`: a null pointer for the C call. Where the operator needs the argument,
-      that is ARGUMENT_MISSING with aclnn status 161001. An attribute whose C type is no pointer
+      that is ARGUMENT_MISSING with aclnn status 161001. An attribute of a C type that is no pointer
       cannot be absent: ATTRIBUTE_INVALID, without an aclnn status, before the rules.
     * Given. The server validates it, and never resizes an output that is given.
 
@@ -800,10 +799,10 @@ class Argument(google.protobuf.message.Message):
     """
     stored: builtins.bool
     """A storage of this tensor goes with the call; of a list, one for each of its tensors, in their
-    order. A given tensor whose values are read has to be stored, one without elements too, else
-    INVALID_ARGUMENT, reason TENSOR_LAYOUT: that is an input, unless `ParameterInfo.read` is false,
-    or an output of ROLE_INPUT_OUTPUT. What is no tensor, or is absent, cannot be stored:
-    MESSAGE_MALFORMED.
+    order. A call has to store a given tensor if the operator reads its values, also one without
+    elements, else INVALID_ARGUMENT, reason TENSOR_LAYOUT. The operator reads an input, unless
+    `ParameterInfo.read` is false, and an output of ROLE_INPUT_OUTPUT. What is no tensor, or is
+    absent, cannot be stored: MESSAGE_MALFORMED.
 
     An output that the call stores: the caller sends the storage, the device writes through the
     view, and the whole storage comes back; bytes outside the view come back as they were sent. An
@@ -815,8 +814,7 @@ class Argument(google.protobuf.message.Message):
     """
     integer: builtins.int
     """A number for an attribute of C type int64_t, int32_t, int (32 bits), int8_t or uint64_t,
-    within the range of that type, else ATTRIBUTE_INVALID. Of uint64_t only what is less than
-    2^63 travels.
+    within the range of that type, else ATTRIBUTE_INVALID. Of uint64_t only numbers below 2^63.
     """
     boolean: builtins.bool
     """A truth value for a boolean attribute."""
@@ -842,7 +840,7 @@ class Argument(google.protobuf.message.Message):
 
     @property
     def tensor(self) -> npucall.v1.tensor_pb2.TensorSpec:
-        """A tensor, its bytes apart."""
+        """A tensor without its bytes."""
 
     @property
     def scalar(self) -> global___Scalar:
@@ -1057,7 +1055,8 @@ class Reply(google.protobuf.message.Message):
         Every element of an output has a value that follows from the call. Where the operator writes
         nothing, because the call is valid and there is nothing to compute or because its kernel leaves
         elements alone, these elements are 0, unless the operator's description says another value: the
-        mean of no elements is NaN. Of an operator without reference they are what the caller stored.
+        mean of no elements is NaN. Of an operator without reference they are what the caller stored,
+        and 0 if it stored nothing.
         """
 
     @property
@@ -1118,7 +1117,7 @@ class ServerIdentity(google.protobuf.message.Message):
     device: builtins.str
     """Its device, for example "cpu" or "cann:0"."""
     soc: builtins.str
-    """The SoC whose rules hold, for example "Ascend910B1"."""
+    """The SoC; its rules hold, for example "Ascend910B1"."""
     def __init__(
         self,
         *,
@@ -1764,7 +1763,9 @@ class Limits(google.protobuf.message.Message):
     queue_length: builtins.int
     """Calls that may wait for the device."""
     call_timeout_seconds: builtins.float
-    """Seconds after which the server ends a call; the time in which its bytes travel does not count."""
+    """Seconds after which the server ends a call; the time in which its bytes come and go does not
+    count.
+    """
     max_rank: builtins.int
     """Most dimensions of a tensor."""
     stream_window: builtins.int
@@ -1787,7 +1788,7 @@ class Limits(google.protobuf.message.Message):
     frames_per_message: builtins.int
     """Frames that one message of a stream may carry, by `ExecuteStreamRequest.more`. 0: one."""
     chunks_beside_places: builtins.bool
-    """In a call whose storages follow in chunks, other storages may have places, and outputs too."""
+    """In a chunked call (`Begin.chunked`) some storages may have places, and outputs too."""
     program_steps: builtins.int
     """Most steps of a program. 0: the server runs no programs."""
     handle_memory: builtins.int

@@ -66,9 +66,9 @@ class OperatorServiceStub(object):
 
     WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
     otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
-    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    languages it is called the maximum receive message length), or call ExecuteStream: its messages
     stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
-    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    If an answer is too long, the client itself ends the call, with RESOURCE_EXHAUSTED and without
     details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
     message (UNIMPLEMENTED), and pings no more often than every 1 s.
 
@@ -227,9 +227,9 @@ class OperatorServiceServicer(object):
 
     WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
     otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
-    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    languages it is called the maximum receive message length), or call ExecuteStream: its messages
     stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
-    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    If an answer is too long, the client itself ends the call, with RESOURCE_EXHAUSTED and without
     details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
     message (UNIMPLEMENTED), and pings no more often than every 1 s.
 
@@ -343,19 +343,19 @@ class OperatorServiceServicer(object):
         no byte follows. The server may refuse a call as soon as it has `begin`.
 
         The server answers with one frame `reply`, or with one frame `error`. If the bytes of the
-        outputs that travel have room in it, that is, if together they have at most 1 MiB, they stand
-        in the frame: `reply.storage` has one entry for each output, placed outputs included, and
-        nothing follows. Otherwise `reply.storage` is empty, and the bytes follow in frames `chunk`,
-        until a frame `end`. So chunks follow exactly where `reply.storage` is empty and
-        `reply.reply.outputs` is not. `Chunk.storage` counts all entries of `outputs`. An output with a
-        place (`output_places`) counts no bytes and has no chunks, but keeps its number: if the first
-        of two outputs is discarded, the chunks of the second are of storage 1. An output of 0 bytes
-        has no chunks.
+        outputs that the server sends have room in it, that is, if together they have at most 1 MiB,
+        they stand in the frame: `reply.storage` has one entry for each output, placed outputs
+        included, and nothing follows. Otherwise `reply.storage` is empty, and the bytes follow in
+        frames `chunk`, until a frame `end`. So chunks follow exactly where `reply.storage` is empty
+        and `reply.reply.outputs` is not. `Chunk.storage` counts all entries of `outputs`. An output
+        with a place (`output_places`) counts no bytes and has no chunks, but keeps its number: if the
+        first of two outputs is discarded, the chunks of the second are of storage 1. An output of 0
+        bytes has no chunks.
 
         Answers come in the order in which calls finish. With `cancel` the caller ends a call; its
         answer is then an error with reason CANCELLED, unless it was on its way already.
 
-        A caller that says `early_outputs` may get outputs while its own chunks still travel: a frame
+        A caller that says `early_outputs` may get outputs while it still sends its own chunks: a frame
         `resolved`, then outputs' bytes in frames `chunk` as they are computed, and when all of them
         have come the frame `reply`, without storage, and nothing after it. After `error` the outputs
         that have come are void.
@@ -424,8 +424,9 @@ class OperatorServiceServicer(object):
         server cannot read a frame, an id is used twice, a frame comes that the table does not have, a
         chunk does not fit its storage, leaves a gap or comes twice, or bytes are missing at `end` or
         at half-close; and with UNAVAILABLE where the server goes down. Then calls without an answer
-        get none, even complete ones, and the caller may repeat them. It may also repeat calls whose
-        stream, or whose Execute, ends with CANCELLED without details: the server had not begun them.
+        get none, even complete ones, and the caller may repeat them. If a stream, or an Execute, ends
+        with CANCELLED without details, the server had not begun the calls without an answer: the
+        caller may repeat them too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -433,8 +434,8 @@ class OperatorServiceServicer(object):
 
     def Plan(self, request, context):
         """Checks one call without its data and answers what running it would need and give: phase one
-        alone. No storage travels; `stored` says what Execute would have. Errors as Execute, without
-        those of storages and of running.
+        alone. The caller sends no storage; `stored` says what Execute would have. Errors as Execute,
+        without those of storages and of running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -608,9 +609,9 @@ class OperatorService(object):
 
     WHAT A CLIENT SETS. gRPC's clients receive at most 4 MiB in one message unless they are told
     otherwise. Answers of Execute and ListOperators can be longer: raise the client's limit (in most
-    languages it is called the maximum receive message length), or call ExecuteStream, whose messages
+    languages it is called the maximum receive message length), or call ExecuteStream: its messages
     stay below 4 MiB while the server's chunks do (`Limits.chunk_bytes`), except answers to programs.
-    The client itself ends a call whose answer is too long, with RESOURCE_EXHAUSTED and without
+    If an answer is too long, the client itself ends the call, with RESOURCE_EXHAUSTED and without
     details. What the server receives is `Limits.max_message_bytes`. A client sends no compressed
     message (UNIMPLEMENTED), and pings no more often than every 1 s.
 

@@ -16,10 +16,10 @@ class SessionServiceStub(object):
     being filled: it waits.
 
     A retry is the same handle, filled by the same once more: by the same bytes of an upload; by a
-    call or a program whose request has the same SHA-256, with its places and data, but without what
-    follows in chunks. Request ids do not matter. The server answers a retry without running it
-    again, or, if the first attempt still runs, once that has ended. A retry that also answers
-    outputs runs again for these.
+    call or a program with a request of the same SHA-256; places and data count, what follows in
+    chunks does not. Request ids do not matter. The server answers a retry without running it again,
+    or, if the first attempt still runs, once that has ended. A retry that also answers outputs runs
+    again for these.
 
     DIGESTS. The server remembers, for each tenant, bytes that callers uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room. It forgets first what was used longest ago.
@@ -114,10 +114,10 @@ class SessionServiceServicer(object):
     being filled: it waits.
 
     A retry is the same handle, filled by the same once more: by the same bytes of an upload; by a
-    call or a program whose request has the same SHA-256, with its places and data, but without what
-    follows in chunks. Request ids do not matter. The server answers a retry without running it
-    again, or, if the first attempt still runs, once that has ended. A retry that also answers
-    outputs runs again for these.
+    call or a program with a request of the same SHA-256; places and data count, what follows in
+    chunks does not. Request ids do not matter. The server answers a retry without running it again,
+    or, if the first attempt still runs, once that has ended. A retry that also answers outputs runs
+    again for these.
 
     DIGESTS. The server remembers, for each tenant, bytes that callers uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room. It forgets first what was used longest ago.
@@ -280,10 +280,10 @@ class SessionService(object):
     being filled: it waits.
 
     A retry is the same handle, filled by the same once more: by the same bytes of an upload; by a
-    call or a program whose request has the same SHA-256, with its places and data, but without what
-    follows in chunks. Request ids do not matter. The server answers a retry without running it
-    again, or, if the first attempt still runs, once that has ended. A retry that also answers
-    outputs runs again for these.
+    call or a program with a request of the same SHA-256; places and data count, what follows in
+    chunks does not. Request ids do not matter. The server answers a retry without running it again,
+    or, if the first attempt still runs, once that has ended. A retry that also answers outputs runs
+    again for these.
 
     DIGESTS. The server remembers, for each tenant, bytes that callers uploaded with their SHA-256,
     as far as its setting `digest_cache_bytes` has room. It forgets first what was used longest ago.

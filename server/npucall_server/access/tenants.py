@@ -36,24 +36,27 @@ class Tenant(BaseModel):
         1,
         ge=1,
         le=MOST_WEIGHT,
-        description="Its share of the device while others want it too, beside their weights.",
+        description="Its share of the device, relative to the weights of the other tenants that "
+        "want it at the same time.",
     )
     scheduling_class: Literal["interactive", "batch"] = Field(
         "interactive",
         alias="class",
-        description="interactive goes before batch; batch gets a tenth of the device all the same.",
+        description="interactive goes before batch; batch still gets a tenth of the device.",
     )
     role: RoleName = Field(
         "user",
-        description="What its callers may do: user runs calls, bench reserves the device besides, "
-        "admin sees everybody's usage and ends reservations besides; server announces servers to a "
-        "directory, and does nothing else.",
+        description="What its callers may do. user: run calls. bench: also reserve the device. "
+        "admin: also see everybody's usage and end reservations. server: only announce servers to "
+        "a directory.",
     )
     bench: tuple[str, ...] = Field((), description="Names of its callers who have the role bench.")
     admins: tuple[str, ...] = Field((), description="Names of its callers who have the role admin.")
-    calls: int | None = Field(None, ge=1, description="Most calls in flight.")
+    calls: int | None = Field(None, ge=1, description="Most calls at a time.")
     memory: ByteSize | None = Field(
-        None, gt=0, description="Most bytes of --memory-limit that its calls hold, such as 4GiB."
+        None,
+        gt=0,
+        description="Most bytes of --memory-limit that its calls may hold, such as 4GiB.",
     )
     streams: int | None = Field(None, ge=0, description="Most open streams.")
     shared_memory: ByteSize | None = Field(
@@ -61,16 +64,20 @@ class Tenant(BaseModel):
     )
     sessions: int | None = Field(None, ge=0, description="Most open sessions.")
     handle_memory: ByteSize | None = Field(
-        None, ge=0, description="Most bytes that handles of its sessions hold, such as 16GiB."
+        None,
+        ge=0,
+        description="Most bytes that the handles of its sessions may hold, such as 16GiB.",
     )
     device_seconds_per_hour: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="Most seconds for which its calls hold the device in any hour.",
+        description="Most seconds that its calls may hold the device in any hour.",
     )
     users: tuple[str | int, ...] = Field(
-        (), description="Users of the server's host who belong to it, by number or name."
+        (),
+        description="Users of the server's host who belong to it, by number or name; needs "
+        "shared_memory.",
     )
     certificates: tuple[str, ...] = Field(
         (),
@@ -85,8 +92,8 @@ class Tenant(BaseModel):
 
     hosts: tuple[str, ...] = Field(
         (),
-        description="Hosts that its callers with the role server may announce, beside the names in "
-        "their certificates; * stands for any text, as in npu*.lab.",
+        description="Hosts that its callers with the role server may announce, in addition to "
+        "the names in their certificates; * stands for any text, as in npu*.lab.",
     )
 
     @model_validator(mode="after")

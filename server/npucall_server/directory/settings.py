@@ -38,14 +38,14 @@ def _store_parts(text: str) -> tuple[tuple[str, ...], str]:
 
 
 class DirectorySettings(FrontSettings):
-    """The directory of a pool: servers announce themselves there, clients watch who there is.
+    """The directory of a pool: servers announce themselves there, and clients watch the list.
 
-    It keeps the table in memory, and has it whole again a second after a restart; calls never pass
-    through it. One directory is enough; several need an etcd (--store). Servers name it by
-    --announce, clients as pool:directory:HOST:PORT. Every setting is a flag, an environment
-    variable NPUCALL_DIRECTORY_<NAME>, or a line of the TOML file that --config names; the first of
-    these that is there counts. Certificates, tokens and tenants are made and checked by
-    npucall-server: `npucall-server certificates`, `npucall-server token new`.
+    It keeps the list in memory, and has it whole again a second after a restart; calls never pass
+    through it. One directory is enough; several need an etcd (--store). Servers name it with
+    --announce, clients as pool:directory:HOST:PORT. Give a setting as a flag, as an environment
+    variable NPUCALL_DIRECTORY_<NAME>, or as a line of the TOML file that --config names; the first
+    of these counts. npucall-server makes and checks certificates, tokens and tenants:
+    `npucall-server certificates`, `npucall-server token new`.
     """
 
     model_config = SettingsConfigDict(
@@ -57,28 +57,29 @@ class DirectorySettings(FrontSettings):
     )
     store: Annotated[str, AfterValidator(_known_store)] = Field(
         "",
-        description="Where several directories of one pool tell each other what they hear: "
-        "etcd://HOST:PORT[,HOST:PORT...][/NAME], NAME being the pool's own in that etcd, npucall "
-        "where none is said. Servers may announce themselves to any of them, clients watch any. "
-        "Whoever can write there can say who is a member. Default: one directory, on its own.",
+        description="An etcd through which several directories of one pool share what they "
+        "know: etcd://HOST:PORT[,HOST:PORT...][/NAME], with the pool's own NAME in that etcd "
+        "(npucall if there is none). A server may then announce itself to any of them, and a "
+        "client may watch any. Everybody who can write there can add members. Default: none, for "
+        "a single directory.",
     )
     store_ca: Path | None = Field(
         None,
-        description="File of the certificates of the authorities that etcd's certificates are of, "
-        "as PEM. Default: nothing is encrypted.",
+        description="File with the certificates of the authorities that signed etcd's "
+        "certificates, as PEM. Default: no encryption.",
     )
     store_certificate: Path | None = Field(
-        None, description="File of the certificate that etcd knows this directory by, as PEM."
+        None, description="File with the certificate that this directory shows to etcd, as PEM."
     )
     store_key: Path | None = Field(
-        None, description="File of the private key of --store-certificate, as PEM."
+        None, description="File with the private key of --store-certificate, as PEM."
     )
     max_connections: int = Field(
         4096,
         ge=1,
-        description="Connections that may be open, one for each server and client; more are closed "
-        "at once. As many servers may announce, and as many clients watch. No more than the "
-        "process may have files, less a few.",
+        description="Connections that may be open, one for each server and each client; the "
+        "directory closes any more at once. Never more than the process may have open files, less "
+        "a few.",
     )
 
     @property

@@ -36,17 +36,18 @@ from npucall_server.npu_settings import ascend_environment, ascend_paths
 
 _DESCRIPTION = (
     "Looks for what keeps an NPU from working: environment, device nodes, driver, headers, "
-    "libraries, versions, device; then plans and runs operators with every kind of parameter, "
-    "copies in every way, and compares numbers with the CPU reference. Says what to do about each "
-    "fault. To be run as the user, in the environment or container, in which the server runs. "
-    "Exits with 0 if nothing is a fault, else with 69."
+    "libraries, versions, device. Then it plans and runs operators with every kind of parameter, "
+    "copies in every way, and compares numbers with the CPU reference. It says what to do about "
+    "each fault. Run it as the user, and in the environment or container, of the server. Exits "
+    "with 0 if it finds no fault, else with 69."
 )
 _REPORT = (
-    "write one file that can be sent to others, as text and as JSON: all findings with their "
-    "times, which assumptions about CANN they settle, what is left to check by hand. It has the "
-    "date, the versions of npucall, Python, kernel, CANN and driver, the processor, SoC and memory "
-    "of the device, and paths as the environment has them; a finding about nodes names the user. "
-    "It has no host name, addresses or tokens, and nothing of callers"
+    "write a file that you can send to others, as text and as JSON: all findings with their "
+    "times, the assumptions about CANN that they settle, and what you still have to check by "
+    "hand. It has the date, the versions of npucall, Python, kernel, CANN and driver, the "
+    "processor, SoC and memory of the device, and paths from the environment; a finding about "
+    "nodes names the user. It has no host name, no addresses, no tokens, and nothing about "
+    "callers"
 )
 Messages: TypeAlias = Iterator[Message]
 

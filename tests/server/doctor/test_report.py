@@ -171,4 +171,4 @@ def test_the_help_says_what_is_in_the_file(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit, match="0"):
         doctor.run(["--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "no host name, addresses or tokens" in said
+    assert "no host name, no addresses, no tokens" in said
