@@ -64,7 +64,7 @@ def _picture(target: str, tokens: list[str]) -> str:
         ]
         stop.wait(LOAD_SECONDS)
         watched = Watched("127.0.0.1:50051", npucall_client.connect(target, token=tokens[0]))
-        console.print(shown([watched], threads))
+        console.print(shown([watched], threads, console.width))
         stop.set()
         for call in calls:
             call.result()

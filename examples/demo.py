@@ -21,6 +21,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,6 +42,10 @@ LOSS_SCALE = 32_768.0
 """Gradient of the loss in float16: without it a mean over two million elements would be zero."""
 TARGET_LOSS_SCALE = 256.0
 """The same for gradients of the target: these are not small, with 32,768 they would overflow."""
+SAMPLE = "The sample program of CANN's pages: gradients of 2 x 2 numbers"
+DISTILLATION = f"A step of knowledge distillation: gradients of {BATCH} x {VOCABULARY:,} numbers"
+WIDTH = 80
+"""Columns of the tables; in a picture as wide as a page they can be read."""
 REDUCTIONS = ["none", "mean", "sum", "batchmean"]
 ULPS_ALLOWED = {"float32": 3.0, "float16": 1.0, "bfloat16": 1.0}
 """In ulp of the output's dtype at the size of the terms, since a sum of terms may cancel."""
@@ -97,7 +102,7 @@ def kl_target(g: Array, s: Array, t: Array, factor: float) -> tuple[Array, Array
 def cases() -> Iterator[Case]:
     """Everything that the demo runs."""
     sample = np.array([[2, 3], [5, 8]], np.float32)
-    yield from _of("sample", sample, sample, sample, sample, ["none"])
+    yield from _of(SAMPLE, sample, sample, sample, sample, ["none"])
     random = np.random.default_rng(SEED)
     student = _log_softmax(random.normal(0, 2, (BATCH, VOCABULARY)))
     teacher = np.exp(_log_softmax(random.normal(0, 2, (BATCH, VOCABULARY))))
@@ -105,7 +110,7 @@ def cases() -> Iterator[Case]:
         scales = (LOSS_SCALE, TARGET_LOSS_SCALE) if dtype is np.float16 else (1.0, 1.0)
         grad, grad_of_target = (np.array(scale, dtype) for scale in scales)
         s, t = student.astype(dtype), teacher.astype(dtype)
-        yield from _of("distillation", grad, grad_of_target, s, t, REDUCTIONS)
+        yield from _of(DISTILLATION, grad, grad_of_target, s, t, REDUCTIONS)
 
 
 def _of(  # noqa: PLR0913
@@ -144,31 +149,42 @@ def ulps(result: Array, exact: Array, terms: Array) -> float:
     return float(np.max(np.abs(result.astype(np.float64) - exact) / ulp))
 
 
-def run(
-    client: npucall_client.Client, case: Case, table: Table, spent: dict[str, list[Timings]]
-) -> bool:
-    """Runs a case, adds its row and its timings, and tells whether it is right."""
+@dataclass(frozen=True)
+class Answer:
+    """What came of a case."""
+
+    timings: Timings
+    total_ns: int
+    error: float
+    """The largest error, in ulp."""
+    right: bool
+
+
+def run(client: npucall_client.Client, case: Case) -> Answer:
+    """Runs a case and compares its result with float64."""
     reduction = REDUCTIONS.index(case.reduction)
     result = client.execute(
         case.operator, variant=case.variant, reduction=reduction, **case.arguments
     )
-    array, timings = result.value, result.timings
-    spent[f"{case.operator} {case.variant}"].append(timings)
+    array = result.value
     exact, terms = case.exact()
     error = ulps(array, exact, terms)
     right = error <= (STEP_ULPS_ALLOWED if case.stepwise else ULPS_ALLOWED[str(array.dtype)])
     right = right and result.variant == case.variant and array.shape == exact.shape
-    share = np.count_nonzero(array) / array.size
-    gradient = case.arguments["grad_output"]
-    phases = (timings.decode_ns, timings.check_ns, timings.queue_ns, timings.run_ns)
-    table.add_row(
-        case.operator, case.variant, str(array.dtype), "x".join(map(str, array.shape)),
-        case.reduction, f"{gradient:g}" if gradient.ndim == 0 else "sample",
-        *(f"{ns / 1e6:.2f}" for ns in (*phases, timings.encode_ns)),
-        f"{result.total_ns / 1e6:.1f}", f"{error:.2f}", f"{share:.1%}",
+    return Answer(result.timings, result.total_ns, error, right)
+
+
+def row(case: Case, answers: list[Answer]) -> list[str]:
+    """The cells of an operator on a dtype: medians of its calls, and their largest error."""
+    run_ns = median([answer.timings.run_ns for answer in answers])
+    total_ns = median([answer.total_ns for answer in answers])
+    right = all(answer.right for answer in answers)
+    return [
+        case.operator.removeprefix("aclnn"), case.variant, str(case.arguments["self"].dtype),
+        str(len(answers)), f"{run_ns / 1e6:.1f}", f"{total_ns / 1e6:.1f}",
+        f"{max(answer.error for answer in answers):.2f}",
         "[green]ok[/green]" if right else "[red bold]OFF[/red bold]",
-    )  # fmt: skip
-    return right
+    ]  # fmt: skip
 
 
 def healthy(target: str) -> bool:
@@ -177,14 +193,19 @@ def healthy(target: str) -> bool:
     return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode == 0
 
 
-def headings() -> Table:
-    """The table, still empty."""
-    table = Table(title="npucall: gradients over gRPC, checked against float64", box=SIMPLE)
-    for name in "operator", "variant", "dtype", "shape", "reduction", "gradOutput":
+def same_row(case: Case) -> tuple[str, str, str]:
+    """Cases that differ in their reduction alone have one row."""
+    return case.operator, case.variant, str(case.arguments["self"].dtype)
+
+
+def headings(part: str) -> Table:
+    """The table of a part, still empty."""
+    table = Table(
+        title=part, title_justify="left", box=SIMPLE, show_edge=False, padding=(0, 1, 0, 0)
+    )
+    for name in "operator", "variant", "dtype":
         table.add_column(name, no_wrap=True)
-    for name in "decode", "check", "queue", "run", "encode", "total":
-        table.add_column(f"{name}\nms", justify="right", no_wrap=True)
-    for name in "error\nulp", "non-\nzero", "":
+    for name in "calls", "run\nms", "total\nms", "error\nulp", "":
         table.add_column(name, justify="right", no_wrap=True)
     return table
 
@@ -205,19 +226,21 @@ def phases(spent: dict[str, list[Timings]]) -> Table:
 
 def show(target: str, console: Console) -> list[bool]:
     """Runs every case that the server can run, and tells of each whether it is right."""
-    table, right, spent, part = headings(), [], defaultdict(list), ""
+    right, spent = list[bool](), defaultdict[str, list[Timings]](list)
     with npucall_client.connect(target) as client:
         info = client.server_info().server
         console.print(f"server at {target}: device {info.device} as {info.soc}")
         there = {(each.name, each.variant) for each in client.operators() if each.available}
-        for case in cases():
-            if (case.operator, case.variant) not in there:
-                continue
-            if case.part != part:
-                table.add_section()
-            part = case.part
-            right.append(run(client, case, table, spent))
-    console.print(table)
+        for part, several in groupby(cases(), lambda case: case.part):
+            table = headings(part)
+            known = (case for case in several if (case.operator, case.variant) in there)
+            for _, alike in groupby(known, same_row):
+                calls = list(alike)
+                answers = [run(client, case) for case in calls]
+                spent[f"{calls[0].operator} {calls[0].variant}"] += [a.timings for a in answers]
+                right += [answer.right for answer in answers]
+                table.add_row(*row(calls[0], answers))
+            console.print(table, "", sep="\n")
     if info.device != "cpu":
         console.print(phases(spent))
     return right
@@ -233,7 +256,7 @@ def main() -> int:
     parser.add_argument("--svg", type=Path, help="save the table as a picture")
     parser.add_argument("flags", nargs="*", help="further flags of the server, behind --")
     options = parser.parse_args()
-    console = Console(record=True, width=166, highlight=False)
+    console = Console(record=True, width=WIDTH, highlight=False)
     if options.target:
         right, stopped = show(options.target, console), 0
     else:
@@ -243,9 +266,10 @@ def main() -> int:
                 sys.exit(f"the server at {server.target} is not healthy")
             right, stopped = show(server.target, console), server.stop()
     ended = "" if options.target else f"; server stopped with exit code {stopped}"
+    console.print(f"{sum(right)} of {len(right)} calls right{ended}.")
     console.print(
-        f"{sum(right)} of {len(right)} calls right{ended}. "
-        "error: largest, in ulp of the dtype at the size of the terms."
+        "A row has one call for each reduction that was tried. Times: their median.\n"
+        "Error: the largest, in ulp of the dtype at the size of the terms."
     )
     if options.svg is not None:
         picture = console.export_svg(title="make demo")

@@ -163,7 +163,7 @@ def _grid(
     for column, width in zip(columns, widths, strict=True):
         grid.add_column(
             column.heading, width=width, justify="right" if column.number else "left",
-            no_wrap=not column.prose, overflow="fold", header_style="dim",
+            no_wrap=not column.prose, overflow="fold", header_style="bold",
         )  # fmt: skip
     for row in cells:
         grid.add_row(*row)
@@ -174,7 +174,7 @@ def _grouped(
     columns: Sequence[Column], cells: list[list[Text]], widths: list[int]
 ) -> Iterator[RenderableType]:
     """The first column as headings, and below each the other columns."""
-    yield Text(columns[0].heading, "dim")
+    yield Text(columns[0].heading, "bold")
     yield Padding(_grid(columns[1:], [], widths, header=True), (0, 0, 0, _GAP), expand=False)
     named = ""
     for row in cells:  # an empty cell stands for the one above it
