@@ -112,9 +112,9 @@ def test_generated_pages_are_up_to_date() -> None:
 )
 def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    for other in "tests/abi/proofs.json", "proto/npucall/known_variables.py":
-        (tmp_path / other).parent.mkdir(parents=True)
-        shutil.copy(ROOT / other, tmp_path / other)
+    for needed in "tests/abi/proofs.json", "proto/npucall/known_variables.py":
+        (tmp_path / needed).parent.mkdir(parents=True)
+        shutil.copy(ROOT / needed, tmp_path / needed)
     page = tmp_path / name
     page.write_text(page.read_text(encoding="utf-8").replace(word, "edited"), encoding="utf-8")
     done = run([sys.executable, "docs/generate.py", "--check"], tmp_path)
