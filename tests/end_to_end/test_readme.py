@@ -115,6 +115,9 @@ def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_pat
     proofs = tmp_path / "tests/abi/proofs.json"
     proofs.parent.mkdir(parents=True)
     shutil.copy(ROOT / "tests/abi/proofs.json", proofs)
+    variables = tmp_path / "proto/npucall/known_variables.py"
+    variables.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "proto/npucall/known_variables.py", variables)
     page = tmp_path / name
     page.write_text(page.read_text(encoding="utf-8").replace(word, "edited"), encoding="utf-8")
     done = run([sys.executable, "docs/generate.py", "--check"], tmp_path)
