@@ -165,8 +165,8 @@ def limits_page() -> str:
         "Limits",
         """
         The limits of the contract, and the lengths that both sides prefer, from `npucall.limits`.
-        They are the same for every server. What one server allows besides is a
-        [setting](settings.md) of it, which it tells in `GetServerInfoResponse.limits`.
+        They are the same for every server. Other limits are [settings](settings.md) of one server,
+        which it tells in `GetServerInfoResponse.limits`.
         """,
         page_parts.table(("name", "value", "meaning"), rows),
     )
@@ -196,17 +196,18 @@ def settings_page() -> str:
         "Settings",
         "## Server",
         """
-        Each is a flag of `npucall-server`, an environment variable, or a line of the TOML file that
-        `--config` names; the first of these that is there counts. `npucall-server
-        --print-settings` prints what comes of it, as such a file. An unknown line in the file, or
-        a value that cannot be, ends the server with [exit code 2](exit-codes.md).
+        Each setting is a flag of `npucall-server`, an environment variable, or a line of the TOML
+        file that `--config` names. A flag wins over the environment, and the environment over the
+        file. `npucall-server --print-settings` prints the settings that hold, as such a file. If
+        the file has an unknown line, or a value is wrong, the server ends with
+        [exit code 2](exit-codes.md).
         """,
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), server),
         "## Tenants",
         """
         A table `[tenants.NAME]` of the TOML file is a tenant: a group of callers with a share of
-        the device. The file is read again when it changes, and on SIGHUP; of it the tenants alone.
-        `npucall-server tenants check FILE` says what is wrong with it.
+        the device. The server reads the tenants of the file again when it changes, and on SIGHUP;
+        other lines need a restart. `npucall-server tenants check FILE` says what is wrong.
         """,
         page_parts.table(
             ("line", "default", "meaning"),
@@ -214,9 +215,9 @@ def settings_page() -> str:
         ),
         "## Directory",
         """
-        Of `npucall-directory`, whose variables begin with `NPUCALL_DIRECTORY_`. It has those of the
-        server that say where it listens, who may call and what it logs and shows, from `config` to
-        `reflection` above, and these.
+        The variables of `npucall-directory` begin with `NPUCALL_DIRECTORY_`. It has the settings of
+        the server that say where it listens, who may call, and what it logs and shows, from
+        `config` to `reflection` above, and these.
         """,
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), directory),
         "## Client",
@@ -333,8 +334,8 @@ def exit_codes_page() -> str:
         "Exit codes",
         "## Servers",
         """
-        Of `npucall-server`, and of `npucall-directory`, which has no device and drains at once. The
-        last column tells a supervisor whether to start it again.
+        These are the exit codes of `npucall-server` and of `npucall-directory`, which has no device
+        and drains at once. The last column tells a supervisor whether to start it again.
         """,
         page_parts.table(("code", "name", "meaning", "restart"), rows),
         """
@@ -344,7 +345,7 @@ def exit_codes_page() -> str:
         "## The command npucall",
         page_parts.table(("code", "meaning"), of_command),
         """
-        Where something went wrong, standard error has one sentence that begins with `npucall:`.
+        If something went wrong, standard error has one sentence that begins with `npucall:`.
         `npucall reserve` ends with the exit code of its command. If signal N ended it, that is
         128 + N.
         """,
@@ -369,9 +370,9 @@ def metrics_page() -> str:
     return page_parts.page(
         "Metrics",
         """
-        Of a server with `--metrics-listen HOST:PORT`, at `/metrics` of that address, for Prometheus
-        ([operations.md](operations.md#metrics)). Times are in seconds, sizes in bytes. Beside them
-        stand those of the process as `prometheus_client` has them on Linux:
+        A server with `--metrics-listen HOST:PORT` shows these to Prometheus at `/metrics` of that
+        address ([operations.md](operations.md#metrics)). Times are in seconds, sizes in bytes. On
+        Linux `prometheus_client` adds those of the process:
         `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`,
         `process_max_fds`, `process_start_time_seconds`, `process_virtual_memory_bytes`.
         """,

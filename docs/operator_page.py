@@ -40,11 +40,11 @@ def page() -> str:
     return page_parts.page(
         "Operators",
         """
-        From the declarations in `npucall.operators`. Rules stand in the order in which they are
-        checked: the first one that is broken is the answer. Products marked * are accepted by the
-        software, but current documents do not list them. What a name in a call is called in C
-        stands beside it; either
-        may be used, and a number that has a word may be given as that word: `reduction="mean"`.
+        From the declarations in `npucall.operators`. Rules are in the order in which the server
+        checks them: the first one that is broken is the answer. The software accepts products with
+        a *, but current documents do not list them. Next to the name of an argument is its name
+        in C. You may use either name, and give a word for a number that has one:
+        `reduction="mean"`.
         """,
         families(),
         product_table(),
@@ -64,7 +64,7 @@ def families() -> str:
     gradients = [name for name in names if re.search("Backward|Grad", name)]
     forwards = [name for name in names if name not in gradients]
     text = (
-        f"{len(names)} operators in two families; before each name stands `aclnn`. Forward "
+        f"{len(names)} operators in two families; each name begins with `aclnn`. Forward "
         f"({len(forwards)}): {', '.join(forwards)}. Gradients ({len(gradients)}): "
         f"{', '.join(gradients)}."
     )
@@ -151,7 +151,7 @@ def _kernel_dtypes(operator: Operator[Any, Any]) -> str:
     product = next(iter(operator.products))
     dtypes = operator.dtypes_on(product)
     alike = {f"all {dtype}": [dtype] * len(operator.inputs) for dtype in dtypes}
-    mixed = {f"{dtypes[1]} beside {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
+    mixed = {f"{dtypes[1]} and {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
     said = []
     for words, chosen in (alike | mixed).items():
         specs = {

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
 
 _PACKAGE = __name__.partition(".")[0]
-_HINT = "NumPy makes float64 unless it is told otherwise; give "
+_OF_NUMPY = "NumPy makes float64 unless it is told otherwise; give ", ".astype(numpy.float32)"
+_OF_TORCH = "give ", ".float()"
 
 
 class CallWarning(UserWarning):
@@ -43,12 +44,14 @@ def _depth() -> int:
 
 def add_hint(error: Exception, call: BoundCall) -> None:
     """Adds to the error of a call what its caller can do in Python, where that is known."""
-    if not isinstance(error, DTypeError) or _HINT in str(error):
+    if not isinstance(error, DTypeError):
         return
     with suppress(NpucallError):  # nothing more is known than the error says
         if names := _float64(error, call):
-            each = " and ".join(f"{name}.astype(numpy.float32)" for name in names)
-            error.args = (f"{error}; {_HINT}{each}",)
+            advice, conversion = _OF_TORCH if call.from_torch else _OF_NUMPY
+            hint = advice + " and ".join(name + conversion for name in names)
+            if not str(error).endswith(hint):
+                error.args = (f"{error}; {hint}",)
 
 
 def _float64(error: DTypeError, call: BoundCall) -> list[str]:

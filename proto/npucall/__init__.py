@@ -18,6 +18,8 @@ Its modules, from the top::
     buffers, memory      new memory; freed memory that the process keeps
     keepalive            how a peer that stops without a word is found
     texts, watched_file  texts of others, cut; a file that is read again when it changes
+    extras, variables    what is said of a missing extra; the environment variables
+    known_variables      their names, generated from the settings
     v1                   the .proto files, and what is generated from them
 """
 

@@ -256,7 +256,7 @@ class TooLargeError(NpucallError):
 
 
 class QueueFullError(NpucallError):
-    """The server is busy. Repeat the call after ``retry_after`` seconds."""
+    """The server is full at the moment. Repeat the call after ``retry_after`` seconds."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"
     repeat = Repeat.LATER

@@ -134,7 +134,7 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
         Event.ERROR: State.ENDED,
     },
     State.COMPLETE: {
-        Event.CANCEL: State.COMPLETE,  # likewise, unless the reply comes first
+        Event.CANCEL: State.COMPLETE,  # the same, unless the reply comes first
         Event.RESOLVED: State.ANSWERING,
         Event.REPLY: State.ENDED,
         Event.REPLY_CHUNKED: State.REPLYING,

@@ -86,7 +86,7 @@ class Handle(Generic[T]):
         self.identity = identity
         """What fills it; None as long as that is not known."""
         self.value = value
-        """Of whoever keeps the table."""
+        """What the owner of the table keeps."""
         self.state = State.FILLING
         """FILLING, FILLED, or EMPTY where that failed; a release does not change it."""
         self.failure = ""

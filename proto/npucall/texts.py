@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LONGEST_NAME = 64
-"""Characters of an unknown name from which on nobody looks for what it may mean."""
+"""Characters of an unknown name; for a longer one there is no suggestion."""
 _ALIKE = 0.75
-"""How much of two names is alike where one may be meant by the other."""
+"""How similar two names must be for a suggestion, from 0 to 1."""
 
 
 def retry_in(seconds: float) -> str:
-    """What a refusal says of its ``retry_after``, which travels as RetryInfo."""
+    """The ``retry_after`` of a refusal in words; on the wire it is RetryInfo."""
     exact = seconds < 100  # noqa: PLR2004  # longer ones in whole seconds
     return f"retry in {seconds:.3g} s" if exact else f"retry in {seconds:.0f} s"
 
@@ -41,9 +41,9 @@ def middle_cut(text: str, limit: int) -> str:
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: those that are spelled nearly like it, if any.
+    """The end of a sentence about an unknown name: the names that are spelled similarly, if any.
 
-    Upper case, underscores and the ``aclnn`` in front make no difference.
+    Upper case, underscores and a leading ``aclnn`` do not matter.
     """
     if len(found) > _LONGEST_NAME:
         return ""

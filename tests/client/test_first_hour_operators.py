@@ -427,6 +427,15 @@ def test_all_that_is_float64_is_told_where_several_are_to_blame(
     assert str(caught.value).endswith(HINT + "target.astype(numpy.float32)")
 
 
+@pytest.mark.torch
+def test_a_tensor_of_float64_is_told_what_torch_calls_it(client: npucall_client.Client) -> None:
+    torch = pytest.importorskip("torch")
+    doubles: Any = torch.ones(2, 3, dtype=torch.float64)
+    with pytest.raises(DTypeError) as caught:
+        client.run(kl_div_backward, ONES, ONES, doubles)
+    assert str(caught.value).endswith("found DOUBLE; give target.float()")
+
+
 def test_labels_that_are_float64_are_not_told_to_be_float32(client: npucall_client.Client) -> None:
     with pytest.raises(DTypeError, match=r"target: expected INT64, INT32 or UINT8, found DOUBLE$"):
         client.run(nll_loss, ONES, np.ones(2), np.ones(3, np.float32))

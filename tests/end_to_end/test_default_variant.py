@@ -102,7 +102,7 @@ def test_a_variant_that_the_product_lacks_is_refused_at_the_start(
         open_device(ServerSettings(soc=soc, variant=variant), print)
     said = str(caught.value)
     assert said.startswith(f"variant: expected {has}, what Ascend")
-    assert said.endswith(f"found {variant}; the setting soc says which product it is")
+    assert said.endswith(f"found {variant}; the setting soc chooses the product")
 
 
 def test_the_server_then_ends_with_69() -> None:

@@ -21,7 +21,9 @@ from .load import KINDS, Load, Supervised, counted_repeats
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory"),
-    pytest.mark.filterwarnings("ignore:shared memory. the server does not know:RuntimeWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:the server no longer knows the shared memory:RuntimeWarning"
+    ),
 ]
 FLOOD_SECONDS = 20
 LASTING = [kind for kind in KINDS if kind != "newcomer"]

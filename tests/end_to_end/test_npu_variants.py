@@ -95,7 +95,7 @@ def test_each_host_computes_what_its_variant_says(clients: Hosts) -> None:
 def test_cann_8_1_lacks_the_operator_and_says_so(clients: Hosts) -> None:
     client, said = (
         clients("old"),
-        f"expected {KL_TARGET} in a library of this host, found it in none",
+        f"expected {KL_TARGET} in a library of this host, found it in no library",
     )
     for ask in client.execute, client.plan:
         with pytest.raises(OperatorUnavailableError, match=said) as caught:
@@ -111,7 +111,7 @@ def test_cann_8_1_lists_the_operator_with_the_reason(clients: Hosts) -> None:
     assert [each.available for each in listed] == [False] * 3
     for each in listed:
         assert each.unavailable_because == (
-            f"expected {KL_TARGET} in a library of this host, found it in none"
+            f"expected {KL_TARGET} in a library of this host, found it in no library"
         )
 
 

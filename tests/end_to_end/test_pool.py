@@ -235,7 +235,7 @@ def test_memory_of_a_member_on_this_host_is_shared_with_that_member(
         with client.pipeline() as pipeline:
             call = pipeline.submit(l1_loss_backward, ONE, memory.array(X), Y)
             assert call.answer().server.instance in instances
-    with pool_of(*three) as client, pytest.raises(SharedMemoryError, match="none of 3"):
+    with pool_of(*three) as client, pytest.raises(SharedMemoryError, match="none of the 3 members"):
         client.shared(2**20)
 
 

@@ -112,12 +112,9 @@ def test_generated_pages_are_up_to_date() -> None:
 )
 def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    proofs = tmp_path / "tests/abi/proofs.json"
-    proofs.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "tests/abi/proofs.json", proofs)
-    variables = tmp_path / "proto/npucall/known_variables.py"
-    variables.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "proto/npucall/known_variables.py", variables)
+    for needed in "tests/abi/proofs.json", "proto/npucall/known_variables.py":
+        (tmp_path / needed).parent.mkdir(parents=True)
+        shutil.copy(ROOT / needed, tmp_path / needed)
     page = tmp_path / name
     page.write_text(page.read_text(encoding="utf-8").replace(word, "edited"), encoding="utf-8")
     done = run([sys.executable, "docs/generate.py", "--check"], tmp_path)

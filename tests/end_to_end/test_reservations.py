@@ -98,7 +98,7 @@ def test_a_reservation_ends_with_a_server_without_a_secret(short_leases: None) -
         quiet = client.reserve(60)
         address = server.address
     with server_here(address, None), client, quiet:
-        with pytest.raises(ReservedError, match="found that it has ended"):
+        with pytest.raises(ReservedError, match="the reservation has ended"):
             run(quiet)
         run(client)
         with client.reserve(60) as again:

@@ -406,5 +406,7 @@ def test_a_path_that_is_taken_ends_the_server_with_71(
     ended = subprocess.run(command, capture_output=True, timeout=wire.PATIENCE, check=False)
     assert ended.returncode == 71
     said = ended.stderr.decode()
-    assert said.startswith("npucall-server: shared_memory: expected a path for a socket, ")
+    assert said.startswith(
+        "npucall-server: shared_memory: expected a path where the server can make a socket, "
+    )
     assert os.path.exists(path)  # noqa: PTH110  # of any kind

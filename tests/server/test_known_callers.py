@@ -160,7 +160,7 @@ def test_tenants_are_read_again_and_a_faulty_file_keeps_those_that_there_were(
     for fault, said in {
         "[tenants.new]\nweight = 0\n": "tenants.new.weight: Input should be greater than",
         "[tenants.new\n": "Expected ']'",
-        "queue_length = 3\n": "tenants: expected a table at least, found none",
+        "queue_length = 3\n": "tenants: expected at least one table [tenants.NAME]",
         "[tenants.a]\nusers = [1]\n[tenants.b]\nusers = [1]\n": "users: expected 1 in one tenant",
     }.items():
         lab.config.write_text(fault)

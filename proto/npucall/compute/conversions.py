@@ -72,14 +72,14 @@ def convert(target: AnyArray, source: AnyArray) -> None:
 
 
 def _widen(target: AnyArray, source: AnyArray) -> None:
-    """Shifts the bits to where float32 has them, and mends the exponent by a factor; or looks up.
+    """Shifts the bits to their places in float32, and corrects the exponent; or looks them up.
 
     Infinities and NaN are looked up, and subnormal numbers unless they are few: processors stumble
     over each.
     """
     magnitude = source.view(np.uint16) & _MAGNITUDE
     finite = magnitude.max() < _INFINITE
-    magnitude -= np.uint16(1)  # behind which 0 is the largest
+    magnitude -= np.uint16(1)  # after this, 0 is the largest
     subnormal = np.count_nonzero(magnitude < _LEAST_NORMAL - 1)
     if not finite or subnormal * _FEW > source.size:
         np.take(_SINGLES, source.view(np.uint16), out=target, mode="clip")
@@ -95,7 +95,7 @@ def _round(target: AnyArray, source: AnyArray) -> None:
     """Adds to each number one that is so large that the sum has the bits of its float16 last.
 
     To a number x whose float16 has the unit u, ``(2**digits + bits of sign and exponent) * u`` is
-    added, of x's sign, ``digits`` being those of the format behind the leading one. The unit of the
+    added, of x's sign, ``digits`` being those of the format after the leading one. The unit of the
     sum is u, so the processor rounds x to a multiple of u, to nearest even; and the lowest 16 bits
     of the sum are x / u, rounded, plus the bits of sign and exponent, which is the float16.
     """
@@ -110,7 +110,7 @@ def _round(target: AnyArray, source: AnyArray) -> None:
 
 
 def _round_what_is_not_finite(target: AnyArray, source: AnyArray) -> None:
-    """Writes infinities, NaN and what becomes infinite, whose flag NumPy is not left to raise."""
+    """Writes infinities, NaN and what becomes infinite, so that NumPy raises no flag for them."""
     beyond = ~(np.abs(source) < _BEYOND)
     values = source[beyond]
     large = np.isfinite(values)

@@ -44,7 +44,7 @@ class Catalogue:
         return self.find(key) if isinstance(key, str) else self.find(*key)
 
     def _ipython_key_completions_(self) -> list[str]:
-        """What IPython offers behind the bracket."""
+        """What IPython offers after the bracket."""
         return list(self._operators)
 
     def __iter__(self) -> Iterator[Operator[Any, Any]]:

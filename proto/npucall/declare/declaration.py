@@ -109,7 +109,7 @@ class Operator(Generic[P, R]):
         if declared != list(self.signature.parameters):
             raise TypeError(
                 f"{self.name}: parameters {declared} are declared, "
-                f"but the formula takes {list(self.signature.parameters)} behind facts"
+                f"but the formula takes {list(self.signature.parameters)} after facts"
             )
 
     def __repr__(self) -> str:

@@ -132,7 +132,7 @@ Parameter: TypeAlias = Input | Output | Attribute
 
 
 def choice(name: str, *words: str, other: str) -> Attribute:
-    """An int64_t whose values from 0 on have words, and what the operator makes of any other."""
+    """An int64_t with words for its values from 0 on, and the meaning of other values."""
     meanings = ", ".join(f"{value} {word}" for value, word in enumerate(words))
     return Attribute(name, Kind.INT64, f"{meanings}; {other}", words=words)
 

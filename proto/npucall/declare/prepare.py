@@ -83,7 +83,7 @@ class Prepared:
 
     @cached_property
     def checked_inputs(self) -> frozenset[str]:
-        """Inputs whose values are checked before a device runs the call: labels, lengths.
+        """Inputs with values to check before a device runs the call: labels, lengths.
 
         They must exist by then, so they cannot be outputs of an earlier step of a program.
         """

@@ -1,8 +1,8 @@
 """The two forms of the Gaussian error linear unit, and their derivatives.
 
-Where not said otherwise in float64: derivatives cancel where they pass through 0, and for negative
-arguments of some size float32 would leave few digits. The forms are NaN at -inf, the derivatives at
-both infinities, as in torch.
+In float64 unless noted: derivatives cancel where they pass through 0, and for larger negative
+arguments float32 would leave few digits. The forms are NaN at -inf, the derivatives at both
+infinities, as in torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PIECE = 1 << 13
 
 
 def in_pieces(function: Callable[[AnyArray], AnyArray]) -> Callable[[Array], AnyArray]:
-    """An elementwise function of many steps in float64, whose arrays stay near the core."""
+    """An elementwise function of many steps in float64, in pieces that stay in the cache."""
 
     @wraps(function)
     def whole(x: Array) -> AnyArray:

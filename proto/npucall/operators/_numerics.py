@@ -121,7 +121,7 @@ def _mills_ratio(x: AnyArray) -> AnyArray:
 
 
 # (1 + x) sqrt(pi / 2) e^(x^2 / 2) erfc(x / sqrt(2)) in powers of y: its Chebyshev series, computed
-# from 60 nodes with 40 digits, cut behind T24, where the rest is below 2^-53, and expanded.
+# from 60 nodes with 40 digits, cut after T24, where the rest is below 2^-53, and expanded.
 _MILLS = (
     1.1832619145678034,
     -0.2423996705218081,

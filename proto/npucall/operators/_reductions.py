@@ -36,7 +36,7 @@ def dims_of(attribute: str) -> rules.Rule:
 def reduced(attribute: str, keeps: str) -> tuple[rules.Rule, rules.Rule]:
     """Find ``kept``, self's shape with extent 1 along the dimensions, and ``result``, out's shape.
 
-    No dimensions stand for all of them. ``keeps``: the attribute that has out keep them.
+    No dimensions means all of them. ``keeps``: the attribute that makes out keep them.
     """
 
     def kept(draft: Draft) -> Shape:

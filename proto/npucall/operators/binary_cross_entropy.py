@@ -17,7 +17,7 @@ LEAST = -100.0
 
 
 def others(draft: Draft) -> list[str]:
-    """The dtypes of the tensors beside self that are given."""
+    """The dtypes of the given tensors except self."""
     return [str(spec.dtype) for _, spec in draft.tensors(OTHERS)]
 
 

@@ -38,7 +38,7 @@ def losses(draft: Draft) -> Shape:
 
 
 def alpha(draft: Draft) -> Shape:
-    """The shape of the forward variables, whose width depends on the product."""
+    """The shape of the forward variables; its width depends on the product."""
     states = 2 * max(shared.longest(draft, "target_lengths"), 0) + 1
     if draft.product is not ASCEND_950:
         states += -states % _PADDED_TO

@@ -17,7 +17,7 @@ from npucall.tensors import Shape, broadcast
 PAIR = ("self", "mat2")
 KEEP, ALLOW_LOWER, USE_FLOAT16, USE_HF32, ADD_IN_FLOAT = range(5)
 WITHOUT_FLOAT = (ASCEND_910, ASCEND_310P)
-"""Products whose matrix unit takes FLOAT16 alone."""
+"""Products with a matrix unit for FLOAT16 only."""
 ROWS, COLUMNS, INNER = 1024, 1024, 1024
 """Extents of the largest block of a product, and of what is multiplied for it at a time."""
 MATRIX = 2
@@ -49,7 +49,7 @@ def product_shape(draft: Draft) -> Shape:
 
 
 def promotes(draft: Draft) -> bool:
-    """Whether the device multiplies two such dtypes: Ascend 950 any, others no BF16 beside one."""
+    """Whether the device multiplies these dtypes: others than Ascend 950 mix no BF16."""
     both = {draft.dtype(name) for name in PAIR}
     return len(both) == 1 or BF16 not in both or draft.product is ASCEND_950
 

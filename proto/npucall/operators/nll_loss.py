@@ -95,7 +95,7 @@ def nll_loss(
     in no fixed order unless they are set to be deterministic.
 
     As ``aten.nll_loss_forward`` in torch, except that torch refuses labels that are not a class,
-    takes no INT32 labels, and needs no weight. For self of rank 1 whose label does not count the
-    mean is NaN, as in torch and on Atlas A2; Ascend 950 answers 0.
+    takes no INT32 labels, and needs no weight. For self of rank 1 with an ignored label the mean is
+    NaN, as in torch and on Atlas A2; Ascend 950 gives 0.
     """
     return shared.loss(facts, self, target, weight, reduction, ignore_index)

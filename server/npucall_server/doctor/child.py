@@ -71,7 +71,6 @@ def _hang(doing: str, seconds: float) -> Finding:
 
 
 _CRASH = (
-    "what stands above on standard error, and CANN's log (ASCEND_PROCESS_LOG_PATH, by default "
-    "~/ascend/log), say more; mixed versions of toolkit, operator package and driver are the usual "
-    "cause"
+    "read standard error above, and CANN's log (ASCEND_PROCESS_LOG_PATH, by default ~/ascend/log); "
+    "the usual cause is a toolkit, an operator package and a driver of different versions"
 )

@@ -120,14 +120,14 @@ def check_health(facts: DeviceFacts) -> Finding:
     """What the device says of its state."""
     if facts.healthy is None:
         return warning(
-            "the device does not tell its state", "look at `npu-smi info -t health -i <card>`"
+            "the device does not report its state", "look at `npu-smi info -t health -i <card>`"
         )
     if facts.healthy:
-        return ok("the device says that it is well")
+        return ok("the device reports that it is healthy")
     return fault(
-        "the device says that it is not well",
-        "look at `npu-smi info -t health -i <card>` and `dmesg` on the host; reset it, or take it "
-        "out of service",
+        "the device reports that it is not healthy",
+        "look at `npu-smi info -t health -i <card>` and `dmesg` on the host; reset the device, or "
+        "take it out of service",
     )
 
 
@@ -146,7 +146,7 @@ def check_memory(facts: DeviceFacts) -> Finding:
     """How much memory is left for calls."""
     if not facts.memory_total_bytes:
         return warning(
-            "the device does not tell its memory", "calls that are too large fail with 207001"
+            "the device does not report its memory", "calls that are too large fail with 207001"
         )
     free, total = (n / _GIB for n in (facts.memory_free_bytes, facts.memory_total_bytes))
     said = f"{free:.1f} of {total:.1f} GiB of device memory are free"
@@ -154,8 +154,8 @@ def check_memory(facts: DeviceFacts) -> Finding:
         return ok(said)
     return warning(
         said,
-        "another process has the rest: `npu-smi info` lists processes. One server process has the "
-        "device for itself, or lower kept_device_memory and lanes",
+        "another process has the rest: `npu-smi info` lists processes. Give the device to one "
+        "server process only, or lower kept_device_memory and lanes",
     )
 
 
@@ -174,7 +174,7 @@ def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Find
             "libraries, and LD_LIBRARY_PATH leads there",
         )
     others = sum(1 for operator in catalogue if operator.name not in names)
-    yield ok(f"{others} more are served by their headers")
+    yield ok(f"the server serves {others} more operators by their headers")
     if catalogue.variant:
         order = ("library-order",) if catalogue.variant == COMMUNITY else ()
         yield ok(f"operators with several variants have the variant {catalogue.variant}", *order)
@@ -182,7 +182,7 @@ def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Find
 
 
 _OWNER = (
-    "CANN, and npucall with it, takes custom libraries of the user that runs it and, unless that "
-    "is root, of root: `chown` the file, or run as its owner. What cannot be opened lacks the "
-    "library that is named"
+    "CANN and npucall load a custom library only if its owner is the user that runs them, or root: "
+    "`chown` the file, or run as its owner. A library that cannot be opened needs the one that the "
+    "message names"
 )

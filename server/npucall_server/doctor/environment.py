@@ -48,7 +48,7 @@ def _toolkit(home: str | None, opp: str | None, source: str) -> Finding:
         names = "ASCEND_HOME_PATH is" if opp else "ASCEND_HOME_PATH and ASCEND_OPP_PATH are"
         return fault(f"{names} not set", source)
     if not Path(home, "lib64").is_dir():
-        return fault(f"ASCEND_HOME_PATH is {home}, which has no lib64: no toolkit is there", source)
+        return fault(f"ASCEND_HOME_PATH is {home}, but no toolkit is there (no lib64)", source)
     return ok(f"ASCEND_HOME_PATH is {home}")
 
 
@@ -57,7 +57,7 @@ def _operators(opp: str | None, home: str | None, source: str) -> Iterator[Findi
         if home is not None:
             yield fault("ASCEND_OPP_PATH is not set; every call would end with 561107", source)
     elif not Path(opp).is_dir():
-        yield fault(f"ASCEND_OPP_PATH is {opp}, which is not there", source)
+        yield fault(f"ASCEND_OPP_PATH is {opp}, but there is no such folder", source)
     elif home is not None and Path(home, "opp").resolve() != Path(opp).resolve():
         yield warning(
             f"ASCEND_OPP_PATH is {opp}, not {home}/opp",
@@ -89,8 +89,8 @@ def _loader(paths: str, home: str | None, root: Path, source: str) -> Iterator[F
     if stubs:
         yield warning(
             f"LD_LIBRARY_PATH has {', '.join(stubs)}",
-            "take it out, or put it last: it has stub libraries, for linking alone, which answer "
-            "100039",
+            "remove it, or put it last: it has stub libraries, which are only for linking and "
+            "answer 100039",
         )
 
 
@@ -105,10 +105,10 @@ def _visible(value: str | None, number: int) -> Finding:
         )
     if number >= len(entries):
         return fault(
-            f"ASCEND_RT_VISIBLE_DEVICES is {value}: cann:{number} is not in it, since the devices "
-            "are numbered anew, from 0",
+            f"ASCEND_RT_VISIBLE_DEVICES is {value}: there is no cann:{number}, since the variable "
+            "numbers its devices from 0",
             f"take cann:0 to cann:{len(entries) - 1}, or leave the variable unset",
         )
     return ok(
-        f"ASCEND_RT_VISIBLE_DEVICES is {value}: cann:{number} is what it lists as {entries[number]}"
+        f"ASCEND_RT_VISIBLE_DEVICES is {value}: cann:{number} is its device {entries[number]}"
     )

@@ -143,7 +143,7 @@ def test_a_device_beyond_those_that_are_there_is_a_fault(
     every_third(
         [
             ("aclrtGetDeviceCount", 507899, "`npu-smi info`"),
-            ("aclInit", 500000, "no device was found"),
+            ("aclInit", 500000, "CANN found no device"),
             ("aclrtSetDevice", 507033, "another container may hold it"),
             ("aclrtSetDevice", 207006, "group HwHiAiUser"),
             ("aclrtCreateStreamWithConfig", 207008, "end other processes on it"),

@@ -41,9 +41,7 @@ def test_the_older_name_of_the_toolkit_s_variable_counts(host: Host) -> None:
 
 def test_a_toolkit_that_is_not_there_is_a_fault(host: Host) -> None:
     findings = check(host, ASCEND_HOME_PATH="/nowhere")
-    assert "ASCEND_HOME_PATH is /nowhere, which has no lib64: no toolkit is there" in faults(
-        findings
-    )
+    assert "ASCEND_HOME_PATH is /nowhere, but no toolkit is there (no lib64)" in faults(findings)
 
 
 def test_operators_that_no_variable_names_are_a_fault(host: Host) -> None:
@@ -54,7 +52,7 @@ def test_operators_that_no_variable_names_are_a_fault(host: Host) -> None:
 
 def test_operators_that_are_not_there_are_a_fault(host: Host) -> None:
     assert faults(check(host, ASCEND_OPP_PATH="/gone")) == [
-        "ASCEND_OPP_PATH is /gone, which is not there"
+        "ASCEND_OPP_PATH is /gone, but there is no such folder"
     ]
 
 
@@ -96,7 +94,7 @@ def test_stub_libraries_in_the_loader_s_path_are_a_warning(host: Host) -> None:
 
 def test_visible_devices_are_numbered_anew(host: Host) -> None:
     findings = check(host, 1, ASCEND_RT_VISIBLE_DEVICES="4,6")
-    assert findings[-1].found == "ASCEND_RT_VISIBLE_DEVICES is 4,6: cann:1 is what it lists as 6"
+    assert findings[-1].found == "ASCEND_RT_VISIBLE_DEVICES is 4,6: cann:1 is its device 6"
 
 
 def test_a_device_beyond_the_visible_ones_is_a_fault(host: Host) -> None:

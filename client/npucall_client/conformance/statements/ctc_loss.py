@@ -138,7 +138,7 @@ def special(note: str, steps: list[int], lengths: list[int], **values: Any) -> S
 
 
 def flat(*lengths: int, note: str = "flat-targets") -> Setup:
-    """Targets one behind the other."""
+    """Targets one after the other."""
     attributes = {"target_lengths": list(lengths)}
     return Setup(note, (7, len(lengths), 5), {"targets": (sum(lengths),)}, attributes=attributes)
 

@@ -102,7 +102,7 @@ L1_LOSS = elementwise(
     ),
     contradictions=(
         Contradiction(
-            "F13", "an integer beside a float", Setup(dtypes={"target": INT32}),
+            "F13", "an integer with a float", Setup(dtypes={"target": INT32}),
             {"page": Refusal(), "source": ...}, "source",
         ),
         Contradiction(

@@ -107,7 +107,7 @@ L1_LOSS_BACKWARD = elementwise(
             {"README": ..., "source": Refusal()}, "source",
         ),
         Contradiction(
-            17, "an integer beside floats", Setup(dtypes={"target": INT32}),
+            17, "an integer among floats", Setup(dtypes={"target": INT32}),
             {"documents": Refusal(), "source": ...}, "source",
         ),
         Contradiction(

@@ -89,7 +89,7 @@ NLL_LOSS = Statement(
     ),
     contradictions=(
         Contradiction(
-            "F17", "the mean of one row whose label does not count",
+            "F17", "the mean of one row with an ignored label",
             Setup(base=(4,), values={"target": np.array(1)},
                   attributes={"reduction": 1, "ignore_index": 1}),
             {"kernel 950": 0.0, "kernels A2, A3; torch": reals.NAN}, "kernels A2, A3; torch",

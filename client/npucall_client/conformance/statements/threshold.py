@@ -127,7 +127,7 @@ cost=0,
     ),
     contradictions=(
         Contradiction(
-            "F31", "a fraction beside integers",
+            "F31", "a fraction with integers",
             limits("", -1.5, 7, -1.0, 2.0, dtypes={"self": INT32}),
             {"page": [-1.0, 2.0], "source": [7.0, 2.0]}, "source",
         ),

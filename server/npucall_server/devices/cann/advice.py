@@ -38,19 +38,19 @@ _HARDWARE = (
 )
 
 ADVICE: dict[int, str] = {
-    100039: "the loader took the stub libraries, which are for linking alone: take devlib out of "
+    100039: "the loader took the stub libraries, which are only for linking: remove devlib from "
     "LD_LIBRARY_PATH",
-    107001: "take a device that this process sees: they are numbered from 0, in a container and "
-    "under ASCEND_RT_VISIBLE_DEVICES anew",
+    107001: "take a device that this process sees: a container, and ASCEND_RT_VISIBLE_DEVICES, "
+    "number their devices from 0",
     107002: "a bug of npucall: report it with the log",
     107003: "a bug of npucall: report it with the log",
     107022: f"another program aborted the work of the device; {_NEW_PROCESS}",
     148049: "source the toolkit's set_env.sh before the server starts: ASCEND_OPP_PATH names no "
     "operators",
-    161001: "the installed version wants an argument that npucall takes for optional: compare the "
-    "operator's header (`npucall-server headers`) and report it",
-    161002: "the installed version has other rules than npucall knows: read the text behind the "
-    "status, run `npucall conform`, report it",
+    161001: "the installed version needs an argument that npucall believes to be optional: compare "
+    "the operator's header (`npucall-server headers`) and report it",
+    161002: "the installed version has other rules than npucall: read the text after the status, "
+    "run `npucall conform`, and report it",
     200001: _OLD_DRIVER,
     200006: _OLD_DRIVER,
     207000: _OLD_DRIVER,
@@ -62,17 +62,17 @@ ADVICE: dict[int, str] = {
     "docker-compose.yml",
     207008: "streams of the device ran out: end other processes on it, or lower lanes",
     207018: _MEMORY,
-    500000: f"no device was found: {_DRIVER}",
+    500000: f"CANN found no device: {_DRIVER}",
     500004: _DRIVER,
-    507008: "toolkit and chip do not belong together: install the toolkit, or take the image, of "
-    "this chip",
-    507010: f"the device does not answer any more: {_DRIVER}",
-    507014: "a kernel ran longer than CANN lets it: unless the call is huge, look for hardware "
-    "faults in `dmesg`, and at what else runs on the device (`npu-smi info`)",
+    507008: "the toolkit is not for this chip: install the toolkit, or take the image, for this "
+    "chip",
+    507010: f"the device no longer answers: {_DRIVER}",
+    507014: "a kernel ran longer than CANN allows: unless the call is huge, look for hardware "
+    "faults in `dmesg`, and for other processes on the device (`npu-smi info`)",
     507015: _KERNEL_FAILED,
     507018: f"the device's own processors failed: the AI CPU packages have to be of the toolkit's "
     f"version; {_NEW_PROCESS}",
-    507033: f"the device could not be set up: another container may hold it; {_DRIVER}",
+    507033: f"CANN could not set up the device: another container may hold it; {_DRIVER}",
     507035: _KERNEL_FAILED,
     507046: "work did not end within device_timeout: raise it for large calls; if small calls do "
     f"it too, {_DRIVER}",
@@ -81,10 +81,10 @@ ADVICE: dict[int, str] = {
     507053: _HARDWARE,
     507054: _HARDWARE,
     507899: _DRIVER,
-    561000: "an operator failed without saying why: the text behind the status, and CANN's log "
-    "(ASCEND_PROCESS_LOG_PATH, by default ~/ascend/log), have more",
-    561002: "the operator found no way to cut the work: toolkit and operator package have to be of "
-    "one version; else report the call",
+    561000: "an operator failed and gave no reason: see the text after the status, and CANN's log "
+    "(ASCEND_PROCESS_LOG_PATH, by default ~/ascend/log)",
+    561002: "the operator found no way to divide the work: use a toolkit and an operator package "
+    "of one version; if they are, report the call",
     561003: f"no kernel for this SoC and dtype: {_KERNELS}",
     561107: "source the toolkit's set_env.sh before the server starts: ASCEND_OPP_PATH is not set",
     561112: f"the kernel package is not installed: {_KERNELS}",
@@ -93,11 +93,11 @@ ADVICE: dict[int, str] = {
 
 OF_FATE: dict[Fate, str] = {
     Fate.ARGUMENT: "the call is at fault: the message names the parameter",
-    Fate.UNAVAILABLE: "this host lacks what the operator needs: toolkit, operator package and "
-    "driver have to belong together",
-    Fate.MEMORY: "make room: smaller calls, fewer processes on the device",
-    Fate.CALL: "the text behind the status says more; CANN's log (ASCEND_PROCESS_LOG_PATH, by "
-    "default ~/ascend/log) has the rest",
+    Fate.UNAVAILABLE: "this host lacks something that the operator needs: use a toolkit, an "
+    "operator package and a driver that belong together",
+    Fate.MEMORY: "make room: send smaller calls, or end other processes on the device",
+    Fate.CALL: "see the text after the status, and CANN's log (ASCEND_PROCESS_LOG_PATH, by "
+    "default ~/ascend/log)",
     Fate.BROKEN: f"{_NEW_PROCESS}; if it comes back: {_DRIVER}",
 }
 

@@ -1,8 +1,8 @@
-"""What this device takes for true of CANN and no simulator can prove: it needs an NPU.
+"""What this device assumes about CANN and only an NPU can prove; no simulator can.
 
-Written from headers, documents and public sources. Whoever has a host checks one claim after the
-other; docs/ascend.md is made of this list. Grouped: process, streams and time, memory, descriptors
-and phases, operators, handles. Whoever checks one writes down what was seen, then ``make docs``.
+From headers, documents and public sources. If you have a host, check one claim after the other,
+write down what you saw in ``seen``, and run ``make docs``: docs/ascend.md is made of this list. The
+groups: process, streams and time, memory, descriptors and phases, operators, handles.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ UNVERIFIED = (
         "Libraries are found by their bare names",
         "`dlopen` with RTLD_LAZY, by the loader's path, finds the toolkit's libraries and, through "
         "them, the driver's; the stubs in devlib are not taken.",
-        "torch_npu opens them so [src:library-opening]. If not, the server does not start, and "
-        "the doctor names each path that was tried.",
+        "torch_npu opens them in the same way [src:library-opening]. If this is wrong, the "
+        "server does not start, and the doctor names each path that it tried.",
         Stake.START, 0.98,
         ("devices/cann/library.py: open_library", "devices/cann/runtime.py: open_libraries"),
-        "`npucall-server doctor`: the section libraries names the files that were loaded.",
+        "`npucall-server doctor`: the section libraries names the files that it loaded.",
     ),
     Claim(
         "library-order",
         "Operators come from the library that CANN would take",
-        "The order of custom packages, of libopapi_*.so and of the older libraries, and the check "
-        "of owners, are those of torch_npu; both phases are taken from one library.",
-        "Read in torch_npu's source [src:library-search]. If not, a custom package's operator is "
-        "not the one that PyTorch on the same host runs.",
+        "The order of custom packages, of libopapi_*.so and of the older libraries, and the "
+        "check of owners, are those of torch_npu; the server takes both phases from one library.",
+        "Read in torch_npu's source [src:library-search]. If this is wrong, the server may use "
+        "another operator than PyTorch on the same host, if there is a custom package.",
         Stake.LATER, 0.95,
         ("devices/cann/operators.py: OpApi",),
         "Install a custom package that has aclnnKlDivTargetBackward too: doctor must say variant "
@@ -37,22 +37,23 @@ UNVERIFIED = (
     Claim(
         "main-thread",
         "aclInit in the main thread, the device's context in all others",
-        "Lanes bind the context of aclrtSetDevice with aclrtSetCurrentContext. Each aclInit, also "
-        "one that answers 100002, is undone by one aclFinalizeReference.",
-        "CANN's guide recommends this for threads [src:contexts], and its runtime counts so "
-        "[src:set-device]. If not, the first call answers 107002, or the end is not clean.",
+        "Lanes bind the context of aclrtSetDevice with aclrtSetCurrentContext. For each aclInit, "
+        "also one that answers 100002, the server calls aclFinalizeReference once.",
+        "CANN's guide recommends this for threads [src:contexts], and its runtime counts in this "
+        "way [src:set-device]. If this is wrong, the first call answers 107002, or the process "
+        "does not end cleanly.",
         Stake.START, 0.98,
         ("devices/cann/runtime.py: DeviceContext",),
-        "Doctor's last line says that the device was given back; a server with 8 lanes serves, and "
-        "ends with 0 on SIGTERM.",
+        "The last line of the doctor says that it gave the device back; a server with 8 lanes "
+        "serves, and ends with exit code 0 on SIGTERM.",
     ),
     Claim(
         "exit-clean",
         "A process that ends by os._exit leaves the device clean",
-        "After a failure that sticks nothing is given back: the driver frees what the process had, "
-        "and the next process finds the device well.",
-        "Killed training jobs rely on it. If not, the next server does not start until the device "
-        "is reset.",
+        "After a failure that sticks to the device, the server gives nothing back: the driver "
+        "frees what the process had, and the next process finds the device healthy.",
+        "Killed training jobs rely on it. If this is wrong, the next server does not start until "
+        "somebody resets the device.",
         Stake.LATER, 0.9,
         ("devices/base.py: BrokenDeviceError", "devices/watchdog.py: Watchdog"),
         "`kill -9` a server in the middle of a large call, ten times; each time the next one "
@@ -61,56 +62,59 @@ UNVERIFIED = (
     Claim(
         "device-numbers",
         "The device's number means this device everywhere",
-        "Bare metal: cann:N is /dev/davinciN; a container numbers anew from 0, and the systemd "
-        "unit counts as bare metal, since it makes no mount namespace. Memory, state and "
-        "utilization are asked for with that number, or for the thread's context.",
-        "CANN's documents say so. If not, the facts of another device are told, or another one "
-        "works.",
+        "On bare metal, cann:N is /dev/davinciN. A container numbers its devices from 0 again. "
+        "The systemd unit counts as bare metal, since it makes no mount namespace. The server "
+        "asks for memory, state and utilization with that number, or for the context of the "
+        "thread.",
+        "CANN's documents say so. If this is wrong, the server shows the facts of another "
+        "device, or uses another device.",
         Stake.LATER, 0.9,
         ("devices/cann/device.py: CannDevice", "devices/cann/runtime.py: facts"),
-        "Load one device with a long call and compare `npu-smi info` with `npucall info`, for "
-        "another device than the first: bare metal, unit and container.",
+        "Put a long call on a device that is not the first, and compare `npu-smi info` with "
+        "`npucall info`: on bare metal, in the unit and in a container.",
     ),
     # --- Streams and time -------------------------------------------------------------------------
     Claim(
         "infnan",
         "INFNAN is set before the streams, or refused without harm",
-        "aclrtSetDeviceSatMode right after aclrtSetDevice holds for streams made later; products "
-        "without the choice answer a status that changes nothing.",
-        "torch_npu does so on the products that have the choice [src:infinities]. If not, an "
-        "overflow gives the largest number in place of infinity.",
+        "aclrtSetDeviceSatMode right after aclrtSetDevice holds for all streams made later. "
+        "Products without the choice answer a status that changes nothing.",
+        "torch_npu does so on the products that have the choice [src:infinities]. If this is "
+        "wrong, an overflow gives the largest number instead of infinity.",
         Stake.LATER, 0.95,
         ("devices/cann/runtime.py: aclrtSetDeviceSatMode",),
-        "The doctor lets KlDivBackward in FLOAT16 overflow: infinity, not 65504.",
+        "The doctor makes KlDivBackward overflow in FLOAT16: the result must be infinity, not "
+        "65504.",
     ),
     Claim(
         "sleeping-wait",
         "FAST_LAUNCH without FAST_SYNC sleeps while it waits",
-        "Stream flag 1 alone: the waiting thread takes no core; --busy-wait adds flag 2.",
-        "torch_npu sets both flags. If not, each waiting lane takes a core, or waits longer.",
+        "With stream flag 1 alone, a waiting thread does not use a core; --busy-wait adds flag 2.",
+        "torch_npu sets both flags. If this is wrong, each waiting lane uses a core, or waits "
+        "longer.",
         Stake.LATER, 0.9,
         ("devices/cann/lane.py: _create_stream",),
-        "`top` while a long call runs, without and with --busy-wait; latency of small calls in "
-        "both.",
+        "Watch `top` during a long call, without and with --busy-wait; compare the latency of "
+        "small calls.",
     ),
     Claim(
         "continue-mode",
-        "In CONTINUE mode a synchronise that succeeds means that nothing is under way",
-        "A call that fails between its copies and its kernel is synchronised too, and the lane "
-        "goes on if that succeeds; an error of a kernel is answered once.",
-        "Read in the runtime's source [src:sticky-errors]; torch_npu uses STOP mode, so few have "
-        "tried it. If not, a call behind a failed one fails too.",
+        "In CONTINUE mode, after a synchronise that succeeds nothing runs any more",
+        "If a call fails between its copies and its kernel, the lane synchronises its stream, "
+        "and goes on if that succeeds. An error of a kernel is reported once.",
+        "Read in the runtime's source [src:sticky-errors]; torch_npu uses STOP mode, so few "
+        "people have tried it. If this is wrong, the call after a failed one fails too.",
         Stake.LATER, 0.9,
         ("devices/cann/lane.py: _settled",),
-        "Let calls fail for want of memory for their workspace, with good ones between: right "
-        "numbers, and no other failure.",
+        "Make calls fail because there is no memory for their workspace, with good calls between "
+        "them: right numbers, and no other failure.",
     ),
     Claim(
         "sync-timeout",
         "A synchronise that times out answers 507046 and leaves the work running",
-        "The watchdog and device_timeout build on it; the process ends, since the buffers are in "
-        "use.",
-        "Documented. If not, the watchdog ends the process a second later.",
+        "The watchdog and device_timeout rely on it; the process then ends, because the device "
+        "still uses the buffers.",
+        "Documented. If this is wrong, the watchdog ends the process a second later.",
         Stake.LATER, 0.95,
         ("devices/cann/lane.py: aclrtSynchronizeStreamWithTimeout",),
         "Serve with --device-timeout 0.05 and run a call of seconds: DEVICE_LOST, exit code 70.",
@@ -118,42 +122,45 @@ UNVERIFIED = (
     Claim(
         "events-again",
         "Events made by aclrtCreateEventExWithFlag can be recorded again and again",
-        "Events of a lane are recorded anew by each call, without reset: with TIME_LINE for times, "
-        "with CAPTURE_STREAM_PROGRESS for pieces of pinned memory.",
-        "Documented, and torch_npu prefers these events. If not, times are 0 with a note in the "
-        "log, and large calls wait for their stream.",
+        "Each call records the events of its lane again, without reset: with TIME_LINE for "
+        "times, with CAPTURE_STREAM_PROGRESS for pieces of pinned memory.",
+        "Documented, and torch_npu prefers these events [src:events]. If this is wrong, times "
+        "are 0 with a note in the log, and large calls wait for their stream.",
         Stake.FAST, 0.96,
         ("devices/cann/events.py: StreamEvents", "devices/cann/copies.py: Copies"),
-        "`run_ns` of 1,000 equal calls against msprof; the log has no note that nothing is timed.",
+        "Compare `run_ns` of 1,000 equal calls with msprof; the log has no note that nothing is "
+        "timed.",
     ),
     # --- Memory -----------------------------------------------------------------------------------
     Claim(
         "pinned-memory",
         "Pinned memory of aclrtMallocHost can be viewed and copied while the host goes on",
-        "aclrtMemcpyAsync from and to it returns at once; NumPy writes to it through its address.",
-        "Documented, and torch_npu does so. If not, calls are slower, or the doctor's copies show "
-        "wrong numbers.",
+        "aclrtMemcpyAsync from and to this memory returns at once; NumPy writes to it through "
+        "its address.",
+        "Documented, and torch_npu does so [src:pinned-copies]. If this is wrong, calls are "
+        "slower, or the doctor's copies show wrong numbers.",
         Stake.FAST, 0.97,
         ("devices/cann/memory.py: PinnedBuffer", "devices/cann/transfer.py: copy_in"),
-        "A timeline of msprof: copy and phase one of a large call overlap.",
+        "Look at a timeline of msprof: copy and phase one of a large call overlap.",
     ),
     Claim(
         "piece-padding",
         "Pieces of 512 bytes are enough room between tensors",
-        "Each length is rounded up to 32, then 32 are added: kernels touch no more behind a "
-        "tensor.",
-        "torch_npu's allocator leaves as much [src:padding]. If not, outputs that lie beside "
-        "inputs are wrong.",
+        "Each length is rounded up to 32, then 32 are added: kernels touch no bytes further "
+        "after a tensor.",
+        "torch_npu's allocator leaves as much room [src:padding]. If this is wrong, outputs next "
+        "to inputs have wrong numbers.",
         Stake.LATER, 0.98,
         ("devices/cann/memory.py: piece_bytes",),
-        "`npucall conform` in full: outputs lie beside inputs, so what overreaches shows.",
+        "Run `npucall conform` in full: outputs lie next to inputs, so a kernel that writes too "
+        "far shows.",
     ),
     Claim(
         "workspace-reuse",
         "A larger workspace than needed is taken, and may be reused at once on its stream",
-        "One growing buffer a lane; its size is told as phase one wanted it.",
-        "torch_npu does so [src:stream-order]. If not, numbers are wrong where calls follow each "
-        "other closely.",
+        "Each lane has one growing buffer; the server passes the size that phase one asked for.",
+        "torch_npu does so [src:stream-order]. If this is wrong, numbers are wrong when calls "
+        "follow each other closely.",
         Stake.FAST, 0.98,
         ("devices/cann/scratch.py: _workspace",),
         "Alternate calls with a large and a small workspace, such as CtcLossBackward and "
@@ -162,71 +169,76 @@ UNVERIFIED = (
     Claim(
         "zero-kernel",
         "aclnnInplaceZero fills memory with zeros, whatever was there",
-        "What passes from one caller to another, and what is new, is filled by that kernel, as "
-        "FLOAT, in lengths that are powers of two. Where no library has it, or it has no kernel, "
-        "aclrtMemsetAsync does it.",
-        "Documented from 8.0 on, for all products but Atlas 200I/500 A2; PyTorch's zero_ is this "
-        "operator. If not, a kernel that does not write all of its output shows what another "
-        "caller left.",
+        "The server uses that kernel to fill new memory and memory that passes from one caller "
+        "to another, as FLOAT, in lengths that are powers of two. If no library has it, or it "
+        "has no kernel, the server uses aclrtMemsetAsync.",
+        "Documented from 8.0 on, for all products except Atlas 200I/500 A2; zero_ of PyTorch is "
+        "this operator. If this is wrong, a kernel that does not write all of its output shows "
+        "the bytes of another caller.",
         Stake.LATER, 0.98,
         ("devices/cann/clearing.py: Clearing",),
-        "The doctor fills memory with a pattern, then a part of it with zeros, and reads it back.",
+        "The doctor fills memory with a pattern, then fills a part of it with zeros, and reads "
+        "it back.",
     ),
     Claim(
         "out-of-memory",
         "Memory that ran out answers 207001 and harms nothing",
-        "The lanes then give back what they keep, and the call is tried once more.",
-        "torch_npu builds on it. If not, a call that is too large ends the process.",
+        "The lanes then free the memory that they keep, and the server tries the call once more.",
+        "torch_npu relies on it. If this is wrong, a call that is too large ends the process.",
         Stake.LATER, 0.95,
         ("devices/lanes.py: _empty_pools",),
-        "Fill the device with another process; DEVICE_MEMORY for a large call, success for small "
-        "ones after it.",
+        "Fill the device from another process: a large call gets DEVICE_MEMORY, and small calls "
+        "after it succeed.",
     ),
     # --- Descriptors and the two phases -----------------------------------------------------------
     Claim(
         "unrun-executor",
         "A first phase alone harms nothing outside of its thread",
-        "Plan gives phase one addresses that nobody owns, destroys the executor, and forgives "
-        "where that is refused. Its thread runs nothing, since old versions may answer a run after "
-        "it from an entry that launches nothing, and is replaced after 1,000 first phases, which "
-        "leave such entries. A lane that had to leave one is closed, and opened in a new thread.",
-        "Phase one keeps addresses and reads none; its cache is the thread's, and opbase has the "
-        "guard against such entries from 8.5.0 on. If not, Plan fails, or the process grows with "
-        "plans.",
+        "Plan passes addresses that belong to nothing to phase one, destroys the executor, and "
+        "accepts it if that is refused. Its thread runs nothing, because old versions may answer "
+        "a later run from a cache entry that launches nothing. The server replaces the thread "
+        "after 1,000 first phases, since they leave such entries. If a lane had to leave one, "
+        "the server closes it and opens it in a new thread.",
+        "Phase one keeps addresses and does not read them; its cache belongs to the thread, and "
+        "opbase has a guard against such entries from 8.5.0 on. If this is wrong, Plan fails, or "
+        "the process grows with each plan.",
         Stake.LATER, 0.9,
         ("devices/cann/planner.py: Planner", "devices/cann/launch.py: Launcher"),
-        "The doctor plans and runs in turn on one thread and says whether this CANN has the guard. "
-        "Plan 2,000 different calls, then 10,000 more: the process has not grown by these.",
+        "The doctor plans and runs in turn on one thread, and says whether this CANN has the "
+        "guard. Plan 2,000 different calls, then 10,000 more: the process has not grown during "
+        "the 10,000.",
     ),
     Claim(
         "consumed-executor",
         "Phase two consumes its executor whatever it answers",
-        "It is never used or destroyed after phase two, failed or not.",
-        "Documented for success, read in the source for failure [src:executor-once]. If not, "
-        "failed calls leak.",
+        "The server never uses or destroys an executor after phase two, whether it failed or not.",
+        "Documented for success, read in the source for failure [src:executor-once]. If this is "
+        "wrong, failed calls leak memory.",
         Stake.LATER, 0.95,
         ("devices/cann/launch.py: launch",),
-        "10,000 calls that phase two refuses, if one is found, and as many again: the process does "
-        "not grow by the second ones. The first fill the cache with entries that answer nothing.",
+        "If you find a call that phase two refuses, make it 10,000 times, and 10,000 times "
+        "again: the process does not grow the second time. The first time fills the cache with "
+        "entries that answer nothing.",
     ),
     Claim(
         "kept-descriptors",
         "Descriptors serve many calls",
-        "A lane keeps aclTensor and the other descriptors of a call and gives them to phase one "
-        "again, once the stream has passed the call before.",
-        "The documents show it for executors that repeat. If not, the second equal call is wrong "
-        "or refused, as the doctor sees.",
+        "A lane keeps aclTensor and the other descriptors of a call, and passes them to phase "
+        "one again when the stream has passed the earlier call.",
+        "The documents show this for repeatable executors. If this is wrong, the second equal "
+        "call is wrong or refused, and the doctor sees it.",
         Stake.FAST, 0.95,
         ("devices/cann/descriptors.py: KeptDescriptors",),
-        "One call 10,000 times with other numbers; each result right, against --kept-calls 0 too.",
+        "Make one call 10,000 times with different numbers: each result is right; also with "
+        "--kept-calls 0.",
     ),
     Claim(
         "moved-descriptors",
         "A descriptor can be told that its tensor has moved",
-        "`aclSetRawTensorAddr` before phase one, for a tensor alone or in a list: phase one takes "
-        "the new address, also where CANN's cache answers it.",
-        "Documented, for all products; no header of a wheel declares it, so its prototype is that "
-        "of the documents. If not, numbers are those of the memory before.",
+        "The server calls `aclSetRawTensorAddr` before phase one, for single tensors and for "
+        "members of lists. Phase one uses the new address, also if CANN's cache answers it.",
+        "Documented, for all products. No header of a wheel declares the function, so we have "
+        "its prototype from the documents. If this is wrong, numbers come from the old memory.",
         Stake.FAST, 0.95,
         ("devices/cann/descriptors.py: Descriptors",),
         "Run a program of two equal calls on different data: both answers are right.",
@@ -234,24 +246,24 @@ UNVERIFIED = (
     Claim(
         "phase-one-cache",
         "CANN keeps first phases per thread, without addresses",
-        "A lane's thread lives as long as the server, so that the second equal call skips most of "
-        "phase one; a hit takes the addresses of the call at hand. ACLNN_CACHE_LIMIT and "
-        "DISABLE_L2_CACHE count if Python sets them before the libraries are opened.",
-        "Read in the source [src:phase-one-cache]. If not, calls are slower; wrong addresses "
-        "would show in the doctor's second run.",
+        "The thread of a lane lives as long as the server, so the second equal call skips most "
+        "of phase one. A hit uses the addresses of the new call. ACLNN_CACHE_LIMIT and "
+        "DISABLE_L2_CACHE work if Python sets them before it opens the libraries.",
+        "Read in the source [src:phase-one-cache]. If this is wrong, calls are slower; wrong "
+        "addresses would show in the doctor's second run.",
         Stake.FAST, 0.97,
         ("devices/lane_thread.py: LaneThread", "npu_settings.py: tell_cann"),
-        "`plan_ns` of the second equal call is a fraction of the first's, but not with "
-        "--phase-one-cache 0; the numbers are right after other calls have moved the memory.",
+        "`plan_ns` of the second equal call is a fraction of the first one, but not with "
+        "--phase-one-cache 0; numbers are right after other calls have moved the memory.",
     ),
     Claim(
         "views",
         "Views, rank 0 and empty tensors are described as they are",
-        "Strides and offset count elements; the storage shape is the one that the call names. A "
-        "tensor of rank 0 has no dimensions, one without elements no address; phase two is called "
-        "for both. Some documents ask for rank 1 at least.",
-        "torch_npu describes views so [src:layouts]. If not, such calls are refused, and others "
-        "are served.",
+        "Strides and offset count elements; the storage shape is the one in the call. A tensor "
+        "of rank 0 has no dimensions, and an empty one has no address; the server calls phase "
+        "two for both. Some documents require rank 1 or more.",
+        "torch_npu describes views so [src:layouts]. If this is wrong, the device refuses such "
+        "calls, and serves others.",
         Stake.LATER, 0.9,
         ("devices/cann/descriptors.py: aclCreateTensor",),
         "`npucall conform TARGET --block layout --block rank --block empty`.",
@@ -259,64 +271,68 @@ UNVERIFIED = (
     Claim(
         "deterministic",
         "Deterministic means the option of the process and of the context",
-        "Both are set to 1 before the first phase one.",
-        "Phase one reads the option of the process. If not, equal calls may differ in last bits.",
+        "The server sets both to 1 before the first phase one.",
+        "Phase one reads the option of the process. If this is wrong, equal calls may differ in "
+        "their last bits.",
         Stake.LATER, 0.95,
         ("devices/cann/runtime.py: aclrtCtxSetSysParamOpt",),
-        "Equal calls with --deterministic give equal bits, run by run, where sums are large.",
+        "With --deterministic, equal calls with large sums give equal bits, run after run.",
     ),
     # --- Operators --------------------------------------------------------------------------------
     Claim(
         "status-fates",
-        "Statuses are sorted as the failures deserve",
-        "What sticks to context or device was read from the runtime's sources; after the statuses "
-        "called broken the process ends, after others the device goes on.",
-        "Unknown statuses of failed work count as broken. If not, a process ends that need not, or "
-        "calls fail until somebody ends it.",
+        "Each status has the right consequence",
+        "We read in the runtime's sources which errors stick to the context or the device. After "
+        "a status that counts as broken the process ends; after others the device goes on.",
+        "Unknown statuses of failed work count as broken. If this is wrong, a process ends "
+        "without need, or calls fail until somebody ends it.",
         Stake.LATER, 0.8,
         ("devices/cann/status_table.py: STATUSES",),
-        "For each status that appears: does a call after it work, and does a new process?",
+        "For each status that appears: does the next call work, and does a new process?",
     ),
     Claim(
         "rules",
         "Rules, formulas and roundings are the device's",
         "They come from documents and public sources of the operators.",
-        "The gradients of KL divergence and L1 loss are in two sources each. If not, the "
-        "conformance suite says where.",
+        "The gradients of KL divergence and L1 loss are in two sources each. If this is wrong, "
+        "the conformance suite says where.",
         Stake.LATER, 0.5,
         ("devices/cann/host.py: HostCatalogue",),
         "`npucall conform TARGET --html report.html`, on each product.",
     ),
     Claim(
         "header-roles",
-        "Outputs of operators from headers are those that are guessed",
-        "By const, names and order, compared with the documents of more than a thousand operators "
-        "[src:output-roles].",
-        "If not, an output comes back as it was sent, and the caller can state the role.",
+        "Outputs of operators from headers are guessed correctly",
+        "We guess them from const, names and order, and compared the guesses with the documents "
+        "of more than a thousand operators [src:output-roles].",
+        "If this is wrong, an output comes back unchanged, and the caller can state the role.",
         Stake.LATER, 0.9,
         ("devices/cann/header_roles.py: roles_of",),
-        "Before use: `npucall-server headers DIR` and the operator's document.",
+        "Before you use such an operator, compare `npucall-server headers DIR` with the "
+        "operator's document.",
     ),
     # --- Handles and programs ---------------------------------------------------------------------
     Claim(
         "stream-order",
-        "The order of a stream is enough between what is queued on it",
-        "A kernel sees what kernels, copies and fills before it on the same stream wrote, and "
-        "those behind it do not begin before it ends; so steps share one workspace, and memory is "
-        "used again behind its last reader.",
-        "Documented, and all of PyTorch on NPUs builds on it. If not, numbers are wrong.",
+        "Work on one stream needs nothing but the order of the stream",
+        "A kernel sees what earlier kernels, copies and fills on the same stream wrote, and "
+        "later ones do not begin before it ends. So steps share one workspace, and memory is "
+        "used again after its last reader.",
+        "Documented, and PyTorch on NPUs relies on it [src:stream-order]. If this is wrong, "
+        "numbers are wrong.",
         Stake.START, 0.99,
         ("devices/cann/program.py: Program", "devices/cann/lane.py: Lane",
          "devices/cann/clearing.py: Clearing"),
-        "A program of 256 steps, each on what the one before gave, has the bits of 256 calls; a "
-        "hundred times.",
+        "A program of 256 steps, each of which uses the result of the step before, has the same "
+        "bits as 256 single calls; a hundred times.",
     ),
     Claim(
         "handle-copies",
-        "aclrtMemcpy copies for handles beside streams that work",
-        "It waits for no stream. Nobody uses a handle while it is written, and its writer's stream "
-        "has been waited for when it is read; any thread that is bound to the context may copy.",
-        "Documented. If not, uploads wait for calls of others.",
+        "aclrtMemcpy copies for handles while streams work",
+        "It waits for no stream. No call uses a handle while it is written, and the writer's "
+        "stream is synchronised before it is read. Any thread that is bound to the context may "
+        "copy.",
+        "Documented. If this is wrong, uploads wait for calls of others.",
         Stake.LATER, 0.95,
         ("devices/cann/resident.py: HandleMemory",),
         "Upload 1 GiB in a loop while eight callers run small calls: all answers are right, and "
