@@ -55,12 +55,12 @@ def connect(  # noqa: PLR0913  # one a setting
 ) -> Client:
     """Connects to a server or to a pool of them, and closes again as a context manager.
 
-    target: ``HOST:PORT`` or ``unix:PATH`` of a server; ``local:`` computes in this process. Of a
-        pool ``pool:HOST:PORT,HOST:PORT`` with all its servers, ``pool:dns:NAME:PORT`` with a name
-        that has an address for each, ``pool:file:PATH`` with a file that lists them or a folder of
-        ready files, or ``pool:directory:HOST:PORT`` with a directory that they announce themselves
-        to (several after commas, of which one that answers is watched). If not given NPUCALL_TARGET
-        counts, otherwise 127.0.0.1:50051.
+    target: ``HOST:PORT``, ``HOST`` (port 50051) or ``unix:PATH`` of a server; ``local:`` computes
+        in this process. Of a pool ``pool:HOST:PORT,HOST:PORT`` with all its servers,
+        ``pool:dns:NAME:PORT`` with a name that has an address for each, ``pool:file:PATH`` with a
+        file that lists them or a folder of ready files, or ``pool:directory:HOST:PORT`` with a
+        directory that they announce themselves to (several after commas, of which one that answers
+        is watched). If not given NPUCALL_TARGET counts, otherwise 127.0.0.1:50051.
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
@@ -106,7 +106,7 @@ def connect(  # noqa: PLR0913  # one a setting
         ``rack=3,kind=cpu``, any).
 
     Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError where the server
-    does not know who calls, ValueError for a setting that cannot be.
+    does not know who calls, SettingError (a ValueError) for a setting that cannot be.
     """
     settings = settings_of(
         target=target,
