@@ -101,7 +101,7 @@ def test_a_variant_that_the_product_lacks_is_refused_at_the_start(
     with pytest.raises(NoDeviceError) as caught:
         open_device(ServerSettings(soc=soc, variant=variant), print)
     said = str(caught.value)
-    assert said.startswith(f"variant: expected {has}, what Ascend")
+    assert said.startswith(f"variant: expected {has}, as Ascend")
     assert said.endswith(f"found {variant}; the setting soc chooses the product")
 
 

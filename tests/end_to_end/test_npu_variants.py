@@ -62,7 +62,7 @@ def test_any_other_variant_is_refused_by_the_name_of_the_one_that_is_there(
     if variant == host:
         return
     client = clients(host)
-    said = f"expected variant {host} of {KL_TARGET}, the one that this host has, found {variant}"
+    said = f"expected variant {host} of {KL_TARGET}, which this host has, found {variant}"
     for ask in client.execute, client.plan:
         with pytest.raises(VariantUnavailableError, match=said) as caught:
             ask(KL_TARGET, variant=variant, **ARGUMENTS)

@@ -12,6 +12,7 @@ from npucall.dtypes import BF16, DOUBLE, FLOAT16, INT32
 from npucall.errors import FormatError, ShapeError
 from npucall.products import A2
 from npucall.tensors import Format
+from npucall_client import CallWarning
 
 from .faults import NINE, Fault, Table, dtype, null, shape
 from .founding import (
@@ -276,7 +277,8 @@ def assert_acts_as_none_and_is_warned_about(operator: Any, code: int) -> None:
     tensors = SUBJECT.draw(np.float32)
     (message,) = LOCAL.plan(operator, **tensors, reduction=code).warnings
     assert message.startswith(f"reduction: {code} is not one of")
-    found = run(operator, tensors, reduction=code)
+    with pytest.warns(CallWarning, match=f"reduction: {code} is not one of"):
+        found = run(operator, tensors, reduction=code)
     np.testing.assert_array_equal(found, run(operator, tensors, reduction=NONE))
 
 
