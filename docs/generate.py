@@ -298,13 +298,19 @@ _CLIENT_TYPES = {
     int: "integer, 0 or more",
     float: "number, more than 0",
     str: "text",
-    type(None): "true or false",
     dict: "`KEY=VALUE`, with commas between",
 }
 
 
 def _client_default(field: Field[object]) -> object:
     return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _client_type(field: Field[object]) -> str:
+    default = _client_default(field)
+    if default is None:  # its annotation says what it is if it is given
+        return _CLIENT_TYPES[{"bool | None": bool, "str | None": str}[str(field.type)]]
+    return _CLIENT_TYPES[type(default)]
 
 
 def _client_rows() -> Iterator[tuple[str, ...]]:
@@ -314,8 +320,8 @@ def _client_rows() -> Iterator[tuple[str, ...]]:
         yield (
             f"`{field.name}`",
             f"`{variable}`",
-            _CLIENT_TYPES[type(default := _client_default(field))],
-            _default(default),
+            _client_type(field),
+            _default(_client_default(field)),
             meanings[field.name].removesuffix(f" {variable}."),
         )
 
