@@ -15,6 +15,7 @@ Its modules, from the top::
     losses           whether a call may be what ends its servers
     retry            whether a call is sent once more, and when
     failures         what gRPC's end of a call means
+    probing          what answers at a target where the connection failed
     credentials      tokens, and when they are asked again
     progress         tells the caller how much has travelled
     service          names and options of the services
