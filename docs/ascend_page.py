@@ -56,7 +56,7 @@ def unverified() -> str:
 
 def _claims_of(stake: Stake) -> str:
     claims = (claim for claim in UNVERIFIED if claim.stake is stake)
-    return f"What {stake} needs:\n\n" + "\n".join(map(_claim, claims))
+    return f"Needed for {stake}:\n\n" + "\n".join(map(_claim, claims))
 
 
 def _claim(claim: Claim) -> str:
@@ -75,7 +75,7 @@ def _chances() -> str:
     careful = chance_of(UNVERIFIED, Stake.START)
     default = chance_of(UNVERIFIED, Stake.START, Stake.FAST)
     return (
-        "By these estimates, multiplied as if none hung on another, a host on which the doctor "
+        "By these estimates, multiplied as if they were independent, a host on which the doctor "
         "finds no fault\n"
         f"serves at its first start with a chance of {careful:.0%} with `--careful`, and of "
         f"{default:.0%} without."

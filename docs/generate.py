@@ -269,6 +269,8 @@ def _type_of(field: FieldInfo) -> str:
     kind = field.annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
+    if get_origin(kind) is dict and get_args(kind)[1] is str:
+        return "`NAME=VALUE`, with commas between; a table in TOML"
     if get_origin(kind) is dict:
         return "tables `[tenants.NAME]` of the TOML file"
     if get_origin(kind) is tuple:

@@ -4,12 +4,12 @@ A client pings while a call runs; a server must allow it. Three things can be si
 
 - The link: the kernel at the other end acknowledges nothing. On Linux gRPC uses the client's
 keepalive timeout as the TCP_USER_TIMEOUT of its connections. So if a link is cut, its connections
-end 1.3 to 1.5 s after the next byte, which a ping sends after 2 s at the latest. - The process: its
-kernel acknowledges, and a ping stays without an answer. The client finds this after
-``_SILENCE_MS``. It cannot be as short as above, because a ping waits in the client's kernel until
-the caller's data is sent: with 1 s, a call of 3 MiB over 1.5 Mbit/s, with 2 s of queue on the way,
-broke eleven times in 98 s and never succeeded; with 30 s the call took 30 s and succeeded. The same
-time holds for a link that is cut on the far side of a proxy, and on systems without
+end 1.3 to 1.5 s after the next byte, which a ping sends after 2 s at the latest.
+- The process: its kernel acknowledges, and a ping stays without an answer. The client finds this
+after ``_SILENCE_MS``. It cannot be as short as above, because a ping waits in the client's kernel
+until the caller's data is sent: with 1 s, a call of 3 MiB over 1.5 Mbit/s, with 2 s of queue on the
+way, broke eleven times in 98 s and never succeeded; with 30 s the call took 30 s and succeeded. The
+same time holds for a link that is cut on the far side of a proxy, and on systems without
 TCP_USER_TIMEOUT.
 - Nothing: if a process is stopped for less than that, or has no processor, it loses no call.
 """

@@ -93,7 +93,7 @@ def conform(  # noqa: PLR0913  # options of a command
         typer.Option(
             min=1,
             metavar="NUMBER",
-            help="How many calls the cases of the block crowd send at once. "
+            help="How often each case of the block crowd makes its call. "
             f"Default: {REPEAT}; with --quick {QUICK_REPEAT}.",
         ),
     ] = None,
@@ -121,8 +121,8 @@ def conform(  # noqa: PLR0913  # options of a command
         bool,
         typer.Option(
             "--allow-missing",
-            help="If the server does not list an operator or a dtype that it should have, skip it. "
-            "Without this option it fails.",
+            help="If the server does not have an operator, a dtype or a path that it should have, "
+            "skip it. Without this option it fails.",
         ),
     ] = False,
     fuzz: Annotated[
