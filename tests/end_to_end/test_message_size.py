@@ -57,7 +57,7 @@ def test_a_call_over_the_memory_limit_is_not_sent() -> None:
         running_server(f"--memory-limit={LIMIT}", "--max-message-bytes=8MiB") as server,
         npucall_client.connect(server.target) as client,
     ):
-        message = r"\(setting memory_limit of the server\), found 20972\d\d; the largest .* self with"
+        message = r"\(setting memory_limit of the server\), found 20972\d\d; the largest .* self"
         with pytest.raises(TooLargeError, match=message) as caught:
             client.run(l1_loss_backward, ONE, np.ones(LIMIT // 4, np.float32), ONE)
         assert server.stop() == 0
