@@ -32,10 +32,12 @@ WITH_TORCH = [subject for subject in SUBJECTS if subject.torch]
 CALLS = [pytest.param(s, call, id=f"{s} {call}") for s in WITH_TORCH for call in s.calls]
 each = pytest.mark.parametrize("subject", SUBJECTS, ids=str)
 each_float = pytest.mark.parametrize("kind", FLOATS, ids=title)
-# torch warns of shapes that broadcast, and that its "mean" will change some day.
+# torch warns of shapes that broadcast, and that its "mean" will change some day; npucall of values
+# that CANN takes for another one.
 warned = pytest.mark.filterwarnings(
-    "ignore:Using a target size", "ignore:reduction. 'mean' divides"
-)
+    "ignore:Using a target size", "ignore:reduction. 'mean' divides",
+    "ignore::npucall_client.CallWarning",
+)  # fmt: skip
 
 
 # --- Declaration ----------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def test_while_the_file_of_tokens_is_away_those_that_there_were_count(
     token = lab.token("leo")
     text = lab.token_file.read_text()
     lab.token_file.unlink()
-    until(lambda: "the tokens stay as they were" in warnings(lab), "it is said")
+    until(lambda: "the server keeps the old tokens" in warnings(lab), "it is said")
     assert who(channel, bearer(token)).name == "leo"
     lab.token_file.write_text(text)
 

@@ -314,7 +314,7 @@ def test_metrics_that_everybody_can_reach_are_a_warning() -> None:
     with running_server("--metrics-listen", "0.0.0.0:0") as server:
         lines = list(map(json.loads, server.log.read_text().splitlines()))
     (warning,) = [line["message"] for line in lines if line["event"] == "warning"]
-    assert warning.startswith("metrics at 0.0.0.0:")
+    assert warning.startswith("everybody who reaches 0.0.0.0:")
 
 
 def test_an_address_that_is_taken_ends_the_server_with_71() -> None:

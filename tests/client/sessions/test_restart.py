@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import socket
 import time
@@ -148,6 +149,7 @@ def test_a_restart_in_the_middle_of(
         x, y = session.put(X), session.put(Y)
         expected = METHODS[method](client, session, x, y)
         server.process.send_signal(signal.SIGSTOP)
+        os.waitpid(server.process.pid, os.WUNTRACED)  # until all its threads have stopped
         answer = pool.submit(METHODS[method], client, session, x, y)
         with pytest.raises(TimeoutError):
             answer.result(0.3)
