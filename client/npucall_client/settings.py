@@ -41,6 +41,10 @@ def _labels(given: object) -> object:
     return {key: value for key, _, value in pairs}
 
 
+def _seconds(given: object) -> float:
+    return checked_seconds(given)  # old versions of pydantic would give it more than one argument
+
+
 def _connect_seconds(given: object) -> float:
     return checked_seconds(given, "connect_timeout")
 
@@ -53,7 +57,7 @@ class ClientSettings:
     """HOST:PORT or unix:PATH of a server, ``local:``, or a pool: ``pool:HOST:PORT,HOST:PORT``,
     ``pool:dns:NAME:PORT``, ``pool:file:PATH``, ``pool:directory:HOST:PORT``. A HOST alone means
     port 50051. NPUCALL_TARGET."""
-    timeout: Annotated[float, BeforeValidator(checked_seconds)] = 60.0
+    timeout: Annotated[float, BeforeValidator(_seconds)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
     connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
     """Seconds that ``connect`` waits for a server to answer. NPUCALL_CONNECT_TIMEOUT."""
