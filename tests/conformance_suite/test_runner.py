@@ -75,7 +75,7 @@ def test_bfloat16_is_skipped_where_the_product_has_none() -> None:
 @pytest.mark.parametrize(
     "soc",
     [
-        "Ascend910A",
+        pytest.param("Ascend910A", marks=pytest.mark.more),
         *(
             pytest.param(soc, marks=pytest.mark.long)
             for soc in ("Ascend950PR_9589", "Ascend310P3", "Ascend910_9391", "Ascend310B1")
