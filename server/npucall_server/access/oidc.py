@@ -54,7 +54,7 @@ class Claims(NamedTuple):
 
 
 class Issuer:
-    """An issuer whose tokens are accepted. Raises OSError and ValueError if its file has no keys."""
+    """An issuer whose tokens are accepted. Raises OSError and ValueError for a file without keys."""
 
     def __init__(self, settings: AccessSettings, log: Log) -> None:
         issuer, audience = settings.oidc_issuer, settings.oidc_audience

@@ -25,7 +25,7 @@ def expired(sentence: str) -> CredentialExpiredError:
 def check_name(name: object, what: str) -> str:
     """The name of a caller. Raises CredentialInvalidError if it cannot be a name.
 
-    Logs, listings and accounts show it. So it is printable, has no spaces at its ends, and is short.
+    Logs, listings and accounts show it, so it is printable, short, and has no spaces at its ends.
     """
     if isinstance(name, str) and is_name(name):
         return name
