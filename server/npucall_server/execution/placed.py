@@ -82,7 +82,7 @@ class Placed:
 
     @property
     def runs(self) -> bool:
-        """Whether it has to run. It does not if all its outputs go into handles that are filled already."""
+        """Whether it has to run: not if all outputs go to handles that other calls fill or filled."""
         is_retry = bool(self._fillings) and not any(f.is_new for f in self._fillings.values())
         return not is_retry or any(
             len(step.output_places) < len(step.call.outputs) for step in self.program.steps
