@@ -87,7 +87,7 @@ class Peers:
             place.give_back()
 
     def messages(self, messages: Iterator[bytes], caller: UnaryCaller) -> Iterator[bytes]:
-        """The messages of a stream. The peer has to send the first ones in time."""
+        """The messages of a stream. The peer has to send each of them in time."""
         while True:
             wait = self.begin(caller, "a message of its stream")
             try:

@@ -1,4 +1,4 @@
-"""The ready file: it appears all at once, and never overwrites another user's file."""
+"""The ready file: it appears all at once, and nothing is written into a file of somebody else."""
 
 from __future__ import annotations
 
