@@ -1,4 +1,4 @@
-"""Threads for calls: few of them at work at a time, and always those that worked last.
+"""Threads for calls. Few work at a time, and always those that worked last.
 
 Each hop to another thread costs a small call time [src:thread-hop].
 Calls hold the interpreter's lock for most of their short time, so more threads at work do not give
@@ -31,9 +31,9 @@ _SHORT_SECONDS = 0.001
 
 
 class Line:
-    """Tasks that begin one after the other: all in one thread, as long as each is short.
+    """Tasks that begin one after the other, all in one thread while each is short.
 
-    What is behind one that takes long goes on in another thread.
+    Tasks after a long one go on in another thread.
     """
 
     def __init__(self) -> None:
@@ -48,9 +48,8 @@ class Line:
 class Threads(Executor):
     """At most ``most`` threads, of which ``at_once`` have been at their task for a short time.
 
-    Tasks begin in the order in which they come. One that has to wait does so no longer than others
-    are at work for a short time: what waits, for bytes or for a device, keeps no other task waiting
-    as long as there are threads.
+    Tasks begin in the order in which they come. A task only waits for tasks that are short. A task
+    that waits long, for bytes or for a device, does not delay others while there are threads.
     """
 
     def __init__(self, most: int, name: str, at_once: int = AT_ONCE) -> None:

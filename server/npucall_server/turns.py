@@ -2,9 +2,9 @@
 
 What a turn costs is the time for which it was held, by the host's clock.
 
-A turn alone is all of the device. Who waits for one is next by its share as everybody is; from then
-on what others give back is kept for it, until it has all. Such a turn costs as much as all turns,
-and that from when it was next, so that nobody gets more of the device by being alone.
+A turn alone is all of the device. A call that waits for one becomes next by its share, as others
+do. From then on turns that others give back are kept for it, until it has all. It is charged for
+all turns, from when it was next, so no caller gets more of the device by being alone.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Turns:
         """Turns that nobody has, and that are kept: for the claim, or for the turn alone."""
         self._alone: Grant | None = None
         self._further = 0
-        """Turns of the one alone, besides its first."""
+        """Further turns of the call that is alone, after its first."""
 
     def take(self, turn: Turn) -> Grant | None:
         """Gives a turn now, or has the taker wait for ``Turn.grant`` and answers None."""

@@ -75,7 +75,7 @@ class Span:
         self.start, self.seconds = start, seconds
         self.lines: dict[tuple[str, str, str], Line] = {}
         self.is_written = False
-        """Whether it stands in the file of the account."""
+        """Whether it is in the file of the account."""
 
     @property
     def end(self) -> int:
@@ -93,7 +93,7 @@ class Span:
         return self.lines.setdefault(Key(tenant, caller, operator), Line())
 
     def add(self, other: Span) -> None:
-        """Counts what stands in another span too."""
+        """Counts the lines of another span too."""
         for key, line in other.lines.items():
             self.line(*key).add(line)
 
@@ -156,8 +156,8 @@ class Usage:
     def spent(self, identity: Identity, nanoseconds: int) -> None:
         """A caller holds the device for so long already, with a call that goes on.
 
-        So a long call counts while it runs: in the last minute, and for ``device_seconds``. In its
-        line it stands once it has been answered, as its record has it; the record says what was
+        So a long call counts while it runs: in the last minute, and for ``device_seconds``. It is
+        added to its line once it has been answered, from its record. The record says how much was
         told here.
         """
         tenant, now = identity.tenant, self._clock()
@@ -218,7 +218,7 @@ class Usage:
     # --- The file of the account ------------------------------------------------------------------
 
     def unwritten(self, *, current: bool = False) -> list[Span]:
-        """Minutes that do not stand in the file yet; ``current``: the one that goes on too."""
+        """Minutes that are not in the file yet. ``current``: the current minute too."""
         now = self._clock()
         with self._lock:
             self._count()
