@@ -72,7 +72,10 @@ class Authority:
 
     @classmethod
     def of(cls, issued: Issued) -> Self:
-        """The authority with this certificate and key. Raises ValueError if they are no authority's."""
+        """The authority with this certificate and key.
+
+        Raises ValueError if they are no authority's.
+        """
         certificate = x509.load_pem_x509_certificate(issued.certificate)
         key = serialization.load_pem_private_key(issued.key, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):

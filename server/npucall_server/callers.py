@@ -67,10 +67,13 @@ class Caller(Waiting, Protocol):
         """Ends the call, or the stream, without an answer."""
 
     def when_over(self, callback: Callable[[], None]) -> bool:
-        """Calls back when the method has ended and its answer is sent; False if that is already so."""
+        """Calls back when the method has ended and its answer is sent; False if it already is."""
 
     def begins(self, how: str) -> None:
-        """Tells it that the call gets the device now. Returns once the message has left the process."""
+        """Tells it that the call gets the device now.
+
+        Returns once the message has left the process.
+        """
 
 
 _TOLD_SECONDS = 0.25

@@ -56,7 +56,7 @@ class IdleConnections:
         self._log = log
 
     def look(self) -> None:
-        """Closes the connections that are too many, first those that have been silent for longest."""
+        """Closes connections if there are too many, first those that are silent for longest."""
         if _open_descriptors() <= self._many:
             return
         with ExitStack() as open_:

@@ -114,7 +114,7 @@ class Executor:
         self.quotas = Quotas(tenants, usage)
         self.limits = limits
         self.memory = Ledger(limits.memory_limit, self._memory_full)
-        """Bytes of calls until they are dismissed, and of everything else that is kept for callers."""
+        """Bytes of calls until they are dismissed, and of all else that is kept for callers."""
         self.calls_admitted = 0
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
         self._admitted: set[Admission] = set()
@@ -297,7 +297,10 @@ class Executor:
             return self._idle.wait_for(lambda: not self._admitted, seconds)
 
     def _turn_of(self, admission: Admission, caller: Caller) -> Turn:
-        """The turns of an admitted call. It may be ended for others until its first turn has come."""
+        """The turns of an admitted call.
+
+        It may be ended for others until its first turn has come.
+        """
         timeout = self.limits.call_timeout
         kind = _kind_of_turn(caller)
         turn = kind(self.turns, caller, timeout, begins=admission.must_go_on)

@@ -127,6 +127,6 @@ def metrics_of(settings: FrontSettings, operators: list[str]) -> Metrics:
 
 
 def connections_possible(other_descriptors: int) -> int:
-    """How many connections this process may have, apart from the descriptors that it needs itself."""
+    """How many connections are possible, after the descriptors that the process needs itself."""
     most = process_limits.descriptors()
     return max(most - other_descriptors, most // 2)

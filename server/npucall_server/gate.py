@@ -34,7 +34,10 @@ class Passage:
         """Why the gate ended the call; None if it did not."""
 
     def may_end_by(self, end: Callable[[], object]) -> None:
-        """``end`` ends the call for a reservation before it runs. Raises if one has already come."""
+        """``end`` ends the call for a reservation before it runs.
+
+        Raises if one has already come.
+        """
         self.end = end
         if self.refusal is not None:
             raise self.refusal

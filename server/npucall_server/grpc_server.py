@@ -44,7 +44,10 @@ _IDENTITY_ALONE = 1
 def options(
     settings: PeerSettings, max_message_bytes: int, max_connections: int
 ) -> list[tuple[str, int]]:
-    """The options for gRPC. It ignores options that it does not know, so tests check their effects."""
+    """The options for gRPC.
+
+    It ignores options that it does not know, so tests check their effects.
+    """
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),

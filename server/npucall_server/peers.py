@@ -50,7 +50,7 @@ class Wait:
 
     @property
     def patience(self) -> float:
-        """Seconds allowed without progress: few if others want the room and progress can be seen."""
+        """Seconds without progress: few if others want the room and progress can be seen."""
         hurried = self.room is not None and self.room.is_wanted and self.moved is not None
         return _HURRIED_SECONDS if hurried else self.seconds
 

@@ -65,5 +65,8 @@ def same(one: str, other: str) -> bool:
 
 
 def person_of(holder: Identity) -> str:
-    """The person that a key is for. Empty if nothing proved who it is: then anybody may use the key."""
+    """The person that a key is for.
+
+    Empty if nothing proved who it is: then anybody may use the key.
+    """
     return "" if holder.known_by is KnownBy.NOTHING else holder.person

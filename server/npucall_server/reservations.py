@@ -219,7 +219,7 @@ class Reservations:
                 self._held = _Held(wish.holder, wish.seconds, wish)
 
     def seconds_to_change(self) -> float:
-        """Seconds until ``settle`` has something to do, if nothing happens before; may be infinite."""
+        """Seconds until ``settle`` has work to do, if nothing happens before; may be infinite."""
         if self._held is not None:
             return max(0.0, self._held.over - self._now())
         gaps = min((self._gap_of(wish) for wish in self._queue), default=math.inf)

@@ -54,7 +54,10 @@ class Claims(NamedTuple):
 
 
 class Issuer:
-    """An issuer whose tokens are accepted. Raises OSError and ValueError for a file without keys."""
+    """An issuer whose tokens are accepted.
+
+    Raises OSError and ValueError for a file without keys.
+    """
 
     def __init__(self, settings: AccessSettings, log: Log) -> None:
         issuer, audience = settings.oidc_issuer, settings.oidc_audience

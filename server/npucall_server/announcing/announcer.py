@@ -59,7 +59,10 @@ class Announcer:
             link.hurry()
 
     def stop(self) -> None:
-        """Says that the server is gone. Waits at most a second for directories that do not answer."""
+        """Says that the server is gone.
+
+        Waits at most a second for directories that do not answer.
+        """
         self._beats.end()
         for link in self._links:
             link.end()
@@ -69,7 +72,10 @@ class Announcer:
 
 
 class _Link(threading.Thread):
-    """The link to one directory. Logs once when the directory is lost, and once when it is found again."""
+    """The link to one directory.
+
+    Logs once when the directory is lost, and once when it is found again.
+    """
 
     def __init__(
         self, directory: Address, settings: AnnounceSettings, beats: Beats, log: Log

@@ -121,7 +121,10 @@ class Feed:
             self._watching -= 1
 
     def _part_since(self, version: int) -> bytes | None:
-        """The changes since a version, perhaps with some that are not announced yet. Needs the lock."""
+        """The changes since a version, perhaps with some that are not announced yet.
+
+        Needs the lock.
+        """
         part = self._parts.get(version)
         if part is None:
             changes = self._table.since(version)

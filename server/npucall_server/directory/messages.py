@@ -51,7 +51,10 @@ def stored(beat: Beat, *, suspect: bool) -> bytes:
 
 
 def read_stored(value: bytes) -> tuple[Beat, bool]:
-    """A beat that another directory wrote, and whether the member is suspect. Raises MessageError."""
+    """A beat that another directory wrote, and whether the member is suspect.
+
+    Raises MessageError.
+    """
     beat = read_beat(value)
     return beat, pb.Member.FromString(beat.body).state == pb.MEMBER_STATE_SUSPECT
 

@@ -94,7 +94,10 @@ class Table:
         self._known: dict[str, _Address] = {}
         self._of_callers: dict[str, int] = {}
         self._ended: dict[tuple[str, str], float] = {}
-        """Instances that have gone, and when they said so. Their earlier beats may still come late."""
+        """Instances that have gone, and when they said so.
+
+        Their earlier beats may still come late.
+        """
         self._shown: dict[str, Shown] = {}
         self._gone: dict[str, int] = {}
         """Addresses that have gone, and the version in which they went."""
@@ -195,7 +198,7 @@ class Table:
         return Changes(self.version, members, gone)
 
     def heard(self) -> Mapping[str, tuple[Beat, bool]]:
-        """What this directory hears itself, by address: the last beat, and whether it is suspect."""
+        """What this directory hears itself, by address: the last beat; whether it is suspect."""
         heard = ((address, known.heard) for address, known in self._known.items())
         return {address: (each.beat, each.suspect) for address, each in heard if each is not None}
 

@@ -78,7 +78,10 @@ class CallExecution(Execution):
         self.record.check_ns = perf_counter_ns() - decoded
 
     def plan(self, message: bytes) -> tuple[bytes, bytes, int]:
-        """Checks the call of a ``PlanRequest``. Answers its reply, timings, and bytes of workspace."""
+        """Checks the call of a ``PlanRequest``.
+
+        Answers its reply, timings, and bytes of workspace.
+        """
         request, decoded = self._decode(message)
         if request.is_placed:
             raise MessageError("plan: expected a call without bytes, found places for them")
@@ -120,7 +123,9 @@ class CallExecution(Execution):
         ``name``: the call's name in errors.
         """
         call, placed = self.asked, self._placed
-        pieces = placed is None and not asks(self.caller)  # one that asks has all of its bytes first
+        pieces = placed is None and not asks(
+            self.caller
+        )  # one that asks has all of its bytes first
         if pieces and self._common.executor.device.piecewise(call) is not None:
             self._arrivals = arrivals = Arrivals(call)
             return Receiving(

@@ -119,7 +119,10 @@ class Execution:
         self._common.kept.make_room(room)
 
     def run(self) -> None:
-        """Runs the call in this thread once the device has a turn. Raises the error that ends it."""
+        """Runs the call in this thread once the device has a turn.
+
+        Raises the error that ends it.
+        """
         self._runs = True
         try:
             self._run()

@@ -82,7 +82,7 @@ class Placed:
 
     @property
     def runs(self) -> bool:
-        """Whether it has to run: not if all outputs go to handles that other calls fill or filled."""
+        """Whether it has to run: not if other calls fill or filled the handles of all outputs."""
         is_retry = bool(self._fillings) and not any(f.is_new for f in self._fillings.values())
         return not is_retry or any(
             len(step.output_places) < len(step.call.outputs) for step in self.program.steps

@@ -103,7 +103,10 @@ class Counters:
         self._uncounted: deque[Record] = deque()
 
     def called(self, record: Record) -> None:
-        """A call has been answered. Several calls are counted together, at the latest when somebody asks."""
+        """A call has been answered.
+
+        Several calls are counted together, at the latest when somebody asks.
+        """
         self._uncounted.append(record)
         if len(self._uncounted) >= _MOST_UNCOUNTED:
             with self._lock:

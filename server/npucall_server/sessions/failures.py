@@ -17,7 +17,10 @@ _RETRY_SECONDS = 0.1
 
 
 def of_another(error: NpucallError | None, failure: str) -> NpucallError:
-    """The error of a retry for the call that it joined. If that call's caller gave up, it may retry."""
+    """The error of a retry for the call that it joined.
+
+    If that call's caller gave up, it may retry.
+    """
     if error is None or isinstance(error, (CancelledError, DeadlineError)):
         return BusyError(
             f"the call that should fill the handle gave up ({failure}); {retry_in(_RETRY_SECONDS)}",

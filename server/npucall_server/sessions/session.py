@@ -168,7 +168,10 @@ class Session:
         _give_back(free)
 
     def settle(self, handle: _Handle, identity: bytes | None, error: BaseException | None) -> None:
-        """A filling calls this when it has filled the handle or failed. Only the first time counts."""
+        """A filling calls this when it has filled the handle or failed.
+
+        Only the first time counts.
+        """
         with self._changes:
             if error is None:
                 ended = self._handles.fill(handle, identity)

@@ -41,7 +41,10 @@ _MOST_ENDED, _MOST_ENDED_OF_ONE = 1024, 64
 
 
 class Rules(NamedTuple):
-    """What sessions may take. Each is a setting of the server. If any is 0, there are no sessions."""
+    """What sessions may take.
+
+    Each is a setting of the server. If any is 0, there are no sessions.
+    """
 
     handle_memory: int
     session_memory: int
@@ -224,7 +227,10 @@ class Sessions:
         return True
 
     def _key_of(self, secret: bytes) -> bytes:
-        """The key of a session in the table. The time to find it then tells nothing of its secret."""
+        """The key of a session in the table.
+
+        The time to find it then tells nothing of its secret.
+        """
         return blake2b(secret, key=self._key, digest_size=_KEY_BYTES).digest()
 
 

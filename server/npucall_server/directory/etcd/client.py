@@ -56,7 +56,10 @@ class Endpoints(NamedTuple):
 
 
 class EtcdClient:
-    """Calls etcd from one thread. A method that fails raises StoreError; the next asks another endpoint."""
+    """Calls etcd from one thread.
+
+    A method that fails raises StoreError; the next asks another endpoint.
+    """
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
@@ -103,7 +106,10 @@ class EtcdClient:
             raise self._failed(error) from error
 
     def watch(self, prefix: bytes, revision: int) -> Iterator[list[Pair]]:
-        """The changes from a revision on, until ``close``. StopIteration: etcd no longer has them."""
+        """The changes from a revision on, until ``close``.
+
+        StopIteration: etcd no longer has them.
+        """
         create = pb.WatchCreateRequest(
             key=prefix, range_end=_behind(prefix), start_revision=revision
         )

@@ -58,7 +58,10 @@ class Store:
             ).start()  # fmt: skip
 
     def stop(self) -> None:
-        """Stops writing. The keys stay until the lease ends, since the directory may soon start again."""
+        """Stops writing.
+
+        The keys stay until the lease ends, since the directory may soon start again.
+        """
         self._stopped.set()
         self._hurry.set()
         for client in self._clients:
@@ -142,7 +145,10 @@ class Store:
         self._feed.change(take)
 
     def _told(self, pair: Pair) -> tuple[str, Beat, int, bool] | None:
-        """What another directory says. None for our own keys, deleted keys, and values that are no beat."""
+        """What another directory says.
+
+        None for our own keys, deleted keys, and values that are no beat.
+        """
         name, address = self._named(pair.key)
         if name == self._name or pair.value is None:
             return None

@@ -69,7 +69,10 @@ class Entries:
         self._receiving.take(chunk)
 
     def host_memory(self, size: int) -> Buffer:
-        """Memory for bytes that do not go straight into a handle. It lasts until the upload ends."""
+        """Memory for bytes that do not go straight into a handle.
+
+        It lasts until the upload ends.
+        """
         memory = self._kept.executor.memory
         if size > memory.limit:
             raise TooLargeError(

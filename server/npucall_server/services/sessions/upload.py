@@ -59,7 +59,10 @@ class Upload:
         """When it began to wait for the next frame; None while it takes one, and at the end."""
 
     def run(self) -> list[bool]:
-        """Answers whether the bytes of each entry are kept. Raises the error that ends the upload."""
+        """Answers whether the bytes of each entry are kept.
+
+        Raises the error that ends the upload.
+        """
         reader = threading.Thread(target=self._read, name="npucall-upload", daemon=True)
         if not self._caller.add_callback(self._break):
             raise went_away()

@@ -43,7 +43,7 @@ class StreamCall:
         self.early: EarlyFrames | None = None
         """The answer, if it may begin before the call has run."""
         self.is_queued = self.is_decided = False
-        """Whether frames of the answer wait or are being sent; and whether the last is among them."""
+        """Whether frames of the answer wait or are being sent; whether the last is among them."""
         self._begun_ns = self._moved_ns = time.perf_counter_ns()
 
     def seconds_left(self, peers: Peers) -> float:

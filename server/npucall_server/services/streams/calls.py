@@ -44,7 +44,7 @@ class Calls:
     def __len__(self) -> int:
         return len(self._open)
 
-    # --- The reader --------------------------------------------------------------------------------
+    # --- The reader -------------------------------------------------------------------------------
 
     def wait_for_room(self, call_id: int) -> bool:
         """Uses an id, and waits for room in the window; False if the stream has ended.
@@ -70,7 +70,7 @@ class Calls:
             return call, call.state
         return None, State.ENDED if call_id in self._ids else State.NEW
 
-    # --- Changes of a call -----------------------------------------------------------------------------
+    # --- Changes of a call ------------------------------------------------------------------------
 
     def advance(self, call: StreamCall, event: Event, since: Container[State] = _ANY) -> bool:
         """Takes a step of the table, unless the call is past it. If several threads try, one does.

@@ -320,7 +320,7 @@ class Stream:
     # --- What does not come -----------------------------------------------------------------------
 
     def _late(self) -> tuple[list[StreamCall], float | None]:
-        """Calls whose bytes did not come in time, and seconds until the next is late, or the end."""
+        """Calls whose bytes are late, and seconds until the next is late or the stream ends."""
         peers = self._handling.peers
         if not self._calls:
             return [], peers.timeout
