@@ -64,7 +64,7 @@ class Entry:
         self.granted: threading.Event | None = None
 
     def must_stay(self) -> None:
-        """From now on others cannot end it, even if they have told it to end: that came too late."""
+        """From now on others cannot end it, even if it was told to end: that came too late."""
         self.yields, self.leaving = None, False
 
     def give_back(self) -> None:

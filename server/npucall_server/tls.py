@@ -54,7 +54,7 @@ class Certificates:
         self._log = log
         self._lock = threading.Lock()
         self._pending = True
-        """Whether something changed that has not been good since."""
+        """Whether the files have changed and have not been good since."""
         self._told = ""
         self._good = _Contents(b"", b"", b"")
         self._read()

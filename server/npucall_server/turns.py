@@ -75,11 +75,11 @@ class Turns:
         self._granted: dict[Grant, None] = {}
         """In the order in which they were given, so that what is charged comes in one order."""
         self._claim: Turn | None = None
-        """Who is next and waits for all of the device."""
+        """The call that is next and waits for all of the device."""
         self._claimed = 0.0
         """Since when."""
         self._kept = 0
-        """Turns that nobody has, and that are kept: for the claim, or for the turn alone."""
+        """Free turns that are kept for the claim, or for the turn alone."""
         self._alone: Grant | None = None
         self._further = 0
         """Further turns of the call that is alone, after its first."""
@@ -112,11 +112,11 @@ class Turns:
             return None
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether turns are taken, and none has been given back for so long."""
+        """Whether turns are taken and none has been given back for so many seconds."""
         return self._free < self._count and self._clock() - self._moved > seconds
 
     def moves(self) -> None:
-        """Whoever has a turn gets on with it."""
+        """A call with a turn makes progress."""
         self._moved = self._clock()
 
     def take_spare(self, turn: Turn) -> Grant | None:
@@ -137,7 +137,7 @@ class Turns:
             self._spent(grant.turn.identity, untold)
 
     def pass_on(self, grant: Grant) -> Grant | None:
-        """Who has a turn asks for another: gives it now, or has it wait for ``Turn.grant``."""
+        """Swaps a turn for another: gives it now, or has the call wait for ``Turn.grant``."""
         turn, share = grant.turn, grant.share
         with self._lock:
             if share is None or grant.alone:  # whoever waited has gone, or goes on waiting
@@ -151,7 +151,7 @@ class Turns:
         return following
 
     def refuse(self, refusal: Callable[[], NpucallError]) -> None:
-        """From now on nobody gets a turn: those who wait, or ask, raise this."""
+        """From now on nobody gets a turn: calls that wait or ask raise this error."""
         with self._lock:
             self.refusal = refusal
             waiting = self._shares.everything_waiting()
@@ -162,16 +162,16 @@ class Turns:
 
     @property
     def running(self) -> int:
-        """Turns that are taken, or kept for who is to have all."""
+        """Turns that are taken, or kept for the call that will have all."""
         return self._count - self._free
 
     @property
     def waiting(self) -> int:
-        """Those who wait for one."""
+        """How many calls wait for a turn."""
         return self._shares.waiting + (self._claim is not None)
 
     def give_up(self, turn: Turn) -> None:
-        """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
+        """Takes a waiting call out of the queue. A turn that came meanwhile goes to the next."""
         with self._lock:
             if turn is self._claim:
                 self._drop_claim()
@@ -214,7 +214,7 @@ class Turns:
         return grant
 
     def _take_further(self, turn: Turn) -> Grant | None:
-        """One more turn for who is alone, at no cost: it pays for all."""
+        """One more turn for the call that is alone. It is free, since that call pays for all."""
         assert self._alone is not None  # noqa: S101  # whoever asks has looked
         if self._alone.turn is not turn or self._further >= self._count - 1:
             return None
@@ -224,7 +224,7 @@ class Turns:
         return grant
 
     def _drop_claim(self) -> None:
-        """Who was next does not want all of the device any more. It pays for what was kept."""
+        """The next call no longer wants all of the device. It pays for the turns that were kept."""
         turn, self._claim = self._claim, None
         assert turn is not None  # noqa: S101  # whoever asks has looked
         assert turn.share is not None  # noqa: S101  # it was in the queue
@@ -242,7 +242,7 @@ class Turns:
         return grant
 
     def _share_what_runs(self) -> None:
-        """Has those who have turns share them from now on: others want them too."""
+        """Puts running calls under the shares from now on, since others want turns too."""
         for grant in self._granted:
             if grant.share is None:
                 grant.share = self._share_of(grant.turn)
@@ -301,7 +301,7 @@ class Turns:
         return own
 
     def _next(self) -> Turn | None:
-        """Who gets what is free; None where there is nothing for nobody."""
+        """The call that gets a free turn; None if there is no turn, or nobody may have it."""
         if self._claim is None and self._free and self._shares.waiting:
             self._charge_what_runs()
             turn = self._shares.next()

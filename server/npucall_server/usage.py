@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall_server.log import Record
 
 OTHERS = "others"
-"""The caller that calls of a tenant count for where there are too many callers."""
+"""If a tenant has too many callers, further calls count for this caller."""
 MOST_LINES_OF_SPAN = 1000
 """Of a minute, or an hour; callers who would need more are counted as others."""
 MOST_LINES = 100_000
@@ -171,7 +171,7 @@ class Usage:
     # --- Asking -----------------------------------------------------------------------------------
 
     def device_seconds(self, tenant: str, last_seconds: float = HOUR) -> float:
-        """For which a tenant held the device in the last seconds, at most an hour.
+        """How long a tenant held the device in the last seconds, at most an hour.
 
         In whole minutes: one that has begun before, and ended in them, counts.
         """
@@ -180,7 +180,7 @@ class Usage:
     def seconds_until(
         self, tenant: str, device_seconds: float, last_seconds: float = HOUR
     ) -> float:
-        """After which a tenant has less than that in its last seconds, if it calls no more."""
+        """Seconds until a tenant has used less than that, if it makes no more calls."""
         minutes = self._minutes_of(tenant, last_seconds)
         used, until = sum(spent for _, spent in minutes), 0.0
         for start, spent in minutes:

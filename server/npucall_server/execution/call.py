@@ -123,9 +123,7 @@ class CallExecution(Execution):
         ``name``: the call's name in errors.
         """
         call, placed = self.asked, self._placed
-        pieces = placed is None and not asks(
-            self.caller
-        )  # one that asks has all of its bytes first
+        pieces = placed is None and not asks(self.caller)  # one that asks first has all bytes
         if pieces and self._common.executor.device.piecewise(call) is not None:
             self._arrivals = arrivals = Arrivals(call)
             return Receiving(

@@ -96,7 +96,7 @@ class Sessions:
         self._open: dict[bytes, tuple[Session, Held]] = {}
         self._ended: dict[bytes, _Ended] = {}
         self._nobody = secrets.token_bytes(SECRET_BYTES)
-        """Compared with if there is no such session, so that this takes as long."""
+        """A missing session is compared with this secret, so that the answer takes as long."""
 
     def __len__(self) -> int:
         return len(self._open)
