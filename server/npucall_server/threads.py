@@ -27,7 +27,7 @@ R = TypeVar("R")
 AT_ONCE = max(2, (os.cpu_count() or 1) // 4)
 """Threads at short tasks: one has the interpreter's lock, another one computes without."""
 _SHORT_SECONDS = 0.001
-"""Whoever has been at a task for longer waits for something, or computes without the lock."""
+"""A thread that takes longer for a task waits for something, or computes without the lock."""
 
 
 class Line:
@@ -72,7 +72,7 @@ class Threads(Executor):
         return future
 
     def start(self, task: Callable[[], object], line: Line | None = None) -> None:
-        """``submit`` where nobody asks what comes of it; behind others of its line, if it has one.
+        """``submit`` without a result. If the task has a line, it runs after the others of the line.
 
         Raises RuntimeError once closed.
         """
@@ -90,7 +90,7 @@ class Threads(Executor):
                 self._backlog.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  # the base class's
-        """No more tasks are taken; those that are there will be done."""
+        """Takes no more tasks. The tasks that are there will be done."""
         del cancel_futures
         with self._lock:
             self._closed = True
@@ -130,7 +130,7 @@ class Threads(Executor):
         self._counted.add(thread)
 
     def _take_back(self, thread: _Thread, line: Line) -> None:
-        """What was given to a thread that cannot be started waits for another one."""
+        """The thread cannot be started: its task waits for another one."""
         assert thread.task is not None  # noqa: S101  # it has not begun
         line.tasks.appendleft(thread.task)
         line.waits, line.thread = True, None
@@ -172,7 +172,7 @@ class Threads(Executor):
             self._idle.pop().wake.release()
 
     def _watch(self) -> None:
-        """As long as tasks wait, no longer counts those who take long."""
+        """While tasks wait, stops counting threads that take long."""
         while True:
             self._backlog.acquire()
             while self._watched:
@@ -187,7 +187,7 @@ class Threads(Executor):
                     return
 
     def _leave_out_those_who_take_long(self) -> None:
-        """What is behind their tasks is next; called with the lock."""
+        """The tasks after theirs are next. Called with the lock."""
         limit = time.monotonic() - _SHORT_SECONDS
         for thread in [one for one in self._counted if one.since <= limit]:
             self._counted.discard(thread)
@@ -217,7 +217,7 @@ def _settle(future: Future[R], task: Callable[[], R]) -> None:
         return
     try:
         result = task()
-    except BaseException as error:  # noqa: BLE001  # whoever asks the future is told
+    except BaseException as error:  # noqa: BLE001  # the future hands it on
         future.set_exception(error)
         del future, task  # the error has this frame, and the future the error
     else:

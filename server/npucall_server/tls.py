@@ -25,7 +25,7 @@ _LOOKS = 3
 _HANDOVER_SECONDS = 0.2
 """gRPC frees what it made of the old files when it gets the new ones, though a connection that it
 asked for just before may be about to use it (SIGSEGV of 1.85.1, once in a thousand changes under
-load). It asks under a lock, so whoever was before has this time."""
+load). It asks under a lock, so an earlier connection has this time."""
 
 
 class CertificateError(Exception):

@@ -154,7 +154,7 @@ class Turn:
                 self.check()
                 woken.wait(self._seconds - (time.monotonic() - self._begun))
                 woken.clear()
-        except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
+        except BaseException:  # however the wait ends, a turn that nobody takes is lost
             self._turns.give_up(self)
             raise
         finally:
@@ -163,7 +163,7 @@ class Turn:
         return grant
 
     def check(self) -> None:
-        """Raises DeadlineError or CancelledError if nobody waits for the call any more.
+        """Raises DeadlineError or CancelledError if the caller no longer waits.
 
         And what calls raise since the device is lost.
         """

@@ -97,7 +97,7 @@ class Turns:
             return None
 
     def take_alone(self, turn: Turn, *, must: bool) -> Grant | None:
-        """``take`` for a turn alone. Unless it ``must``, one beside others will do."""
+        """``take`` for a turn alone. Unless it ``must``, a turn that is not alone will do."""
         with self._lock:
             if self.refusal is not None:
                 raise self.refusal()
@@ -140,7 +140,7 @@ class Turns:
         """Swaps a turn for another: gives it now, or has the call wait for ``Turn.grant``."""
         turn, share = grant.turn, grant.share
         with self._lock:
-            if share is None or grant.alone:  # whoever waited has gone, or goes on waiting
+            if share is None or grant.alone:  # the waiting call has gone, or goes on waiting
                 return grant
             turn.share = share
             self._shares.queue(share, turn)
@@ -215,7 +215,7 @@ class Turns:
 
     def _take_further(self, turn: Turn) -> Grant | None:
         """One more turn for the call that is alone. It is free, since that call pays for all."""
-        assert self._alone is not None  # noqa: S101  # whoever asks has looked
+        assert self._alone is not None  # noqa: S101  # the caller has looked
         if self._alone.turn is not turn or self._further >= self._count - 1:
             return None
         self._further += 1
@@ -226,7 +226,7 @@ class Turns:
     def _drop_claim(self) -> None:
         """The next call no longer wants all of the device. It pays for the turns that were kept."""
         turn, self._claim = self._claim, None
-        assert turn is not None  # noqa: S101  # whoever asks has looked
+        assert turn is not None  # noqa: S101  # the caller has looked
         assert turn.share is not None  # noqa: S101  # it was in the queue
         self._shares.charge(turn.share, self._cost_of_claim())
         self._shares.leave(turn.share)
@@ -251,7 +251,7 @@ class Turns:
 
     def _charge(self, grant: Grant) -> None:
         """Charges what the caller's last turn took; the rest, or what is too much, in the end."""
-        assert grant.share is not None  # noqa: S101  # whoever asks has given it one
+        assert grant.share is not None  # noqa: S101  # the caller has given it one
         charged = grant.share.last_seconds * grant.lanes
         self._shares.charge(grant.share, charged - grant.charged)
         grant.charged = charged

@@ -228,9 +228,9 @@ class Usage:
             return [span for span in ended if not span.is_written]
 
     def restore(self, start: int, lines: Iterable[tuple[Key, Line]]) -> None:
-        """What stands in the file for a minute, in the order of time, before anything is counted.
+        """Takes a minute of the file, in the order of time, before anything is counted.
 
-        What is older than a month is passed over.
+        Minutes older than a month are skipped.
         """
         now = self._clock()
         if start < now - _DAYS_KEPT * 24 * HOUR or start > now:

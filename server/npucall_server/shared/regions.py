@@ -103,7 +103,7 @@ class Regions:
         self._viewable.pop(name, None)
 
     def view(self, region: RegionPart, name: str, person: str = "") -> memoryview:
-        """The bytes of a part, of the tensor ``name``, writable, for who asks.
+        """The bytes of a part for the tensor ``name``, writable. ``person``: who asks.
 
         The client sees them and may change them at any time. Raises SharedMemoryError if the id is
         unknown or somebody else's, and TensorLayoutError if the part is not inside the memory.

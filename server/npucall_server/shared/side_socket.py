@@ -283,7 +283,7 @@ def _listening(path: Path, mode: int) -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Removes a socket on which nobody listens any more; raises FileExistsError for what else."""
+    """Removes a socket on which nobody listens. Raises FileExistsError for any other file."""
     if not path.exists():
         return
     if not path.is_socket():
