@@ -7,16 +7,16 @@ Its modules, from the top::
     access_commands, certificates_command  tokens and tenants; certificates for a lab
     headers_command, health_command  what headers declare; whether a server serves
     directory, doctor         the command ``npucall-directory``; what keeps an NPU from working
-    health_server, grpc_server, binding  health alone; gRPC's threads and services; addresses
+    health_server, grpc_server, binding  only health; gRPC's threads and services; addresses
     announcing                tells directories that this server is there
     services                  the RPCs
-    handling                  around every method: identity, message, log line, status
+    handling                  what every method shares: identity, message, log line, status
     metrics                   what Prometheus reads
     execution                 the life of one call
     executor, arrivals        admission; chunks on their way into a computation
     sessions, shared          handles and digests; shared memory
-    kept_memory               gives freed memory back
-    turn, asked_turn, turns   turns of one call; of one that may end servers; all of them
+    kept_memory               gives freed memory back to the kernel
+    turn, asked_turn, turns   turns of one call; of a call that may end servers; all turns
     gate                      who passes while the device is reserved
     peers, threads            waits for peers; threads for calls
     devices                   what runs calls
@@ -46,7 +46,7 @@ __version__: str
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> str:
-        """The version, read from the distribution's metadata where somebody asks for it."""
+        """The version. It is read from the distribution's metadata when somebody asks for it."""
         if name == "__version__":
             return import_module("importlib.metadata").version("npucall-server")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

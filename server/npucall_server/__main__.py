@@ -31,11 +31,11 @@ def main() -> NoReturn:
     if command == "--version":
         process.say_version("npucall-server")
     if command in ("token", "tenants"):
-        from npucall_server import access_commands  # noqa: PLC0415  # for who manages, not for who serves
+        from npucall_server import access_commands  # noqa: PLC0415  # not needed to serve
 
         commands = {"token": access_commands.run_token, "tenants": access_commands.run_tenants}
         sys.exit(commands[command](arguments))
-    # Imported here: they know CANN, or cryptography, which not every server needs.
+    # Imported here: they import CANN or cryptography, which not every server needs.
     if command == "doctor":
         from npucall_server import doctor  # noqa: PLC0415
 
@@ -71,22 +71,22 @@ def serve(arguments: list[str]) -> ExitCode:
         return _fail(ExitCode.NO_DEVICE, str(error))
     except device_lock.LockError as error:
         return _fail(error.code, str(error))
-    except Exception:  # noqa: BLE001  # whatever it is, the log has it
+    except Exception:  # noqa: BLE001  # the log says what it was
         return process.bug(log)
     try:
         code = _serve_on(device, settings, log)
     except BindError as error:
         code = _fail(error.code, str(error))
-    except Exception:  # noqa: BLE001  # likewise
+    except Exception:  # noqa: BLE001  # as above
         code = process.bug(log)
-    if code is not ExitCode.DRAIN_TIMEOUT:  # with it calls are under way
+    if code is not ExitCode.DRAIN_TIMEOUT:  # after a drain timeout calls still run
         _close(device, log)
     log.flush()
     return code
 
 
 def _take_device(settings: ServerSettings, log: Log) -> Device:
-    """The device, for this process alone where there is a lock."""
+    """Opens the device. If the settings name a lock, this process takes it first."""
 
     def note(message: str) -> None:
         log.event("note", message=message)
@@ -102,7 +102,7 @@ def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
         memory.keep(settings.keep_memory)
     server = Server(settings, device, log)
     signals = process.stop_signals()
-    gc.freeze()  # what there is by now stays: no collection during a call has to look at it
+    gc.freeze()  # objects made so far stay: no collection during a call looks at them
     try:
         server.start()
     except OSError as error:
@@ -115,12 +115,12 @@ def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
 def _close(device: Device, log: Log) -> None:
     try:
         device.close()
-    except NpucallError as error:  # every call has been answered; the process ends anyway
+    except NpucallError as error:  # all calls are answered; the process ends anyway
         log.event("warning", message=f"the device was not given back: {error}")
 
 
 def _read_settings(arguments: list[str]) -> ServerSettings:
-    """The settings; where they are wrong it says so and exits."""
+    """Reads the settings. If they are wrong, says so and exits."""
     try:
         return read(arguments)
     except ValueError as error:

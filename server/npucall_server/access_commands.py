@@ -24,7 +24,7 @@ _SOON_DAYS, _MOST_DAYS = 14, 3650
 
 
 class _FaultError(Exception):
-    """What keeps a command from doing its work; the text says it."""
+    """A command cannot do its work. The text says why."""
 
 
 def run_token(arguments: Sequence[str]) -> int:
@@ -124,7 +124,7 @@ def _list(given: argparse.Namespace) -> None:
 
 
 def _token_file(given: argparse.Namespace) -> tuple[Path, dict[str, Tenant]]:
-    """The file, and the tenants, where the settings are known."""
+    """The file of tokens, and the tenants if the settings are known."""
     if given.file is not None and given.config is None:
         return given.file, {}
     settings = _settings(given.config)
@@ -218,7 +218,7 @@ def _warnings(settings: ServerSettings) -> Iterator[str]:
 
 
 def _overlaps(tenants: dict[str, Tenant], kind: str) -> Iterator[str]:
-    """Patterns of two tenants that can mean the same caller, who then belongs to none."""
+    """Patterns of two tenants that can match the same caller, which then belongs to neither."""
     entries = [(name, each) for name, tenant in tenants.items() for each in getattr(tenant, kind)]
     for index, (name, pattern) in enumerate(entries):
         for other, theirs in entries[:index]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 _UNIX = "unix:"
 _LONGEST_PATH = 107
-"""Bytes; unix(7)."""
+"""The longest path of a socket, in bytes; unix(7)."""
 
 
 class Security(StrEnum):
@@ -33,7 +33,7 @@ class Address:
     """One address, and how it is secured."""
 
     where: str
-    """As gRPC takes it."""
+    """The address as gRPC spells it."""
     security: Security
 
     def __str__(self) -> str:
@@ -41,9 +41,9 @@ class Address:
 
 
 def parse(text: str, usual: Security) -> Address:
-    """The address that a text says; ``usual``: the security of a TCP address without a prefix.
+    """Reads an address. ``usual``: the security of a TCP address without a prefix.
 
-    Raises ValueError for what is no address.
+    Raises ValueError if the text is no address.
     """
     prefix, where = split_prefix(text)
     check(where)
@@ -64,7 +64,7 @@ def split_prefix(text: str) -> tuple[str, str]:
 
 
 def check(address: str) -> str:
-    """The address, which has no prefix; raises ValueError for what is none."""
+    """Checks an address without a prefix. Raises ValueError if it is none."""
     if not address.startswith(_UNIX):
         port = re.search(r":([0-9]+)$", address)
         if port is None:
@@ -82,7 +82,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether a name, or an IP address without brackets, is this machine's for itself alone."""
+    """Whether only this machine can reach a host: a name, or an IP address without brackets."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -90,7 +90,7 @@ def is_loopback_host(host: str) -> bool:
 
 
 def at_host(host: str, address: str) -> str:
-    """An address on that host; raises ValueError where the address names another one, or none."""
+    """The address with that host. Raises ValueError if the address names another host, or none."""
     prefix, address = split_prefix(address)
     bare = host.strip("[]")
     if ":" in bare and not _is_ip(bare):
@@ -110,17 +110,17 @@ def at_host(host: str, address: str) -> str:
 
 
 def port(address: str) -> int | None:
-    """The port of an address; None for one of another kind."""
+    """The port of an address; None if it has none."""
     return None if address.startswith(_UNIX) else int(address.rpartition(":")[2])
 
 
 def unix_path(address: str) -> Path | None:
-    """Where the socket of an address is; None for an address of another kind."""
+    """The path of an address's socket; None if it is no Unix socket."""
     return Path(address.removeprefix(_UNIX)) if address.startswith(_UNIX) else None
 
 
 def fault_of_path(path: Path) -> str:
-    """Why no socket can be made at a path, however often it is tried; empty if one can."""
+    """Why a socket can never be made at a path; empty if it can."""
     folder, length = path.absolute().parent, len(os.fsencode(path))
     if length > _LONGEST_PATH:
         return f"expected a path of at most {_LONGEST_PATH} bytes, found {length}: {path}"

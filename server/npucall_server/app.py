@@ -1,4 +1,4 @@
-"""Puts device, executor and services together, binds the addresses, and drains."""
+"""Connects device, executor and services, binds the addresses, and drains."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _IDLE_SECONDS = 5.0
 """Kept memory is given back when this time has passed twice without a call."""
 _LAST_ANSWERS_SECONDS = 2.0
 _RESTART_SECONDS = 5.0
-"""After which a server that starts again can be expected to answer."""
+"""How long a server that is started again usually takes until it answers."""
 
 
 class Server:
@@ -99,7 +99,7 @@ class Server:
         device.watch(self._lose)
 
     def start(self) -> None:
-        """Serves from here on; then writes the ready file."""
+        """Starts to serve, then writes the ready file."""
         device, settings = self._executor.device, self._settings
         self._front.start(
             settings.advertise,
@@ -112,13 +112,13 @@ class Server:
             self._announcer.start()
 
     def reload(self) -> None:
-        """Reads the files again that say who may call, at once."""
+        """Reads the files that say who may call again, at once."""
         self._access.look()
 
     def drain(self) -> bool:
         """Reports NOT_SERVING, refuses new calls, finishes those admitted.
 
-        Answers whether all were finished within ``drain_timeout``; the others are cut.
+        Answers whether all finished within ``drain_timeout``. The others are cut.
         """
         self._log.event("draining", calls=self._executor.calls_in_flight)
         self._report_not_serving()
@@ -153,22 +153,22 @@ class Server:
             self._announcer.tell()
 
     def _lose(self, error: NpucallError) -> None:
-        """The device is lost: reports NOT_SERVING, answers all who wait, ends the process.
+        """The device is lost: reports NOT_SERVING, answers all waiting callers, ends the process.
 
-        Comes from whatever thread found out, and returns nowhere: not even CANN can be finalised,
-        since that may hang too. Whoever supervises the process starts it again.
+        The thread that found out calls this, and it never returns. CANN is not finalised, since
+        that may hang too. The supervisor of the process starts it again.
         """
         if not self._losing.acquire(blocking=False):
             return  # the process ends already
         refusal = partial(device_lost, _RESTART_SECONDS)
-        self._executor.lose(refusal)  # first of all: nobody else shall get a turn
+        self._executor.lose(refusal)  # first, so that no other call gets a turn
         self._gate.close(refusal)
         threading.Thread(target=self._end, args=(error,), name="npucall-lost", daemon=True).start()
 
     def _end(self, error: NpucallError) -> None:
         self._log.event("device lost", message=str(error), **error.details)
         self._report_not_serving()
-        # What hangs is cut too: not every call has a thread that could still answer.
+        # Hanging calls are cut too: not every call has a thread that could still answer.
         self._grpc.stop(_LAST_ANSWERS_SECONDS).wait(_LAST_ANSWERS_SECONDS + 1.0)
         if self._announcer is not None:
             self._announcer.stop()
@@ -217,7 +217,7 @@ class Server:
         return services
 
     def _open_gate(self) -> Gate:
-        """The gate before the device, with the reservations that it obeys."""
+        """Makes the gate in front of the device, with the reservations that it obeys."""
         settings, secret = self._settings, self._settings.reservation_key
         keys = Keys(secret.get_secret_value() if secret else None, self._executor.device.name)
         rules = Rules(settings.max_reservation, settings.reservation_gap)
@@ -228,7 +228,7 @@ class Server:
         self._log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)
 
     def _make_announcer(self) -> Announcer | None:
-        """What tells directories of this server, if there are some."""
+        """What announces this server to directories, if the settings name some."""
         settings, health, service = self._settings, self._services.health, self._operators
         if not settings.announce:
             return None
@@ -240,7 +240,7 @@ class Server:
         return Announcer(settings, Beats(address, parts), self._log)
 
     def _look_after_peers(self) -> Watch:
-        most = self._budget.max_connections  # on each address: so gRPC counts
+        most = self._budget.max_connections  # on each address, since gRPC counts so
         idle = self._front.looks(most, self._busy_peers)
         looks = [self._peers.look, self._gate.look, *idle]
         looks += [self._access.look, self._streams.look, self._sessions.look]
@@ -249,12 +249,12 @@ class Server:
         return Watch(_LOOK_SECONDS, self._log, *looks)
 
     def _busy_peers(self) -> set[str]:
-        """Those with a call, wherever it is."""
+        """The peers that have a call, in whatever state."""
         waiting, streams = self._services.busy_peers(), self._streams.places.peers
         return self._executor.peers() | streams | waiting
 
     def _is_well(self) -> bool:
-        """Whether turns on the device end, if any are taken."""
+        """Whether the device still makes progress: turns that are taken also end."""
         return not self._executor.is_stuck(self._settings.device_timeout)
 
     def _gauges(self, regions: Regions) -> Gauges:

@@ -1,4 +1,4 @@
-"""The chunks of a call on their way into its computation, which takes them as they come."""
+"""The chunks of a call on their way into its computation, which starts before all have come."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _GATHERED_BYTES = 1 << 19
 """Small chunks become parts of this length, so that blocks are worth their turns."""
 _LEAST_BYTES = 1 << 16
-"""Of a chunk that is kept as it came; many small ones would weigh more than their data."""
+"""The smallest chunk that is kept as it came. Many small ones would take more than their data."""
 _MOST_BESIDE = 1 << 12
-"""Bytes of a message beside a chunk that is kept as it came: a view keeps all of its message."""
+"""The most other bytes in the message of a chunk that is kept: a view keeps its whole message."""
 
 
 class Computed(NamedTuple):
@@ -29,16 +29,16 @@ class Computed(NamedTuple):
 
     outputs: Sequence[Buffer]
     done: int
-    """Elements of each, from the first one on, that will not change any more."""
+    """How many elements of each output, counted from the first, will not change again."""
     of: int
-    """Elements that each has."""
+    """How many elements each output has."""
 
 
 class Arrivals:
     """An iterator over the pieces of a call, in the thread that computes them.
 
-    Another thread puts the chunks in and never waits. Parts are held, not copied, from their
-    coming until their piece has been taken: at most the storages' own size.
+    Another thread puts the chunks in and never waits. Parts are held, not copied, from when they
+    come until their piece has been taken. Together they are at most as long as the storages.
     """
 
     def __init__(self, call: Prepared) -> None:
@@ -61,10 +61,10 @@ class Arrivals:
         self.waited_ns = 0
         """How long the thread that computes waited for bytes."""
         self.tell: Callable[[Computed], object] | None = None
-        """Wants to hear what is computed, in the thread that does."""
+        """Called with what is computed, in the thread that computes."""
 
     def put(self, index: int, data: Buffer) -> None:
-        """Takes the next bytes of a storage; those that no formula reads are dropped."""
+        """Takes the next bytes of a storage. Drops those that no formula reads."""
         parts = self._parts[index]
         if parts is None:
             return
@@ -75,13 +75,13 @@ class Arrivals:
                     self._changed.notify()
 
     def end(self) -> None:
-        """All has been put in."""
+        """All chunks have been put in."""
         with self._changed:
             self._whole = True
             self._changed.notify()
 
     def stop(self) -> None:
-        """Nothing is wanted any more: drops what is there; who asks for a piece is refused."""
+        """No more pieces are needed: drops the parts. Asking for a piece raises from now on."""
         with self._changed:
             self._stopped, self.tell = True, None
             for parts in self._by_name.values():
@@ -90,12 +90,12 @@ class Arrivals:
 
     @property
     def held_bytes(self) -> int:
-        """What has come and not been taken."""
+        """Bytes that have come and have not been taken."""
         with self._changed:
             return sum(parts.held_bytes for parts in self._by_name.values())
 
     def computed(self, outputs: Sequence[Buffer], elements: int) -> None:
-        """So many elements of each output will not change any more."""
+        """So many elements of each output will not change again."""
         tell = self.tell  # another thread may stop this at any moment
         if tell is not None:
             tell(Computed(outputs, elements, self._elements))
@@ -104,7 +104,7 @@ class Arrivals:
         return self
 
     def __next__(self) -> Piece:
-        """The next piece. Raises CancelledError once nothing is wanted any more."""
+        """The next piece. Raises CancelledError after ``stop``."""
         with self._changed:
             if not self._ready():
                 start = time.perf_counter_ns()
@@ -133,9 +133,9 @@ class Arrivals:
 
 
 class _Parts:
-    """What has come of one storage and not been taken: parts of whole elements, none of them empty.
+    """The parts of one storage that have come and not been taken: whole elements, never empty.
 
-    Chunks that end inside an element, and small ones, are copied into one part after the other.
+    Small chunks, and chunks that end inside an element, are copied together into parts.
     """
 
     def __init__(self, size: int, itemsize: int) -> None:
@@ -151,7 +151,7 @@ class _Parts:
 
     @property
     def ready(self) -> int:
-        """Elements of the first part."""
+        """How many elements the first part has."""
         return len(self._parts[0]) // self._itemsize if self._parts else 0
 
     @property
@@ -177,7 +177,7 @@ class _Parts:
             self._end_gathering()
 
     def take(self, count: int) -> memoryview:
-        """Elements from the front of the first part."""
+        """Takes elements from the front of the first part."""
         size = count * self._itemsize
         part = self._parts[0]
         if size == len(part):

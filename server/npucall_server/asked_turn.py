@@ -1,6 +1,6 @@
-"""The turns of a call that may be what ended other servers: its caller is told when they begin.
+"""The turns of a call that may have ended other servers. Its caller is told when they begin.
 
-See ``npucall.wire.status.LOSSES``. Calls that say nothing of it have plain turns, at no cost.
+See ``npucall.wire.status.LOSSES``. All other calls have plain turns, at no cost.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _ANSWER_SECONDS = 1.0
 
 
 def asks(caller: Caller) -> bool:
-    """Whether the call was repeated behind a connection that broke."""
+    """Whether the call is a repetition after a connection that broke."""
     return LOSSES in caller.metadata
 
 
 class AskedTurn(Turn):
-    """The turns of one call; all of the device, if that is what its losses ask for.
+    """The turns of one call. If the losses of the call ask for it, they take all of the device.
 
-    A turn alone is kept until the call ends, so that nobody else can be to blame for what it does.
+    A turn alone is kept until the call ends, so that no other call can be blamed for its effects.
     """
 
     _was_alone = False
@@ -38,7 +38,7 @@ class AskedTurn(Turn):
         if self._held is not None:
             self.check()
             return
-        if self._begins is None:  # the first one was beside others
+        if self._begins is None:  # the first turn was not alone
             super().__enter__()
             return
         self.check()
@@ -65,7 +65,7 @@ class AskedTurn(Turn):
     def end(self) -> None:
         """Gives a turn alone back once its caller has the answer, or a second later.
 
-        Else the next call could end the process before that, and this one would be blamed.
+        Without the wait the next call could end the process first, and this one would be blamed.
         """
         held, self._held = self._held, None
         if held is None:
@@ -85,7 +85,7 @@ class AskedTurn(Turn):
 
     @property
     def begun(self) -> str:
-        """As the caller was told."""
+        """What the caller was told about its first turn."""
         return ALONE if self._was_alone else super().begun
 
     def _hold(self, grant: Grant) -> None:

@@ -1,4 +1,4 @@
-"""A private certificate authority: makes itself, certificates of servers, and of clients.
+"""A private certificate authority, which issues certificates for servers and clients.
 
 Needs ``cryptography``, of the extra ``auth``.
 """
@@ -18,9 +18,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS = 3650
 _EARLIER = timedelta(minutes=5)
-"""Before now a certificate begins: clocks differ."""
+"""A certificate begins this long before now, because clocks differ."""
 _LONGEST_NAME = 64
-"""Of the common name, which nobody compares."""
+"""The longest common name. Nobody compares it."""
 _DNS = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _NO_USAGE = dict.fromkeys(
     (
@@ -44,9 +44,9 @@ class Issued:
 
 
 class Authority:
-    """Issues certificates, each good in a server's place or in a client's.
+    """Issues certificates, each good either for a server or for a client.
 
-    One is good in both: that of a server which announces itself.
+    The certificate of a server that announces itself is good for both.
     """
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
@@ -54,7 +54,7 @@ class Authority:
 
     @classmethod
     def new(cls) -> Self:
-        """One that nobody knows yet."""
+        """A new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
         name = _name("npucall certificate authority")
@@ -72,11 +72,14 @@ class Authority:
 
     @classmethod
     def of(cls, issued: Issued) -> Self:
-        """The one that was made before. Raises ValueError for what is none."""
+        """The authority with this certificate and key.
+
+        Raises ValueError if they are no authority's.
+        """
         certificate = x509.load_pem_x509_certificate(issued.certificate)
         key = serialization.load_pem_private_key(issued.key, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("expected a key of an elliptic curve, found another one")  # noqa: TRY004  # what a file says
+            raise ValueError("expected a key of an elliptic curve, found another one")  # noqa: TRY004  # a wrong file, not a wrong type
         if key.public_key() != certificate.public_key():
             raise ValueError("expected the key of the certificate, found another one")
         return cls(certificate, key)
@@ -87,9 +90,9 @@ class Authority:
         return _issued(self._certificate, self._key)
 
     def server(self, hosts: list[str], days: int, *, announces: bool = False) -> Issued:
-        """For a server that is reached by these names and IP addresses. Raises ValueError.
+        """A certificate for a server with these names and IP addresses. Raises ValueError.
 
-        ``announces``: it is good in a client's place too, to announce the server to directories.
+        ``announces``: it is good for a client too, so that the server can announce itself.
         """
         names = [_host(host) for host in hosts]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH]
@@ -98,7 +101,7 @@ class Authority:
         return self._issue(hosts[0], names, usages, days)
 
     def client(self, name: str, days: int) -> Issued:
-        """For a caller of that name, a DNS name or a URI. Raises ValueError."""
+        """A certificate for a caller whose name is a DNS name or a URI. Raises ValueError."""
         names = [_client(name)]
         return self._issue(name, names, [ExtendedKeyUsageOID.CLIENT_AUTH], days)
 

@@ -28,13 +28,13 @@ class BindError(Exception):
 
 
 class SettingsError(BindError):
-    """It cannot be bound as the settings say, and no restart would mend that."""
+    """The settings give an address that cannot be bound, and no restart would fix that."""
 
     code = ExitCode.SETTINGS
 
 
 def bind(server: grpc.Server, settings: TransportSettings, log: Log) -> list[Address]:
-    """Binds every address of ``listen``; answers them with the ports that they got."""
+    """Binds every address of ``listen``. Answers the addresses with the ports that they got."""
     certificates = _certificates(settings, log)
     return [_bind("listen", server, each, certificates) for each in settings.listens]
 
@@ -45,7 +45,7 @@ def bind_plain(setting: str, server: grpc.Server, where: str) -> Address:
 
 
 def warnings(bound: list[Address], settings: TransportSettings) -> list[str]:
-    """What whoever bound addresses beyond loopback on purpose has to know of them."""
+    """Warnings for an administrator who opened addresses beyond loopback on purpose."""
     said = []
     for address in bound:
         if addresses.is_loopback(address.where):
@@ -64,7 +64,7 @@ def warnings(bound: list[Address], settings: TransportSettings) -> list[str]:
 
 
 def check_path(setting: str, path: Path) -> None:
-    """Raises SettingsError where no socket can be made at a path."""
+    """Raises SettingsError if no socket can be made at a path."""
     if fault := addresses.fault_of_path(path):
         raise SettingsError(f"{setting}: {fault}")
 
@@ -102,7 +102,7 @@ def _bind(
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket; gRPC would take it over without a word."""
+    """Whether a process listens on a Unix socket; gRPC would take it over silently."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

@@ -1,10 +1,10 @@
-"""What callers may have this process hold before a call is admitted, as a share of memory_limit.
+"""What this process may hold for calls before they are admitted, as a share of memory_limit.
 
-Calls that are admitted count in the ledger, up to ``memory_limit``. Before that gRPC holds, at the
-most, a message of ``max_message_bytes`` for each of
+Admitted calls count in the ledger, up to ``memory_limit``. Before a call is admitted, gRPC holds
+its messages: at most one of ``max_message_bytes`` for each of
 
 - ``max_streams`` streams, which read one at a time;
-- ``messages`` other calls on their way in; further ones are refused before anything is read;
+- ``messages`` other calls on their way in; more are refused before anything is read;
 - ``LISTING_MESSAGES`` of listings and health checks.
 
 By default these are a quarter of ``memory_limit`` and 224 MiB at most, so all of it is less than
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from npucall_server.settings import ServerSettings
 
 CONNECTION_CALLS = 64
-"""Calls and streams of one connection at a time; its client has further ones wait."""
+"""Calls and streams of one connection at a time. The client makes more of them wait."""
 LISTING_MESSAGES = 8
-"""Messages of listings and health checks on their way in at a time."""
+"""Messages of listings and health checks that may be on their way in at a time."""
 _ALWAYS_FOR_STREAMS, _ALWAYS_FOR_MESSAGES = 32 * MIB, 64 * MIB
 """Added to a share, so that a small server takes some calls at a time too."""
 _MESSAGE_SHARE, _SHARE = 32, 8
@@ -40,17 +40,17 @@ class Budget:
 
     max_message_bytes: int
     chunk_bytes: int
-    """Of chunks, which travel in messages."""
+    """The size of chunks, which travel in messages."""
     max_streams: int
     messages: int
-    """Of calls without a stream, on their way in at a time."""
+    """Calls without a stream that may be on their way in at a time."""
     max_connections: int
 
     @classmethod
     def of(cls, settings: ServerSettings, descriptors: int) -> Budget:
-        """What the settings say; what they leave out follows from the memory.
+        """The budget of the settings. What they leave out follows from the memory.
 
-        ``descriptors``: most connections that the process can hold.
+        ``descriptors``: the most connections that the process can hold.
         """
         memory = settings.memory_limit
         message = int(settings.max_message_bytes or _usual_message(memory))
@@ -71,5 +71,5 @@ def _usual_message(memory: int) -> int:
 
 
 def _count(memory: int, always: int, each: int, most: int) -> int:
-    """How many of so many bytes each have room in a share of the memory."""
+    """How many messages of ``each`` bytes fit in a share of the memory."""
     return min(max((memory // _SHARE + always) // each, _LEAST), most)

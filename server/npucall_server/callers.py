@@ -1,6 +1,6 @@
-"""Who waits for a call: of a unary method, or for one call of a stream.
+"""Who waits for a call: the caller of a unary method, or of one call of a stream.
 
-What a caller is known by passes through here: all that counts, limits or logs by caller asks it.
+These classes say who the caller is. Everything that counts, limits or logs by caller asks them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def went_away() -> CancelledError:
-    """What a call ends with that nobody waits for any more."""
+    """The error that ends a call when its caller no longer waits."""
     return CancelledError("the caller cancelled the call, or disconnected")
 
 
@@ -31,7 +31,7 @@ class Waiting(Protocol):
     """Whether somebody waits for a call, and how long."""
 
     def time_remaining(self) -> float | None:
-        """Seconds to its deadline; None or infinity without one."""
+        """Seconds until its deadline; None or infinity without one."""
 
     def is_active(self) -> bool:
         """Whether it still waits."""
@@ -41,7 +41,7 @@ class Waiting(Protocol):
 
 
 class Caller(Waiting, Protocol):
-    """What a call has to know of who waits for it."""
+    """What a call has to know about its caller."""
 
     @property
     def peer(self) -> str:
@@ -53,11 +53,11 @@ class Caller(Waiting, Protocol):
 
     @property
     def owner(self) -> str:
-        """Whom what it holds counts for."""
+        """The owner that its calls and memory count for."""
 
     @property
     def metadata(self) -> Mapping[str, str | bytes]:
-        """What it sent beside the request, or beside the stream."""
+        """The metadata that it sent with the request, or with the stream."""
 
     @property
     def request_id(self) -> str:
@@ -67,16 +67,19 @@ class Caller(Waiting, Protocol):
         """Ends the call, or the stream, without an answer."""
 
     def when_over(self, callback: Callable[[], None]) -> bool:
-        """Calls back when the method has ended, its answer sent; False if that is already so."""
+        """Calls back when the method has ended and its answer is sent; False if it already is."""
 
     def begins(self, how: str) -> None:
-        """Tells it that the call gets the device now; returns once that has left the process."""
+        """Tells it that the call gets the device now.
+
+        Returns once the message has left the process.
+        """
 
 
 _TOLD_SECONDS = 0.25
-"""For which a call that has the device waits until its caller has been told so."""
+"""How long a call that has the device waits until its caller has been told so."""
 _TELLING = "send_initial_metadata"
-"""What gRPC calls the operation while it is under way."""
+"""gRPC's name for the operation while it is under way."""
 _POLL_SECONDS = 0.0002
 
 
@@ -92,7 +95,7 @@ class UnaryCaller:
         self._context, self._instance = context, instance
         self.peer = context.peer()
         self.identity: Identity = anybody(self.peer)
-        """Anybody, until somebody has found out who it is."""
+        """Anybody, until the guard has found out who it is."""
         self.metadata: Mapping[str, str | bytes] = dict(context.invocation_metadata())
         self.time_remaining = context.time_remaining
         self.is_active = context.is_active
@@ -101,26 +104,26 @@ class UnaryCaller:
 
     @property
     def owner(self) -> str:
-        """Of its identity."""
+        """The owner of its identity."""
         return self.identity.owner
 
     @property
     def request_id(self) -> str:
-        """As the metadata has it."""
+        """The id in the metadata."""
         name = self.metadata.get(REQUEST_ID, "")
         return name if isinstance(name, str) else ""
 
     def when_over(self, callback: Callable[[], None]) -> bool:
-        """As gRPC says it."""
+        """When gRPC says that the call is over."""
         return self.add_callback(callback)
 
     def begins(self, how: str) -> None:
-        """In the initial metadata, once; of a stream its first call says it."""
+        """Tells it in the initial metadata, once: for a stream, when its first call begins."""
         context: Any = self._context
         told = ((BEGUN, how), (INSTANCE, self._instance))
-        with suppress(Exception):  # of a caller that has gone the turn hears
+        with suppress(Exception):  # if the caller has gone, the turn notices
             context.send_initial_metadata(told)
-        # gRPC says it in no other way: the call may end the process at once.
+        # gRPC has no other way to tell that it was sent; the call may end the process at once.
         ends = time.monotonic() + _TOLD_SECONDS
         while _TELLING in context._state.due and time.monotonic() < ends:  # noqa: SLF001
             time.sleep(_POLL_SECONDS)
@@ -138,20 +141,20 @@ class StreamCaller:
         limit = min((limit for limit in limits if limit is not None), default=None)
         self._ends = None if limit is None else time.monotonic() + limit
         self._callbacks: list[Callable[[], None]] | None = []
-        """None once it does not wait any more."""
+        """None once it no longer waits."""
         self._lock = threading.Lock()
 
     @property
     def owner(self) -> str:
-        """Of its identity."""
+        """The owner of its identity."""
         return self.identity.owner
 
     def time_remaining(self) -> float | None:
-        """Of the call or of its stream, whichever ends first."""
+        """Until the deadline of the call or of its stream, whichever comes first."""
         return None if self._ends is None else self._ends - time.monotonic()
 
     def is_active(self) -> bool:
-        """Whether it has not cancelled, and its stream is whole."""
+        """Whether the call is not cancelled and its stream has not ended."""
         return self._callbacks is not None
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
@@ -163,7 +166,7 @@ class StreamCaller:
             return True
 
     def cancel(self) -> None:
-        """It does not wait any more."""
+        """The caller no longer waits."""
         with self._lock:
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
@@ -171,7 +174,7 @@ class StreamCaller:
 
 
 class YieldingCaller:
-    """Waits for a call until others ask for what the call holds; then nobody waits for it."""
+    """A caller that gives up its call as soon as others ask for what the call holds."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -185,7 +188,7 @@ class YieldingCaller:
             callback()
 
     def time_remaining(self) -> float | None:
-        """Of the caller."""
+        """As the caller says."""
         return self.caller.time_remaining()
 
     def is_active(self) -> bool:
@@ -193,14 +196,14 @@ class YieldingCaller:
         return not self.gave_way and self.caller.is_active()
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Calls back when it does not."""
+        """Calls back when it no longer waits."""
         self._callbacks.append(callback)
         return self.caller.add_callback(callback)
 
 
 @contextmanager
 def refusals_told(context: grpc.ServicerContext) -> Iterator[None]:
-    """Has a method that is not npucall's own answer with the status of an error."""
+    """Lets a method that is not npucall's own answer with the status of an NpucallError."""
     try:
         yield
     except NpucallError as error:

@@ -33,14 +33,14 @@ _DESCRIPTION = (
 
 
 class _Pair(NamedTuple):
-    """What is written: a certificate and its key."""
+    """A certificate and its key, which are written to files."""
 
     name: str
     issued: Issued
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command; answers its exit code."""
+    """Runs the command. Answers its exit code."""
     parser = argparse.ArgumentParser("npucall-server certificates", description=_DESCRIPTION)
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder to write to")
     parser.add_argument(
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _made(given: argparse.Namespace) -> list[_Pair]:
-    """What is to be written. Raises ValueError and OSError."""
+    """The certificates and keys to write. Raises ValueError and OSError."""
     folder, hosts, clients, days = given.folder, given.host, given.client, given.days
     if not hosts and not clients:
         raise ValueError("certificates: expected --host NAME or --client NAME, found neither")
@@ -108,7 +108,7 @@ def _made(given: argparse.Namespace) -> list[_Pair]:
 
 
 def _write(folder: Path, pairs: list[_Pair]) -> None:
-    """Writes all, or raises FileExistsError before anything is written."""
+    """Writes all files, or raises FileExistsError before it writes any."""
     files: dict[Path, bytes] = {}
     for pair in pairs:
         certificate, key = _files(folder, pair.name)
@@ -124,7 +124,7 @@ def _write(folder: Path, pairs: list[_Pair]) -> None:
 
 
 def _said(given: argparse.Namespace, pairs: list[_Pair]) -> str:
-    """What was written, and which settings name it."""
+    """The text that says what was written, and which settings to give."""
     folder, hosts, clients = given.folder, given.host, given.client
     authority = folder / f"{_AUTHORITY}.pem"
     lines = [f"wrote {path}" for pair in pairs for path in _files(folder, pair.name)]

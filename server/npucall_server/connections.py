@@ -1,6 +1,6 @@
-"""The connections of this process, as the kernel knows them (Linux): what moves, what is idle.
+"""The connections of this process, as the kernel sees them (Linux): which move, which are idle.
 
-gRPC tells neither how much of a message has come, or has been read, nor which connections are idle.
+gRPC does not tell how much of a message has come or has been read, nor which connections are idle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DESCRIPTORS = Path("/proc/self/fd")
 _TCP_INFO = getattr(socket, "TCP_INFO", 11)
 # Of struct tcp_info in linux/tcp.h.
 _SILENCE, _SILENCE_AT = struct.Struct("I"), 52
-"""``tcpi_last_data_recv``: ms since something came."""
+"""``tcpi_last_data_recv``: ms since data last came."""
 _MOVED, _MOVED_AT = struct.Struct("QQ"), 120
 """``tcpi_bytes_acked`` and ``tcpi_bytes_received``."""
 _IDLE_MS = 1000
@@ -29,9 +29,9 @@ _MAPPED = "::ffff:"
 
 
 def bytes_moved() -> dict[str, int]:
-    """Bytes that came in, and that the peer has taken, by the peer's name as gRPC spells it.
+    """Bytes that came from each peer or that it has taken. Peers are named as gRPC spells them.
 
-    Of TCP alone; empty where the system does not tell.
+    Only for TCP; empty if the system does not tell.
     """
     moved = {}
     for connection in _connections():
@@ -41,11 +41,11 @@ def bytes_moved() -> dict[str, int]:
 
 
 class IdleConnections:
-    """Closes connections to a port without a call once most of those that may be open are.
+    """Closes connections without a call once a port has nearly as many as may be open.
 
-    Or idle ones would keep everybody out: gRPC refuses further ones, and keeps those that it has.
-    ``busy`` answers the peers with a call. A client whose connection is closed opens another one
-    with its next call.
+    Otherwise idle connections would keep everybody out: gRPC keeps those that it has and refuses
+    new ones. ``busy`` answers the peers with a call. A client whose connection is closed opens
+    another one with its next call.
     """
 
     def __init__(self, port: int, most: int, busy: Callable[[], set[str]], log: Log) -> None:
@@ -56,7 +56,7 @@ class IdleConnections:
         self._log = log
 
     def look(self) -> None:
-        """Closes those too many, first the ones from which nothing has come for longest."""
+        """Closes connections if there are too many, first those that are silent for longest."""
         if _open_descriptors() <= self._many:
             return
         with ExitStack() as open_:
@@ -87,7 +87,7 @@ def _open_descriptors() -> int:
 
 
 def _connections() -> Iterator[socket.socket]:
-    """Each TCP socket of this process, by a descriptor of its own."""
+    """Each TCP socket of this process, with a descriptor of its own."""
     for descriptor in _descriptors():
         with suppress(OSError):
             connection = socket.socket(fileno=os.dup(descriptor))
@@ -98,7 +98,7 @@ def _connections() -> Iterator[socket.socket]:
 
 
 def _descriptors() -> list[int]:
-    """Of sockets."""
+    """The descriptors of sockets."""
     found = []
     with suppress(OSError):
         for link in _DESCRIPTORS.iterdir():

@@ -1,6 +1,7 @@
 """The kinds of devices: what ``--device`` may say, and what opens each.
 
-Names alone: a kind is imported when it is opened, so that nobody needs what another one needs.
+There are only names here. A kind is imported when it is opened, so no kind needs the libraries of
+another.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _GROUP = "npucall_server.devices"
-"""Entry points by which other distributions add kinds: ``echo = "npucall_echo.device:open_echo"``
+"""The entry points with which other distributions add kinds.
+
+``echo = "npucall_echo.device:open_echo"``
 makes ``echo:N`` a device.
 """
 
@@ -23,9 +26,9 @@ class DeviceKind(NamedTuple):
     """One kind of device."""
 
     form: str
-    """What ``--device`` says. A last part ``:N`` stands for a number from 0 on."""
+    """What ``--device`` says. In a last part ``:N``, N is a number from 0 on."""
     meaning: str
-    """In a few words, for ``--help``."""
+    """A few words for ``--help``."""
     opener: str
     """``module:function``; ``open_device`` calls it."""
 
@@ -44,11 +47,11 @@ class DeviceKind(NamedTuple):
 CPU = DeviceKind("cpu", "the CPU reference", "npucall_server.devices.cpu:open_cpu")
 CANN = DeviceKind("cann:N", "the NPU number N", "npucall_server.devices.cann.device:open_cann")
 KINDS = (CPU, CANN)
-"""Those of this distribution."""
+"""The kinds of this distribution."""
 
 
 def kind_of(device: str) -> DeviceKind:
-    """The kind of a device; raises ValueError for none, in a sentence."""
+    """The kind of a device. Raises a ValueError with a sentence if there is no such kind."""
     for kind in KINDS:
         if kind.number_in(device) is not None:
             return kind

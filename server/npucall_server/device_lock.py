@@ -1,4 +1,4 @@
-"""The lock of a device: one process has it, others wait [src:pool-device-lock]."""
+"""The lock of a device: one process holds it, others wait [src:pool-device-lock]."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class LockError(Exception):
 
 
 class TakenError(LockError):
-    """Another process had the lock all the time; the text names it and the setting."""
+    """Another process held the lock all the time. The text names the process and the setting."""
 
     code = ExitCode.DEVICE_TAKEN
 
 
 def take(path: Path, wait: float, note: Callable[[str], None]) -> None:
-    """Locks the file, which is made if need be, until this process ends, however it ends.
+    """Locks the file until this process ends, however it ends. Makes the file if need be.
 
-    Where another process has it, ``note`` hears of that, and this one waits ``wait`` seconds.
+    If another process has the lock, calls ``note`` with a message and waits up to ``wait`` seconds.
 
     Raises LockError or TakenError.
     """
@@ -60,7 +60,7 @@ def take(path: Path, wait: float, note: Callable[[str], None]) -> None:
 
 
 def _locked(descriptor: int) -> bool:
-    """Locks it, unless another process has; the kernel unlocks it when the process is gone."""
+    """Locks it unless another process has. The kernel unlocks it when the process ends."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -69,6 +69,6 @@ def _locked(descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """Whoever wrote its number last, which is who has the lock, or has just got it."""
+    """The process that wrote its number last: it has the lock, or has just got it."""
     number = os.pread(descriptor, 20, 0).decode("ascii", "replace")
     return f"process {number}" if number.isdigit() else "another process"

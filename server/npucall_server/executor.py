@@ -1,4 +1,4 @@
-"""Admission in front of a device, within limits; then a call gets its turns."""
+"""Admits calls to a device, within limits. An admitted call then gets its turns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RETRY_BOUNDS = (0.05, 5.0)
 
 
 class Limits(NamedTuple):
-    """What an executor allows; each is a setting of the server."""
+    """The limits of an executor. Each is a setting of the server."""
 
     queue_length: int
     memory_limit: int
@@ -45,10 +45,10 @@ class Limits(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """What a call gave, or the steps of a program, and where its time went."""
+    """The outputs of a call, or of the steps of a program, and where the time went."""
 
     outputs: Sequence[Sequence[Buffer | Resident | None]]
-    """Of each step a storage for each output."""
+    """For each step, a storage for each output."""
     queue_ns: int
     phases: Phases
 
@@ -69,11 +69,11 @@ class Admission:
 
     @property
     def owner(self) -> str:
-        """Whom it counts for."""
+        """The owner that the call counts for."""
         return self._memory.owner
 
     def may_end_by(self, end: Callable[[], object]) -> None:
-        """``end`` ends the call for others who ask for what it holds."""
+        """``end`` ends the call if others ask for what it holds."""
         self._place.yields = self._memory.yields = end
 
     def end(self) -> None:
@@ -83,12 +83,12 @@ class Admission:
             end()
 
     def must_go_on(self) -> None:
-        """It is not ended for others any more."""
+        """From now on the call is not ended for others."""
         self._place.must_stay()
         self._memory.must_stay()
 
     def has_run(self) -> None:
-        """It does not wait for the device any more."""
+        """The call has run and gives its place back."""
         self._place.give_back()
 
     def dismiss(self) -> None:
@@ -114,7 +114,7 @@ class Executor:
         self.quotas = Quotas(tenants, usage)
         self.limits = limits
         self.memory = Ledger(limits.memory_limit, self._memory_full)
-        """Bytes: of calls until they are dismissed, and of what else is kept for callers."""
+        """Bytes of calls until they are dismissed, and of all else that is kept for callers."""
         self.calls_admitted = 0
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
         self._admitted: set[Admission] = set()
@@ -125,7 +125,7 @@ class Executor:
         self._usual_seconds = 0.0
 
     def check_size(self, call: Prepared | Program) -> None:
-        """Raises TooLargeError for a call that will never be admitted."""
+        """Raises TooLargeError for a call that can never be admitted."""
         limits, everything = self.limits, "request, response and working memory"
         name, size = call.largest
         _check(name, size, limits.memory_limit, "bytes", "memory_limit")
@@ -145,17 +145,17 @@ class Executor:
 
     @property
     def calls_in_flight(self) -> int:
-        """Calls that are admitted and not dismissed."""
+        """How many calls are admitted and not dismissed."""
         return len(self._admitted)
 
     @property
     def bytes_in_flight(self) -> int:
-        """What callers hold of the memory."""
+        """How many bytes of the memory callers hold."""
         return self.memory.used
 
     @property
     def working_bytes(self) -> int:
-        """Of these, what computing takes beside inputs and outputs."""
+        """How many of these bytes computing takes in addition to inputs and outputs."""
         with self._lock:
             return sum(self.device.working_bytes(each.call) for each in self._admitted)
 
@@ -168,9 +168,9 @@ class Executor:
     ) -> Admission:
         """Makes room for a call, before its bytes come.
 
-        ``size``: bytes that it holds, where its way takes others than its storages need. ``end``:
-        see ``Admission.may_end_by``. Raises TooLargeError, QuotaError, QueueFullError,
-        DrainingError, DeviceLostError.
+        ``size``: bytes that the call holds, if they are not those of its storages. ``end``: see
+        ``Admission.may_end_by``. Raises TooLargeError, QuotaError, QueueFullError, DrainingError,
+        DeviceLostError.
         """
         self.check_size(call)
         self.check_open()
@@ -192,11 +192,11 @@ class Executor:
                 self._admitted.add(admission)
                 self.calls_admitted += 1
                 return admission
-        admission.dismiss()  # it drains since a moment ago
+        admission.dismiss()  # draining began a moment ago
         raise self._refusal()
 
     def forget(self, admission: Admission) -> None:
-        """Called by an admission when its call is dismissed."""
+        """An admission calls this when its call is dismissed."""
         with self._lock:
             self._admitted.discard(admission)
             if not self._admitted:
@@ -212,9 +212,9 @@ class Executor:
     ) -> Completed:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
-        Until then it may end for others' sake.
-        ``targets`` are memory for outputs, by name. Raises DeadlineError, CancelledError, and what
-        the device raises.
+        Until then the call may be ended for others.
+        ``targets``: memory for outputs, by name. Raises DeadlineError, CancelledError, and the
+        errors of the device.
         """
         turn = self._turn_of(admission, caller)
         start = time.perf_counter_ns()
@@ -239,9 +239,9 @@ class Executor:
     def run_pieces(
         self, call: Prepared, pieces: Pieces, caller: Caller, admission: Admission
     ) -> Completed:
-        """``run`` for a call that the device computes piecewise, as its bytes come."""
+        """``run`` for a call that the device computes in pieces while its bytes come."""
         run = self.device.piecewise(call)
-        assert run is not None  # noqa: S101  # whoever has pieces has asked
+        assert run is not None  # noqa: S101  # the caller has checked this
         admission.turn = turn = Turn(self.turns, caller, self.limits.call_timeout, pieces)
         start = time.perf_counter_ns()
         ran = run(pieces, turn)
@@ -250,13 +250,13 @@ class Executor:
         return self._result([ran.outputs], ran.phases, ran_ns, turn.waited_ns)
 
     def turn(self, caller: Caller) -> Turn:
-        """The turns of a call that is only planned."""
+        """The turns for a call that is only planned."""
         return _kind_of_turn(caller)(self.turns, caller, self.limits.call_timeout)
 
     def plan(self, call: Prepared, turn: Turn) -> int:
-        """Bytes of workspace that a call needs; takes no place from calls that run.
+        """Bytes of workspace that a call needs. Planning takes no place from calls that run.
 
-        Raises TooLargeError where ``run`` would, and what the device raises.
+        Raises TooLargeError if ``run`` would, and the errors of the device.
         """
         self.check_size(call)
         try:
@@ -265,39 +265,42 @@ class Executor:
             turn.end()
 
     def check_open(self) -> None:
-        """Raises DrainingError or DeviceLostError where new calls are refused."""
+        """Raises DrainingError or DeviceLostError if new calls are refused."""
         if self._refusal is not None:
             raise self._refusal()
 
     @property
     def has_spare_turn(self) -> bool:
-        """Whether a call that comes now need not wait for the device."""
+        """Whether a call that comes now would get the device without waiting."""
         return self.turns.running < self.device.lanes and not self.turns.waiting
 
     def peers(self) -> set[str]:
-        """Those with a call, or with an answer that they have not read."""
+        """The peers that have a call, or an answer that they have not read."""
         return self._places.peers | self.memory.peers
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether turns on the device are taken and none has ended for so long."""
+        """Whether turns on the device are taken and none has ended for so many seconds."""
         return self.turns.is_stuck(seconds)
 
     def drain(self) -> None:
-        """From now on new calls raise DrainingError; those admitted go on."""
+        """From now on new calls raise DrainingError. Admitted calls go on."""
         self._refusal = going_down
 
     def lose(self, refusal: Callable[[], NpucallError]) -> None:
-        """The device is lost: from now on calls that come or wait raise this."""
+        """The device is lost: calls that wait, or come from now on, raise this error."""
         self._refusal = refusal
         self.turns.refuse(refusal)
 
     def wait_idle(self, seconds: float) -> bool:
-        """Waits until no call is left; False if that took too long."""
+        """Waits until no call is left; False if that takes too long."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._admitted, seconds)
 
     def _turn_of(self, admission: Admission, caller: Caller) -> Turn:
-        """The turns of an admitted call, which may end until the first one has come."""
+        """The turns of an admitted call.
+
+        It may be ended for others until its first turn has come.
+        """
         timeout = self.limits.call_timeout
         kind = _kind_of_turn(caller)
         turn = kind(self.turns, caller, timeout, begins=admission.must_go_on)
@@ -322,7 +325,7 @@ class Executor:
         return self._full("memory_limit", self.limits.memory_limit, "other calls hold the memory")
 
     def _full(self, setting: str, limit: int, what: str) -> QueueFullError:
-        """The refusal; its delay is what the calls now here usually take."""
+        """The refusal. It suggests a delay: the time that the calls now here usually take."""
         shortest, longest = _RETRY_BOUNDS
         usual = self._usual_seconds * self.calls_in_flight / self.device.lanes
         delay = min(max(usual, shortest), longest)
@@ -348,7 +351,7 @@ def _check(what: str, size: int, limit: int, unit: str, setting: str) -> None:
 
 
 def going_down() -> NpucallError:
-    """What calls that come while the server drains raise."""
+    """The error for calls that come while the server drains."""
     return DrainingError(
         f"the server is shutting down and takes no new calls; {retry_in(_DRAIN_RETRY_SECONDS)}",
         retry_after=_DRAIN_RETRY_SECONDS,

@@ -1,4 +1,4 @@
-"""The front of a server: where it is reached, its health, its metrics, its ready file."""
+"""The front of a server: its addresses, its health, its metrics, its ready file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """Binds its addresses at once. ``names``: of the services that its health answers for."""
+    """Binds the addresses at once. ``names``: the services that health answers for."""
 
-    def __init__(  # noqa: PLR0913  # all that a server has beside its services
+    def __init__(  # noqa: PLR0913  # everything of a server but its services
         self,
         server: grpc.Server,
         settings: FrontSettings,
@@ -49,7 +49,7 @@ class Front:
         return [each.where for each in self._addresses]
 
     def show_metrics(self, metrics: Metrics, gauges: Callable[[], Iterable[Sample]]) -> None:
-        """Shows metrics where the settings say so."""
+        """Shows metrics if the settings ask for them."""
         try:
             address = metrics.show(gauges)
         except OSError as error:
@@ -64,9 +64,9 @@ class Front:
         self._metrics_address = address
 
     def start(self, advertised: str = "", **told: str | float) -> None:
-        """Serves from here on; then writes the ready file. ``told``: what the log says of it.
+        """Starts to serve, then writes the ready file. ``told``: facts for the line in the log.
 
-        ``advertised``: the address for others, where it is another one than is bound.
+        ``advertised``: the address for others, if it differs from the bound one.
         """
         self._grpc.start()
         self._health.set(serving=True)
@@ -87,31 +87,31 @@ class Front:
             ready_file.write(settings.ready_file, advertised or self.addresses[0])
 
     def looks(self, most: int, busy: Callable[[], set[str]]) -> list[Callable[[], None]]:
-        """What closes connections without a call where most of so many are open."""
+        """Functions that close connections without a call once nearly ``most`` are open."""
         ports = {port for each in self.addresses if (port := addresses.port(each))}
         return [IdleConnections(port, most, busy, self._log).look for port in ports]
 
     def report_not_serving(self) -> None:
-        """Health says from now on that no calls are taken."""
+        """From now on health says that the server takes no calls."""
         self._health.set(serving=False)
         if self._probes is not None:
             self._probes.health.set(serving=False)
 
     def stop(self, seconds: float) -> None:
-        """Ends what is open, after so many seconds at the most."""
+        """Stops the servers. Open calls are cut after so many seconds."""
         self._grpc.stop(seconds).wait()
         if self._probes is not None:
             self._probes.stop()
         self.remove_ready_file()
 
     def remove_ready_file(self) -> None:
-        """Nobody shall read any more that it answers."""
+        """Removes the ready file, since the server no longer answers."""
         if self._settings.ready_file is not None:
             self._settings.ready_file.unlink(missing_ok=True)
 
 
 def access_of(settings: FrontSettings, log: Log, side_socket: Path | None = None) -> Access:
-    """Who may call. Raises SettingsError."""
+    """Makes what decides who may call. Raises SettingsError."""
     try:
         return Access(settings, log, side_socket)
     except (OSError, ValueError) as error:
@@ -119,7 +119,7 @@ def access_of(settings: FrontSettings, log: Log, side_socket: Path | None = None
 
 
 def metrics_of(settings: FrontSettings, operators: list[str]) -> Metrics:
-    """What counts calls. Raises SettingsError."""
+    """Makes what counts calls. Raises SettingsError."""
     try:
         return Metrics(settings, operators)
     except ExtraMissingError as error:
@@ -127,6 +127,6 @@ def metrics_of(settings: FrontSettings, operators: list[str]) -> Metrics:
 
 
 def connections_possible(other_descriptors: int) -> int:
-    """How many this process may have open, beside the descriptors that it needs itself."""
+    """How many connections are possible, after the descriptors that the process needs itself."""
     most = process_limits.descriptors()
     return max(most - other_descriptors, most // 2)

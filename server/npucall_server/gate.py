@@ -1,4 +1,4 @@
-"""The gate before the device: while somebody has reserved it, calls of others do not pass."""
+"""The gate in front of the device. While a caller has reserved it, calls of others do not pass."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from npucall_server.reservations import Granted, Reservations, Shown, Wish
 
 RUNNING_SECONDS = 5.0
-"""That calls of others get to end, however short somebody is willing to wait."""
+"""Calls of others get this long to end, even if the one who reserves would wait for less."""
 _LONGEST_WAIT = 3600.0
-"""Between two looks; a lock cannot wait for infinity."""
+"""The longest time between two looks, since a lock cannot wait without end."""
 
 
 class Passage:
-    """One call that has passed the gate, until it is done with the device."""
+    """A call that has passed the gate and may still use the device."""
 
     __slots__ = ("_gate", "end", "key", "refusal")
 
@@ -31,36 +31,39 @@ class Passage:
         self._gate, self.key = gate, key
         self.end: Callable[[], object] | None = None
         self.refusal: NpucallError | None = None
-        """Why it was ended; None unless it was."""
+        """Why the gate ended the call; None if it did not."""
 
     def may_end_by(self, end: Callable[[], object]) -> None:
-        """``end`` ends the call, unless it runs, for a reservation. Raises where one has come."""
+        """``end`` ends the call for a reservation before it runs.
+
+        Raises if one has already come.
+        """
         self.end = end
         if self.refusal is not None:
             raise self.refusal
 
     def is_answered(self) -> None:
-        """The call has an answer: it is not ended any more, though it may still run."""
+        """The call has an answer, so the gate no longer ends it, though it may still run."""
         self.end = None
         if self.refusal is not None:
             self._gate.wait_for_ends()
 
     def leave(self) -> None:
-        """The call does not use the device any more; a second time does nothing."""
+        """The call no longer uses the device. A second time does nothing."""
         self._gate.leave(self)
 
 
 class Gate:
-    """Lets calls pass, and waits until they are through where somebody reserves the device.
+    """Lets calls pass. When somebody reserves the device, it waits until other calls have left.
 
-    ``check`` raises UnauthenticatedError for a holder that is known no more.
+    ``check`` raises UnauthenticatedError for a holder whose credential is no longer good.
     """
 
     def __init__(
         self, reservations: Reservations, check: Callable[[Identity], object] = bool
     ) -> None:
         self._reservations, self._is_known = reservations, check
-        # The end of a call may leave the gate in the thread that ended it.
+        # A call that is ended may leave the gate in the same thread, which has the lock.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._inside: dict[Passage, None] = {}
@@ -70,10 +73,11 @@ class Gate:
     # --- Calls ------------------------------------------------------------------------------------
 
     def enter(self, caller: Caller) -> Passage:
-        """A call wants to use the device. Raises ReservedError.
+        """Lets a call pass. Raises ReservedError.
 
-        Without the lock where nobody has reserved it: it is inside before it looks, and who
-        reserves looks inside after the grant, so that one of the two sees the other.
+        If nobody has reserved the device, this takes no lock. The call is put inside first and
+        looks for a reservation then. A reservation is granted first and looks inside then. So at
+        least one of the two sees the other.
         """
         key = caller.metadata.get(RESERVATION, "")
         passage = Passage(self, str(key))
@@ -94,22 +98,22 @@ class Gate:
                 self._end_others()
 
     def wait_for_ends(self) -> None:
-        """Called by a passage: whoever ends calls at this moment has done so."""
+        """A passage calls this. It waits until a thread that is ending calls has done so."""
         with self._lock:
             pass
 
     def leave(self, passage: Passage) -> None:
-        """Called by a passage. Without the lock while nobody waits to reserve the device."""
+        """A passage calls this. It takes no lock while nobody waits to reserve the device."""
         if self._inside.pop(passage, passage) is None and self._waiting:
             self._wake()
 
     # --- Reservations -----------------------------------------------------------------------------
 
     def reserve(self, caller: Caller, seconds: float, wait: float) -> Granted:
-        """Reserves the device, once nobody else has it and no call of others runs.
+        """Reserves the device once nobody else has it and no call of others runs.
 
-        Raises MessageError, ReservedError where that takes longer than ``wait`` seconds, but at
-        least a few for calls that run; CancelledError, and what ``close`` says.
+        Raises ReservedError if that takes longer than ``wait`` seconds, though running calls get
+        a few seconds in any case. Raises MessageError, CancelledError, and the error of ``close``.
         """
         ends = time.monotonic() + wait
         with self._changed:
@@ -145,18 +149,18 @@ class Gate:
             self._changed.notify_all()
 
     def release_any(self) -> None:
-        """Ends whatever reservation there is."""
+        """Ends the current reservation, whoever holds it."""
         with self._changed:
             self._reservations.release_any()
             self._changed.notify_all()
 
     def shown(self) -> Shown | None:
-        """The reservation that there is."""
+        """The current reservation."""
         with self._changed:
             return self._reservations.shown()
 
     def look(self) -> None:
-        """Ends what has ended by now, and what is of somebody who is known no more.
+        """Ends reservations that are over, or whose holder's credential is no longer good.
 
         To be called every second.
         """
@@ -171,7 +175,7 @@ class Gate:
                 self._changed.notify_all()
 
     def close(self, refusal: Callable[[], NpucallError]) -> None:
-        """From now on who waits for a reservation, or asks for one, raises this."""
+        """Callers that wait for a reservation, or ask for one from now on, get this error."""
         with self._changed:
             self._closed = refusal
             self._changed.notify_all()

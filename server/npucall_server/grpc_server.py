@@ -1,4 +1,4 @@
-"""The gRPC server: what it lets peers do, its threads, and its services."""
+"""The gRPC server: what it allows peers, its threads, and its services."""
 
 from __future__ import annotations
 
@@ -35,16 +35,19 @@ if TYPE_CHECKING:
 
 _SPARE_THREADS = 8
 _STANDING = 16
-"""Watchers of health and streams of reflection at a time."""
+"""The most watchers of health and streams of reflection at a time."""
 _RETRY_SECONDS = 1.0
 _IDENTITY_ALONE = 1
-"""Of the bits for compressions: none."""
+"""The bit for no compression."""
 
 
 def options(
     settings: PeerSettings, max_message_bytes: int, max_connections: int
 ) -> list[tuple[str, int]]:
-    """What gRPC is told. It ignores what it does not know, so tests look at what it does."""
+    """The options for gRPC.
+
+    It ignores options that it does not know, so tests check their effects.
+    """
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
@@ -61,8 +64,9 @@ def options(
 def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
     """A server with its options and its threads, and no service.
 
-    There are threads for calls that wait or run, for streams, and for messages on their way in, so
-    that none waits for a thread: gRPC's own queue has no bound and no refusal [src:grpc-queue].
+    There are enough threads for calls that wait or run, for streams, and for messages on their way
+    in. So no call waits for a thread: gRPC's own queue has no bound and refuses nothing
+    [src:grpc-queue].
     """
     calls = settings.queue_length + lanes + budget.max_streams
     told = options(settings, budget.max_message_bytes, budget.max_connections)
@@ -70,15 +74,15 @@ def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
 
 
 def with_threads(most: int, told: list[tuple[str, int]]) -> grpc.Server:
-    """A server with these options, and threads for so many calls at a time."""
+    """A server with these options and threads for ``most`` calls at a time."""
     threads: Any = Threads(most + _SPARE_THREADS, "npucall-call")  # any executor will do
     return grpc.server(threads, options=told)
 
 
 class Listings:
-    """What a server answers however busy it is, with threads of its own: health, reflection.
+    """Health and reflection. They have their own threads, so a busy server answers them too.
 
-    ``names``: of its services, beside these.
+    ``names``: the other services of the server.
     """
 
     def __init__(
@@ -98,15 +102,15 @@ class Listings:
         )
 
     def health_handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
-        """Of the service of health."""
+        """The handlers of the service of health."""
         return health_handlers(self.health, self._listing_threads, self._standing_threads)
 
     def busy_peers(self) -> set[str]:
-        """Those with a call on its way in, or one that stays."""
+        """The peers that have a call on its way in, or a call that stays open."""
         return self._listing_room.peers | self._standing_room.peers
 
     def add_reflection(self, server: grpc.Server) -> None:
-        """Has the server describe its services to clients such as grpcurl."""
+        """Makes the server describe its services to clients such as grpcurl."""
         answers = reflection.answers_for((*self._names, HEALTH))
         room, peers, guard = self._standing_room, self._peers, self._handling.guard
 
@@ -146,7 +150,7 @@ class Services(Listings):
         accesses: AccessService,
         kept: SessionService,
     ) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
-        """Of npucall's services and of health."""
+        """The handlers of npucall's services and of health."""
         unary = self._handling.unary
         self._waiting = accesses.waiting
         methods = {
@@ -171,14 +175,14 @@ class Services(Listings):
         return *handlers, self.health_handlers()
 
     def busy_peers(self) -> set[str]:
-        """Those with a call on its way in, or one that stays."""
+        """The peers that have a call on its way in, or a call that stays open."""
         return super().busy_peers() | self._call_room.peers | self._waiting.peers
 
 
 def health_handlers(
     health: Health, checks: ThreadPoolExecutor, watches: ThreadPoolExecutor
 ) -> grpc.GenericRpcHandler[bytes, bytes]:
-    """The service of health, with threads for checks and for those who watch."""
+    """The service of health, with threads for checks and for watchers."""
     methods = {
         "Check": grpc.stream_unary_rpc_method_handler(on(checks, health.check)),
         "Watch": grpc.stream_stream_rpc_method_handler(on(watches, health.watch)),

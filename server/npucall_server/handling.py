@@ -1,4 +1,4 @@
-"""Round every method: request id, log line, exception -> status. No service knows of these."""
+"""What every method shares: request id, log line, exception -> status. No service has its own."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class StreamMethod(Protocol):
     def __call__(
         self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling, /
     ) -> Iterator[bytes]:
-        """What it raises ends the stream. Records and errors of its calls are ``handling``'s."""
+        """An exception ends the stream. Records and errors of its calls go through ``handling``."""
 
 
 class Exchange(Protocol):
-    """A method whose bytes travel in chunks, one way: messages in, messages out."""
+    """A method whose bytes travel in chunks in one direction: messages in, messages out."""
 
     def __call__(
         self, messages: Iterator[bytes], record: Record, caller: UnaryCaller, handling: Handling, /
@@ -69,11 +69,11 @@ class Exchange(Protocol):
 
 
 class Handling:
-    """Turns methods into gRPC handlers, whose peers have to make progress.
+    """Turns methods into gRPC handlers, and cuts peers that make no progress.
 
-    A method with one request is registered as one with a stream of them: only then gRPC hands the
-    call over before its message has come, and receives the message when it is asked to. Ordinary
-    clients notice nothing.
+    A method with one request is registered with gRPC as a method with a stream of requests. Only
+    then gRPC hands the call over before its message has come, and reads the message when asked to.
+    Ordinary clients notice no difference.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Handling:
         guard: Guard,
         watchers: Sequence[Callable[[Record], object]] = (),
     ) -> None:
-        """``watchers`` get the record of every call too; they raise nothing."""
+        """``watchers`` get the record of every call too. They must not raise."""
         self.peers, self.guard = peers, guard
         self._identity = identity
         self._watchers = (log.call, *watchers)
@@ -96,9 +96,9 @@ class Handling:
         room: Ledger,
         threads: ThreadPoolExecutor | None = None,
     ) -> dict[str, RpcMethodHandler]:
-        """Handlers of methods with one request, of bytes and to bytes.
+        """Handlers of methods with one request, from bytes to bytes.
 
-        ``room`` is for messages on their way in; ``threads`` for calls, else the server's.
+        ``room``: for messages on their way in. ``threads``: for the calls; None: the server's.
         """
         return {key: self._unary(key, each, room, threads) for key, each in methods.items()}
 
@@ -123,7 +123,7 @@ class Handling:
                 request = [self.peers.message(messages, caller, room)]
                 start = time.perf_counter_ns()
                 record.request_bytes = len(request[0])
-                response = method(request.pop(), record, caller)  # whose own it is from here on
+                response = method(request.pop(), record, caller)  # the method owns it from here on
                 record.response_bytes = len(response)
             except grpc.RpcError:
                 record.reason, record.message = "CANCELLED", "the caller's message did not arrive"
@@ -175,12 +175,12 @@ class Handling:
         return grpc.stream_stream_rpc_method_handler(handle)
 
     def _identify(self, method: str, caller: UnaryCaller, context: grpc.ServicerContext) -> None:
-        """Raises UnauthenticatedError where nobody knows who calls; else the role may be wrong."""
+        """Finds out who calls. Raises UnauthenticatedError, or an error if the role is wrong."""
         caller.identity = self.guard.identify(caller.peer, caller.metadata, context)
         check_method(caller.identity, method)
 
     def record(self, method: str, caller: Caller, request_bytes: int) -> Record:
-        """The record of a call; without a name of the caller's own it gets one of this process."""
+        """The record of a call. If the caller gave no request id, this process makes one."""
         name = caller.request_id[:MAX_REQUEST_ID_CHARACTERS]
         name = name or f"{self._identity.instance}-{next(self._numbers)}"
         who, span = caller.identity, str(caller.metadata.get(TRACEPARENT, ""))
@@ -190,12 +190,12 @@ class Handling:
         )  # fmt: skip
 
     def log(self, record: Record) -> None:
-        """A call has been answered: its line is written, and all who watch hear of it."""
+        """A call has been answered: writes its line, and gives its record to the watchers."""
         for watcher in self._watchers:
             watcher(record)
 
     def failure(self, error: Exception, record: Record) -> NpucallError:
-        """What a caller is told of an exception; the record gets it too."""
+        """The error that a caller gets for an exception. The record gets it too."""
         if isinstance(error, MemoryError):
             error = OutOfMemoryError(
                 "the server's process has too little memory for this call and its answer; send "
@@ -210,7 +210,7 @@ class Handling:
                 "a bug in the server; its log has the traceback under the request id of this call"
             )
         if isinstance(error, DeviceLostError):
-            error.details.setdefault(BEGUN, NONE)  # else its execution has said more
+            error.details.setdefault(BEGUN, NONE)  # unless its execution has said more
         record.reason, record.message = error.reason, cut(str(error), MAX_NAME_BYTES)
         record.driver_message = cut(error.details.get("driver_message", ""), MAX_TEXT_BYTES)
         operator = record.operator or error.details.get("operator", "")
@@ -221,7 +221,7 @@ class Handling:
 
 
 def room_for_messages(count: int) -> Ledger:
-    """Room for as many messages on their way in."""
+    """Room for so many messages on their way in."""
     return Ledger(
         count,
         lambda: BusyError(
@@ -235,7 +235,7 @@ def room_for_messages(count: int) -> Ledger:
 
 
 def on(threads: ThreadPoolExecutor, behavior: Callable[[A, grpc.ServicerContext], R]) -> Any:
-    """A method that gRPC runs on threads of its own."""
+    """A method that gRPC runs on these threads."""
 
     def run(argument: A, context: grpc.ServicerContext) -> R:
         return behavior(argument, context)

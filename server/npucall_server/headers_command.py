@@ -1,4 +1,4 @@
-"""The command ``npucall-server headers``: what would be served from CANN's headers in a folder."""
+"""The command ``npucall-server headers``: operators that a server would find in CANN's headers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DESCRIPTION = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command; answers its exit code."""
+    """Runs the command. Answers its exit code."""
     parser = argparse.ArgumentParser("npucall-server headers", description=_DESCRIPTION)
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folder with headers")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -90,12 +90,12 @@ def _row(operator: Operator[Any, Any]) -> tuple[str, ...]:
 
 
 def _in_place(operator: Operator[Any, Any]) -> list[str]:
-    """The outputs that are read too."""
+    """The outputs that the operator also reads."""
     return [output.name for output in operator.outputs if output.in_place]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as what they hold; numbers are short, so all stands to the left."""
+    """Columns as wide as their longest text, aligned to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "".join(f"{line}\n" for line in lines)
@@ -105,5 +105,5 @@ def _print(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it, such as head, has enough
+    except BrokenPipeError:  # the reader, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

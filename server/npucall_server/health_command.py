@@ -1,7 +1,7 @@
 """``npucall-server health``: asks a server for its health.
 
-Container engines run it every ten seconds for each server, on hosts that are busy. So it imports
-nothing but grpc before it asks: no protobuf, no settings where a target is given.
+Container engines run it every ten seconds for each server, on busy hosts. So it imports only grpc
+before it asks: no protobuf, and no settings if a target is given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compar
 
 
 def run(arguments: list[str]) -> int:
-    """Asks the server at a target (default: as the settings say); 0 if it serves."""
+    """Asks the server at a target, or at the address in the settings. Answers 0 if it serves."""
     if arguments and arguments[0] in ("-h", "--help"):
         sys.stdout.write(
             "usage: npucall-server health [TARGET]\n\nExits with 0 if the server at TARGET "
@@ -45,8 +45,8 @@ def _as_it_is(message: bytes) -> bytes:
 
 
 def _own_address() -> str:
-    """Where health is asked: ``health_listen``, else the first address without TLS."""
-    from npucall_server.addresses import Security  # noqa: PLC0415  # only who gives no target waits for them
+    """The address to ask: ``health_listen``, else the first address without TLS."""
+    from npucall_server.addresses import Security  # noqa: PLC0415  # not needed with a target
     from npucall_server.exits import ExitCode  # noqa: PLC0415
     from npucall_server.settings import read  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Health on an address of its own, for probes that have neither certificate nor credential."""
+"""Health on a separate address, for probes that have neither certificate nor credential."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from npucall_server.peers import Peers
 
 _CHECKS, _WATCHERS = 4, 4
-"""At a time."""
+"""The most at a time."""
 _SPARE_THREADS = 2
 _CONNECTIONS = 16
 _CONNECTION_CALLS = 4
@@ -38,9 +38,9 @@ _OPTIONS = [
 
 
 class HealthServer:
-    """A server of ``grpc.health.v1.Health`` and of nothing else. Binds its address at once.
+    """A server with only ``grpc.health.v1.Health``. Binds its address at once.
 
-    ``names``: of the services that it answers for.
+    ``names``: the services that it answers for.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class HealthServer:
         self.address = bind_plain("health_listen", self._grpc, where)
 
     def start(self) -> None:
-        """Answers from here on."""
+        """Starts to answer."""
         self._grpc.start()
         self.health.set(serving=True)
 
     def stop(self) -> None:
-        """Ends at once."""
+        """Stops at once."""
         self._grpc.stop(None)
 
 

@@ -1,4 +1,4 @@
-"""Gives kept memory back to the kernel: when no call has come for a while, or one needs room."""
+"""Gives kept memory back to the kernel when no call comes for a while, or a call needs room."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 _LARGE = 16
-"""A call that needs this part of the limit is worth a look at the memory of the process."""
+"""For calls that need at least 1/16 of the limit, the memory of the process is looked at."""
 
 
 class KeptMemory:
-    """Freed memory that the process keeps for the next calls, as far as ``limit`` allows.
+    """Freed memory that the process keeps for the next calls, within ``limit``.
 
-    What is kept and what calls hold are together no more than what the process had at its start,
-    and ``limit``: a call that would need more has what is kept given back first.
+    Kept memory and the memory of calls together are at most ``limit`` more than the process had at
+    its start. If a call needs more, kept memory is given back first.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class KeptMemory:
         self._give_back, self._resident = give_back, resident
 
     def make_room(self, size: int) -> None:
-        """Called before a call of so many bytes takes its memory."""
+        """To be called before a call takes so many bytes."""
         if size >= self._large and self._resident() + size > self._most:
             self._give_back()
 
 
 class IdleMemory:
-    """Watches an executor; gives back once after each time that it was busy."""
+    """Watches an executor. Gives kept memory back once after each time that it was busy."""
 
     def __init__(
         self,

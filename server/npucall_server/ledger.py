@@ -1,6 +1,6 @@
-"""What callers share and how much each holds of it: bytes, places, streams, messages.
+"""A ledger of something that callers share: how much of it each holds. Bytes, places, streams ...
 
-Nobody holds more than half while others ask: what may be ended of it is, for those who ask.
+No owner keeps more than half while others ask: what can be ended of it is ended for them.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
 
 _GIVE_WAY_SECONDS = 1.0
-"""In which what others have been told to give back is there."""
+"""How long a caller waits until others have given back what they were told to."""
 _WANTED_SECONDS = 2.0
-"""After which nobody asks again who was refused."""
+"""A refused caller that has not asked again after this time no longer counts as asking."""
 _IDLE_SECONDS = 1.0
-"""From which on what is not used may be ended for others."""
+"""What has not been used for this long may be ended for others."""
 
 
 class Holder(Protocol):
-    """Who takes parts."""
+    """The one that takes a part."""
 
     @property
     def peer(self) -> str:
-        """Its connection, as gRPC tells it; empty where it has none."""
+        """Its connection, as gRPC names it; empty if it has none."""
 
     @property
     def owner(self) -> str:
-        """Whom it counts for."""
+        """The owner that the part counts for."""
 
 
 class Entry:
-    """What one call, stream, message or region holds. Whoever took it gives it back."""
+    """What one call, stream, message or region holds. The one that took it gives it back."""
 
     __slots__ = (
         "_ledger",
@@ -56,27 +56,27 @@ class Entry:
         self.owner, self.peer = holder.owner, holder.peer
         self.amount = amount
         self.yields = yields
-        """Ends what holds it, for others who ask; None while that cannot be ended."""
+        """Ends the holder for others who ask; None while it cannot be ended."""
         self.idle_since: float | None = None
-        """Since when it has not been used: then it may be ended for anybody who asks."""
+        """Since when it has not been used. After a while it may be ended for anybody who asks."""
         self.leaving = False
         """Whether it has been told to end."""
         self.granted: threading.Event | None = None
 
     def must_stay(self) -> None:
-        """It is not ended for others any more, even if it has been told to: that came too late."""
+        """From now on others cannot end it, even if it was told to end: that came too late."""
         self.yields, self.leaving = None, False
 
     def give_back(self) -> None:
-        """Gives all of it back; a second time does nothing."""
+        """Gives all of it back. A second time does nothing."""
         self._ledger.give_back(self)
 
 
 class Ledger:
-    """An amount of something that callers take parts of, each known by its owner's name.
+    """An amount of something that callers take parts of. Each part has an owner, by name.
 
-    ``refusal`` makes the error for who asks in vain. Where others can be told to give way, who asks
-    waits for that a second at most.
+    ``refusal`` makes the error if there is no room. If others can be told to give way, the asking
+    caller first waits for that, at most a second.
     """
 
     def __init__(self, limit: int, refusal: Callable[[], NpucallError]) -> None:
@@ -84,14 +84,14 @@ class Ledger:
         self.used = 0
         self._refusal = refusal
         self._refused_at = -math.inf
-        self._lock = threading.RLock()  # the collector may give a region back in any thread
+        self._lock = threading.RLock()  # the garbage collector gives regions back in any thread
         self._owners: dict[str, dict[Entry, None]] = {}
         self._waiting: list[Entry] = []
 
     def take(
         self, holder: Holder, amount: int, yields: Callable[[], object] | None = None
     ) -> Entry:
-        """Takes a part, at once where there is room. Raises the refusal where none comes."""
+        """Takes a part, at once if there is room. Raises the refusal if there is none in time."""
         entry = Entry(self, holder, amount, yields)
         with self._lock:
             fits = self.used + amount <= self.limit
@@ -107,7 +107,7 @@ class Ledger:
         return entry
 
     def give_back(self, entry: Entry) -> None:
-        """Gives a part back, to those who wait; a second time does nothing."""
+        """Gives a part back, to those who wait. A second time does nothing."""
         with self._lock:
             if not self._drop(entry):
                 return
@@ -116,7 +116,7 @@ class Ledger:
                 self._grant()
 
     def take_spare(self, holder: Holder, amount: int, yields: Callable[[], object]) -> Entry | None:
-        """Takes a part that nobody asks for, if there is one; ``yields`` ends it for anybody."""
+        """Takes a part if nobody else asks for it; else None. ``yields`` ends it for anybody."""
         entry = Entry(self, holder, amount, yields)
         entry.idle_since = -math.inf
         with self._lock:
@@ -126,7 +126,7 @@ class Ledger:
             return entry
 
     def grow(self, entry: Entry, amount: int) -> None:
-        """Takes so much more into an entry, as ``take`` does."""
+        """Adds so much to an entry, as ``take`` does."""
         with self._lock:
             if not self._waiting and self.used + amount <= self.limit:
                 self.used += amount
@@ -139,7 +139,7 @@ class Ledger:
             self._enlarge(entry, amount)
 
     def shrink(self, entry: Entry, amount: int) -> None:
-        """Gives a part of an entry back. One of nothing may still grow."""
+        """Gives a part of an entry back. An empty entry may still grow."""
         with self._lock:
             entry.amount -= amount
             self.used -= amount
@@ -150,7 +150,7 @@ class Ledger:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for a part, or asked in vain a moment ago."""
+        """Whether somebody waits for a part, or was refused a moment ago."""
         return bool(self._waiting) or time.monotonic() - self._refused_at < _WANTED_SECONDS
 
     @property
@@ -162,12 +162,12 @@ class Ledger:
 
     @property
     def owners(self) -> dict[str, int]:
-        """What each who holds something holds."""
+        """How much each owner holds."""
         with self._lock:
             return {owner: self.held(owner) for owner in self._owners}
 
     def held(self, owner: str) -> int:
-        """What an owner holds."""
+        """How much an owner holds."""
         return sum(entry.amount for entry in tuple(self._owners.get(owner, ())))
 
     def _add(self, entry: Entry) -> None:
@@ -183,7 +183,7 @@ class Ledger:
         self._owners.setdefault(entry.owner, {})[entry] = None
 
     def _drop(self, entry: Entry) -> bool:
-        """Whether it was among what is held."""
+        """Removes an entry. Answers whether it was held."""
         entries = self._owners.get(entry.owner)
         if entries is None or entry not in entries:
             return False
@@ -193,7 +193,7 @@ class Ledger:
         return True
 
     def _grant(self) -> None:
-        """Gives to those who wait what there is, first to who holds least."""
+        """Gives free parts to those who wait, first to the owner who holds least."""
         while self._waiting:
             entry = min(self._waiting, key=lambda each: self.held(each.owner))
             if self.used + entry.amount > self.limit:
@@ -211,7 +211,7 @@ class Ledger:
                 raise self._refused()
 
     def _who_gives_way(self, asking: Entry) -> list[Callable[[], object]]:
-        """What ends so much that it suffices; raises the refusal where nothing can."""
+        """Functions that end enough entries. Raises the refusal if not enough can be ended."""
         everybody = [entry for entries in tuple(self._owners.values()) for entry in tuple(entries)]
         leaving = sum(entry.amount for entry in everybody if entry.leaving)
         wanted = asking.amount + sum(entry.amount for entry in self._waiting)
@@ -228,9 +228,9 @@ class Ledger:
         return [entry.yields for entry in ending if entry.yields is not None]
 
     def _of_who_has_most(self, asking: Entry) -> list[Entry]:
-        """The parts of an owner who has more than half, the newest first.
+        """The parts of owners with more than half, the newest first.
 
-        None where whoever asks is that owner, or would have more than half too.
+        None of them if the asking owner would have more than half too.
         """
         if self._is_greedy(asking):
             return []
@@ -239,7 +239,7 @@ class Ledger:
         return [entry for owner in greedy for entry in reversed(self._owners[owner])]
 
     def _is_greedy(self, asking: Entry) -> bool:
-        """Whether its owner would have more than half."""
+        """Whether the asking owner would have more than half."""
         return self.held(asking.owner) + asking.amount > self.limit // 2
 
     def _refused(self) -> NpucallError:

@@ -1,7 +1,7 @@
-"""The log: one JSON object a line on standard error; a line for each call, formatted by hand.
+"""The log: one JSON object a line on standard error. Lines of calls are formatted by hand.
 
-Nobody waits for whoever reads it. A thread writes; lines for which there is no room are dropped and
-counted, and the next line that can be written says how many they were.
+The server never waits for the reader of the log. A thread writes it. Lines without room are dropped
+and counted, and the next line that can be written says how many were dropped.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_WAITING = 4096
-"""Lines; further ones of calls are dropped."""
+"""The most lines that wait. More lines of calls are dropped."""
 _ROOM_FOR_EVENTS = 256
-"""Lines beside these, for what happens to the server itself."""
+"""Additional lines that may wait, for events of the server itself."""
 _FLUSH_SECONDS = 1.0
 _BLOCKED_SECONDS = 0.01
-_text = json.JSONEncoder().encode  # ASCII alone: no terminal obeys what a caller wrote
-_usual_text = lru_cache(1024)(_text)  # of what calls have in common
+_text = json.JSONEncoder().encode  # only ASCII, so that no text of a caller controls a terminal
+_usual_text = lru_cache(1024)(_text)  # for texts that many calls share
 
 
 @dataclass(slots=True)
 class Record:
-    """What the log says about a call; methods fill in what they find out.
+    """What the log says about a call. Methods fill in what they find out.
 
-    Records wait, and some texts are kept: who fills in what a caller wrote cuts it before.
+    Records wait, and some texts are kept. So texts that a caller wrote are cut before they are
+    filled in.
     """
 
     method: str
@@ -47,7 +48,7 @@ class Record:
     peer: str
     tenant: str = ""
     caller: str = ""
-    """Its name within the tenant."""
+    """The caller's name within the tenant."""
     operator: str = ""
     variant: str = ""
     request_bytes: int = 0
@@ -61,25 +62,25 @@ class Record:
     plan_ns: int = 0
     copy_out_ns: int = 0
     device_ns: int = 0
-    """For which it held the device, by the host's clock."""
+    """How long the call held the device, by the host's clock."""
     told_ns: int = 0
-    """Of these, what the account was told while it ran."""
+    """The part of ``device_ns`` that the account was told while the call ran."""
     total_ns: int = 0
     reason: str = "OK"
     message: str = ""
     driver_message: str = ""
     traceback: str = ""
     traceparent: str = ""
-    """The caller's span, as its metadata have it."""
+    """The caller's span, from its metadata."""
     time_ns: int = 0
-    """When it was answered, since 1970."""
+    """When the call was answered, since 1970."""
 
 
 class Log:
     """Writes events and calls. ``calls`` says which calls get a line.
 
-    ``delay``: seconds that lines may wait, to be written together by a thread of the log's own.
-    With 0 there is no thread, and whoever logs also writes.
+    ``delay``: seconds that lines may wait. The log's own thread then writes them together.
+    With 0 there is no thread, and the thread that logs also writes.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Log:
             threading.Thread(target=self._write_later, name="npucall-log", daemon=True).start()
 
     def event(self, event: str, **facts: str | float) -> None:
-        """Something that happened to the server."""
+        """Logs an event of the server."""
         bounded = {
             name: middle_cut(fact, MAX_TRACEBACK_CHARACTERS) if isinstance(fact, str) else fact
             for name, fact in facts.items()
@@ -112,14 +113,14 @@ class Log:
         self._add(line, _MOST_WAITING + _ROOM_FOR_EVENTS)
 
     def call(self, record: Record) -> None:
-        """A call that was answered."""
+        """Logs a call that was answered."""
         slow = self._calls == "slow" and record.total_ns >= self._slow_ns
         if self._calls == "all" or slow or record.reason != "OK":
             record.time_ns = time.time_ns()
             self._add(record, _MOST_WAITING)
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> bool:
-        """Has everything written that waits; whether that was possible within these seconds."""
+        """Writes all waiting lines. Answers whether that was possible within these seconds."""
         if not self._delay:
             return True
         written = threading.Event()
@@ -150,11 +151,11 @@ class Log:
             self._wake.clear()
             self._hurry.wait(self._delay)
             self._hurry.clear()
-            self._awake = False  # before it looks: who comes later wakes it again
+            self._awake = False  # before it looks: a later line wakes it again
             self._write()
 
     def _write(self) -> None:
-        """Writes what waits; whoever else writes by then comes behind it."""
+        """Writes the waiting lines. Other threads that write wait until it is done."""
         with self._writing:
             waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
             lines = [_formatted(each) for each in waiting if not isinstance(each, threading.Event)]
@@ -164,7 +165,7 @@ class Log:
                 lines.append(_dropped_line(dropped))
             try:
                 self._output("".join(f"{line}\n" for line in lines))
-            except (OSError, ValueError):  # whoever read the log is gone, or the disk is full
+            except (OSError, ValueError):  # the reader has gone, or the disk is full
                 self._drop(len(lines) - bool(dropped) + dropped)
             for each in waiting:
                 if isinstance(each, threading.Event):
@@ -172,7 +173,7 @@ class Log:
 
 
 class LibraryLines(logging.Handler):
-    """Takes what libraries say by Python's ``logging``, which else waits for standard error."""
+    """Takes lines of libraries from Python's ``logging``, which would wait for standard error."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
@@ -183,11 +184,11 @@ class LibraryLines(logging.Handler):
 
 
 def _output_to(stream: TextIO | None) -> Callable[[str], object]:
-    """What writes text to a stream.
+    """The function that writes text to a stream.
 
-    To a file's descriptor itself: a thread that waits in a write of Python's buffer holds its lock,
-    which the end of the process would wait for. ``stream`` is None where descriptor 2 was closed
-    at the start.
+    It writes to the file descriptor itself. A thread that waits in a write of Python's buffer would
+    hold the buffer's lock, and the end of the process would wait for it. ``stream`` is None if
+    descriptor 2 was closed at the start.
     """
     if stream is None:
         return lambda _: None
@@ -203,7 +204,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
     while rest:
         try:
             rest = rest[os.write(descriptor, rest) :]
-        except BlockingIOError:  # somebody who shares the pipe made it so
+        except BlockingIOError:  # another process that shares the pipe made it so
             time.sleep(_BLOCKED_SECONDS)
 
 

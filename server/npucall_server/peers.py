@@ -1,6 +1,6 @@
-"""Waiting for peers: for a call's message, for its answer to be read. Who makes no progress is cut.
+"""Waits for peers to send a message or to read an answer. Cuts peers that make no progress.
 
-Never by total time: a call may take as long as its bytes move.
+There is no limit on the total time: a call may go on as long as its bytes move.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
 
 _HURRIED_SECONDS = 2.0
-"""Without progress, while others want the room that a message holds."""
+"""The longest time without progress while others want the room that a message holds."""
 _LOOK_SECONDS = 1.0
 _BYTES_A_SECOND = 4
-"""That must move to count: more than the pings of a connection that stands still."""
+"""So many bytes must move to count as progress: more than the pings of an idle connection."""
 
 
 class Wait:
-    """One wait for a peer; ``since`` its last progress."""
+    """One wait for a peer. ``since``: its last progress."""
 
     __slots__ = ("caller", "moved", "room", "seconds", "since", "what")
 
@@ -39,7 +39,7 @@ class Wait:
         self.moved: int | None = None
 
     def has_moved(self, moved: int | None, seconds: float) -> bool:
-        """Whether its connection has, in these seconds since it was last seen to move."""
+        """Whether bytes have moved on its connection in the seconds since the last progress."""
         if moved is None:
             return False
         if self.moved is None:
@@ -50,15 +50,15 @@ class Wait:
 
     @property
     def patience(self) -> float:
-        """Seconds without progress; few where others want the room, and progress can be seen."""
+        """Seconds without progress: few if others want the room and progress can be seen."""
         hurried = self.room is not None and self.room.is_wanted and self.moved is not None
         return _HURRIED_SECONDS if hurried else self.seconds
 
 
 class Peers:
-    """All waits for peers. Something has to ``look`` at them every second.
+    """All waits for peers. Somebody has to call ``look`` every second.
 
-    ``timeout``: seconds without progress, once there has been some. ``first_timeout``: until then.
+    ``timeout``: seconds without progress, after the first progress. ``first_timeout``: before it.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Peers:
     def message(self, messages: Iterator[bytes], caller: UnaryCaller, room: Ledger) -> bytes:
         """The one message of a call, once there is room for it.
 
-        Raises MessageError where the call has none, the room's refusal where it does not come, and
-        gRPC's error where the call ends.
+        Raises MessageError if the call has no message, the refusal of ``room`` if there is no room,
+        and gRPC's error if the call ends.
         """
         place = room.take(caller, 1, caller.cancel)
         wait = self.begin(caller, "its message", room)
@@ -87,7 +87,7 @@ class Peers:
             place.give_back()
 
     def messages(self, messages: Iterator[bytes], caller: UnaryCaller) -> Iterator[bytes]:
-        """The messages of a stream, whose peer has to send some in time."""
+        """The messages of a stream. The peer has to send each of them in time."""
         while True:
             wait = self.begin(caller, "a message of its stream")
             try:
@@ -107,18 +107,18 @@ class Peers:
     def begin(self, caller: UnaryCaller, what: str, room: Ledger | None = None) -> Wait:
         """From now on the peer has to make progress.
 
-        ``room``: what it holds meanwhile of the room for messages on their way in.
+        ``room``: the part that it holds of the room for messages on their way in.
         """
         wait = Wait(caller, what, self.timeout if room is None else self.first_timeout, room)
         self._waits[wait] = None
         return wait
 
     def end(self, wait: Wait) -> None:
-        """It has done what was waited for."""
+        """The wait is over."""
         self._waits.pop(wait, None)
 
     def look(self) -> None:
-        """Cuts those that have made no progress for too long."""
+        """Cuts peers that have made no progress for too long."""
         limit = time.monotonic() - min(_LOOK_SECONDS, self.first_timeout)
         long = [wait for wait in tuple(self._waits) if wait.since <= limit]
         if not long:

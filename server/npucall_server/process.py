@@ -1,4 +1,4 @@
-"""What every command that serves needs of its process: signals, its last words, its output."""
+"""What every command that serves needs from its process: signals, last words, output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from npucall_server.front_settings import FrontSettings
 
 _LOG_DELAY = 0.01
-"""Seconds that lines may wait: written one by one they take a tenth of small calls."""
+"""Seconds that lines may wait. Written one by one they would take a tenth of a small call."""
 
 
 def open_log(settings: FrontSettings) -> Log:
-    """The log of the process, which other libraries' lines go to as well."""
+    """The log of the process. Lines of other libraries go there too."""
     log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
     logging.getLogger().addHandler(LibraryLines(log))
     for fault in unknown_variables():
@@ -38,11 +38,12 @@ def open_log(settings: FrontSettings) -> Log:
 def stop_signals() -> socket.socket:
     """A socket that has a byte, its number, for each SIGTERM, SIGINT and SIGHUP that came.
 
-    The kernel may give a signal to any thread, and Python runs handlers in the main thread alone,
-    which a lock would keep asleep. The byte is written in the thread that got the signal.
+    The kernel may give a signal to any thread. Python runs handlers only in the main thread, and a
+    main thread that waits for a lock would not wake. But the thread that got the signal writes the
+    byte.
     """
     reader, writer = socket.socketpair()
-    writer.settimeout(0)  # set_wakeup_fd wants it not to block
+    writer.settimeout(0)  # set_wakeup_fd needs a socket that does not block
     signal.set_wakeup_fd(writer.detach())
     for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
         signal.signal(number, lambda *_: None)
@@ -63,13 +64,13 @@ def fail(command: str, code: ExitCode, message: str) -> ExitCode:
 
 
 def bug(log: Log) -> ExitCode:
-    """The log has what happened."""
+    """Logs an exception that is a bug."""
     log.event("bug", traceback=traceback.format_exc())
     return ExitCode.BUG
 
 
 def flush_or_discard() -> None:
-    """Lets go of a log that nobody reads any more; else Python would exit with 120 for it."""
+    """Flushes the output, or drops it if its reader has gone: else Python would exit with 120."""
     if sys.stderr is None:
         return
     try:

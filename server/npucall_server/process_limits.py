@@ -8,15 +8,15 @@ if sys.platform != "win32":
     import resource
 
 _UNLIMITED = 2**20
-"""Taken for a limit that is none."""
+"""Used if there is no limit."""
 _WITHOUT_LIMITS = 512
 """Files that a C library opens where the system has no such limit (Windows)."""
 FEW = 1024
-"""Descriptors; with less, a few hundred idle connections shut others out."""
+"""With fewer descriptors, a few hundred idle connections keep others out."""
 
 
 def descriptors() -> int:
-    """Raises the limit of open files to what the process may have; answers that number.
+    """Raises the limit of open files as far as the process may. Answers the new limit.
 
     Every connection is a descriptor, and each region of shared memory takes two.
     """
@@ -26,6 +26,6 @@ def descriptors() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    except (OSError, ValueError):  # macOS says "unlimited", and takes no such thing
+    except (OSError, ValueError):  # macOS says "unlimited" but does not accept it
         pass
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft

@@ -1,6 +1,6 @@
 """What the callers of one tenant may hold together, and how long they may use the device.
 
-The limits are those of the settings file (``access.tenants``), as they are now.
+The limits are the current ones of the settings file (``access.tenants``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Held:
-    """What one call or stream holds of its tenant's quotas."""
+    """The part of its tenant's quotas that one call, stream or other object holds."""
 
     __slots__ = ("_given_back", "_quotas", "_tenant", "_what")
 
@@ -29,14 +29,14 @@ class Held:
         self._given_back = False
 
     def give_back(self) -> None:
-        """Gives all of it back; a second time does nothing."""
+        """Gives all of it back. A second time does nothing."""
         if not self._given_back:
             self._given_back = True
             self._quotas.release(self._tenant, self._what)
 
 
 class _Nothing(Held):
-    """Of callers without a limit."""
+    """For callers without a limit."""
 
     def __init__(self) -> None:
         pass
@@ -52,16 +52,16 @@ class DeviceTime(Protocol):
     """How long tenants held the device in the last hour."""
 
     def device_seconds(self, tenant: str) -> float:
-        """Of all its callers."""
+        """The seconds of all its callers together."""
 
     def seconds_until(self, tenant: str, device_seconds: float) -> float:
-        """After which it has held it for less than that, if it calls no more."""
+        """Seconds until the tenant is below ``device_seconds``, if it makes no more calls."""
 
 
 class Quotas:
-    """What each tenant holds; how long it held the device, ``device_time`` says.
+    """What each tenant holds. ``device_time`` says how long it held the device.
 
-    A quota counts what is held since it was set.
+    A quota counts only what was taken after the quota was set.
     """
 
     def __init__(self, tenants: Tenants, device_time: DeviceTime) -> None:
@@ -91,7 +91,7 @@ class Quotas:
         return self._take(tenant, handle_memory=size)
 
     def release(self, tenant: str, what: dict[str, int]) -> None:
-        """Called by what was held."""
+        """``Held`` calls this when it gives back."""
         with self._lock:
             held = self._held[tenant]
             for quota, amount in what.items():

@@ -1,4 +1,4 @@
-"""The ready file: written whole, by nobody's leave, and into nobody's file."""
+"""The ready file: it appears all at once, and nothing is written into a file of somebody else."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 def write(path: Path, text: str) -> None:
-    """Puts a file at a path, in place of whatever is there, at once with all of its content.
+    """Puts a file with all of its content at a path at once. It replaces a file that is there.
 
-    A file or link that somebody put there before, or where the draft is made, is neither written to
-    nor followed. Raises OSError.
+    If somebody put a file or link at the path or at the draft's path, it is neither written to nor
+    followed. Raises OSError.
     """
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     descriptor = os.open(draft, _NEW_FILE, 0o644)

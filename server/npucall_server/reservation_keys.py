@@ -1,4 +1,4 @@
-"""Keys of reservations: what a holder shows, and what a restarted server believes."""
+"""Keys of reservations. A holder shows its key, and a restarted server still accepts it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Keys:
     """Makes keys of reservations of one device, and reads them.
 
     A key is ``START.END.NONCE.SIGNATURE``: two times in milliseconds since 1970, and an HMAC-SHA256
-    over them, the holder and the device. Without ``secret`` the keys of a process end with it.
+    over them, the holder and the device. Without ``secret``, keys are only good until the process
+    ends.
     """
 
     def __init__(self, secret: str | None, device: str) -> None:
@@ -37,13 +38,13 @@ class Keys:
         self._device = device
 
     def make(self, holder: Identity, term: Term) -> str:
-        """A key that nobody had before."""
+        """A new key."""
         start, end = (round(seconds * _MILLISECONDS) for seconds in term)
         claim = f"{start}.{end}.{secrets.token_hex(_NONCE_BYTES)}"
         return f"{claim}.{self._signature(claim, holder)}"
 
     def read(self, key: str, holder: Identity) -> Term | None:
-        """What a key says, if this server made it for that holder."""
+        """The term in a key, if this server made the key for that holder; else None."""
         if len(key) > _MOST_CHARACTERS or not key.isascii():
             return None
         claim, _, signature = key.rpartition(".")
@@ -59,10 +60,13 @@ class Keys:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two keys are the same, without telling how much of them is."""
+    """Whether two keys are the same. The time that it takes does not tell how much is the same."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
 def person_of(holder: Identity) -> str:
-    """Whom a key counts for. Of callers that are known by nothing: for whoever has it."""
+    """The person that a key is for.
+
+    Empty if nothing proved who it is: then anybody may use the key.
+    """
     return "" if holder.known_by is KnownBy.NOTHING else holder.person

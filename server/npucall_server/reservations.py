@@ -2,22 +2,22 @@
 
 The server grants them itself, without an engine [src:pool-reservations].
 
-A state machine without threads, whose clocks are given. ``gate`` has the threads.
+This is a state machine without threads. It is given its clocks. ``gate`` has the threads.
 
 | where it is | what happens | where it is then |
 |---|---|---|
-| free | somebody waits whose tenant's gap is over | granted, to who asked first of them |
+| free | callers wait whose tenant's gap is over | granted to the first of them that asked |
 | granted | ``begin``: the device is quiet | held: its time runs from here, and it has a key |
 | granted | ``withdraw``, or an admin releases | free, and the tenant's gap begins |
-| held | ``renew``, or a call with its key | held: it ends a lease later, never later than granted |
+| held | ``renew``, or a call with its key | held: ends a lease later, never later than granted |
 | held | its end; a lease without renewal; ``release`` | free, and the tenant's gap begins |
-| free or held, just started | a key of before that has not ended | held by the key granted last |
+| free or held, just started | an earlier key that has not ended | held by the key granted last |
 
-"Just started" is a lease long, and only where keys outlive the process: in that time nobody is
-granted anything, so that a holder of before finds its reservation, and there are never two. A key
-that was granted later proves that those before it had ended. What ended in this process is dead
-for good; a key that was released before a restart counts again in that time, if nobody has a later
-one.
+"Just started" lasts one lease, and only if keys outlive the process. In that time the server grants
+nothing. So the holder from before the restart finds its reservation, and there are never two. A key
+that was granted later proves that earlier reservations had ended. A reservation that ended in this
+process never comes back. A key that was released before a restart counts again in that time, if
+nobody has a later one.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from npucall_server.reservation_keys import Keys
 
 LEASE_SECONDS = 30.0
-"""After its last renewal a reservation ends."""
+"""A reservation ends so long after its last renewal."""
 _SOON_SECONDS = 1.0
 
 
 class Rules(NamedTuple):
-    """How long reservations are, and what lies between them, in seconds."""
+    """How long reservations may be, and the gaps between them, in seconds."""
 
     longest: float
     gap: float
@@ -59,7 +59,7 @@ class Granted(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What everybody may know of the reservation that there is."""
+    """What everybody may know about the current reservation."""
 
     holder: Identity
     ends_seconds: float
@@ -76,7 +76,7 @@ class Wish:
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    """The reservation that there is. Times are of the monotonic clock; infinite until it begins."""
+    """The current reservation. Times are of the monotonic clock, and infinite until it begins."""
 
     holder: Identity
     seconds: float
@@ -86,7 +86,7 @@ class _Held:
     lease_ends: float = math.inf
 
     def lasted(self, when: float) -> float:
-        """Seconds for which it had the device by then."""
+        """How many seconds it had held the device by then."""
         return max(0.0, when - self.ends + self.seconds) if self.key else 0.0
 
     @property
@@ -100,9 +100,9 @@ def _nobody(_event: str, _holder: Identity, _seconds: float) -> None:
 
 
 class Reservations:
-    """One reservation at a time. Whoever calls holds a lock.
+    """One reservation at a time. The caller holds a lock.
 
-    ``tell`` hears what happened, to whom, and how many seconds are left.
+    ``tell`` is called with what happened, to whom, and how many seconds are left.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Reservations:
         self._held: _Held | None = None
         self._queue: list[Wish] = []
         self._gaps: dict[str, float] = {}
-        """When the gap of a tenant is over."""
+        """When the gap of each tenant is over."""
         self._restores_until = now() + (rules.lease if keys.outlive_the_process else 0.0)
         self._last_start = -math.inf
         """When the latest reservation that is known here was granted, since 1970."""
@@ -140,7 +140,7 @@ class Reservations:
         return wish
 
     def is_granted(self, wish: Wish) -> bool:
-        """Whether it has been granted, and goes on."""
+        """Whether it has been granted and has not ended."""
         return self._held is not None and self._held.wish is wish
 
     def begin(self, wish: Wish) -> Granted:
@@ -155,7 +155,7 @@ class Reservations:
         return self._granted(held)
 
     def withdraw(self, wish: Wish) -> None:
-        """It does not want the device any more, or could not have it."""
+        """The caller no longer wants the device, or could not have it."""
         if self.is_granted(wish):
             self._end("reservation given back", self._now())
         elif wish in self._queue:
@@ -167,7 +167,7 @@ class Reservations:
     def renew(self, key: str, holder: Identity) -> Granted:
         """Moves the end of the lease. Raises ReservedError where the reservation has ended.
 
-        The holder's credential of now counts from now on.
+        From now on the holder's current credential counts.
         """
         self.settle()
         held = self._entitled(key, holder)
@@ -177,23 +177,24 @@ class Reservations:
         return self._granted(held)
 
     def release(self, key: str, holder: Identity) -> None:
-        """Ends the reservation of a key; one that has ended already is left at that."""
+        """Ends the reservation of a key. Does nothing if it has already ended."""
         self.settle()
         if self._entitled(key, holder) is not None:
             self._end("reservation released", self._now())
             self.settle()
 
     def release_any(self, event: str = "reservation released by an admin") -> None:
-        """Ends whatever reservation there is."""
+        """Ends the current reservation, whoever holds it."""
         self.settle()
         if self._held is not None:
             self._end(event, self._now())
             self.settle()
 
     def check(self, key: str, caller: Identity) -> None:
-        """Raises ReservedError where a call may not run: another's reservation, or one's own ended.
+        """Raises ReservedError if a call may not run.
 
-        While the device is reserved only calls with the key run; the holder's without it do not.
+        While the device is reserved, only calls with the key run. The holder's calls without it do
+        not. A call whose own reservation has ended does not run either.
         """
         if self._held is None and not key:
             return
@@ -206,7 +207,7 @@ class Reservations:
     # --- Time -------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Ends what has ended by now, and grants to who is next."""
+        """Ends a reservation whose time is over, and grants the device to the next caller."""
         now, held = self._now(), self._held
         if held is not None and now >= held.over:
             event = "reservation ended" if held.over == held.ends else "reservation not renewed"
@@ -218,7 +219,7 @@ class Reservations:
                 self._held = _Held(wish.holder, wish.seconds, wish)
 
     def seconds_to_change(self) -> float:
-        """After which ``settle`` may do something, if nothing happens by then; maybe infinite."""
+        """Seconds until ``settle`` has work to do, if nothing happens before; may be infinite."""
         if self._held is not None:
             return max(0.0, self._held.over - self._now())
         gaps = min((self._gap_of(wish) for wish in self._queue), default=math.inf)
@@ -228,16 +229,16 @@ class Reservations:
 
     @property
     def key(self) -> str:
-        """Of the reservation that is held; empty while there is none, or it has not begun."""
+        """The key of the current reservation; empty if there is none or it has not begun."""
         return self._held.key if self._held is not None else ""
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody has it, as far as anybody has looked."""
+        """Whether nobody has the device, as of the last look."""
         return self._held is None
 
     def shown(self) -> Shown | None:
-        """The reservation that there is."""
+        """The current reservation."""
         self.settle()
         held = self._held
         if held is None:
@@ -245,7 +246,7 @@ class Reservations:
         return Shown(held.holder, self._left(held), len(self._queue))
 
     def refusal(self, wish: Wish | None = None) -> ReservedError:
-        """What somebody else is told; ``wish``: of one who asked."""
+        """The error for other callers. ``wish``: of a caller that asked for a reservation."""
         before = self._queue.index(wish) if wish in self._queue else len(self._queue)
         left = 0.0 if self._held is None else self._left(self._held)
         wait = left + sum(each.seconds for each in self._queue[:before])
@@ -276,7 +277,7 @@ class Reservations:
         )
 
     def lost(self) -> ReservedError:
-        """What a holder is told whose reservation has ended."""
+        """The error for a holder whose reservation has ended."""
         left = self._left(self._held) if self._held is not None else 0.0
         return ReservedError(
             "the reservation has ended: it was released, its time is over, or nobody renewed it "
@@ -287,14 +288,14 @@ class Reservations:
     # --- Parts ------------------------------------------------------------------------------------
 
     def _entitled(self, key: str, caller: Identity) -> _Held | None:
-        """The reservation of a key, if it goes on and the key is this caller's."""
+        """The reservation of a key, if it has not ended and the key is this caller's."""
         held = self._held
         if held is None or not held.key or not same(held.key, key):
             return self._restored(key, caller)
         return held if person_of(held.holder) == person_of(caller) else None
 
     def _restored(self, key: str, caller: Identity) -> _Held | None:
-        """That of a key of before the start; see the table."""
+        """The reservation of a key from before the restart; see the table."""
         now, wall = self._now(), self._wall()
         term = self._keys.read(key, caller) if now < self._restores_until else None
         if term is None or wall >= term.end or term.start <= self._last_start:

@@ -1,4 +1,4 @@
-"""The console script ``npucall-server``: a probe of health does not wait for what serving needs."""
+"""The console script ``npucall-server``. A health probe does not import what serving needs."""
 
 from __future__ import annotations
 

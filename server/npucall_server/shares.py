@@ -1,10 +1,10 @@
 """Who is next: start-time fair queueing between classes, their tenants, and their callers.
 
-Pure: no clock, no thread. A share is a class, a tenant or a caller among its siblings. Its tag is
-the seconds that it was charged, divided by its weight. Of those that want something, the one with
-the lowest tag is next; within it the same rule holds among its children. A share that was idle
-begins where its siblings are: it has saved nothing while it was away. What it owed its siblings is
-forgotten once none of them wants anything.
+There is no clock and no thread here. A share is a class, a tenant or a caller among its siblings.
+Its tag is the seconds that it was charged, divided by its weight. Of the shares that want
+something, the one with the lowest tag is next. Then the same rule picks one of its children. A
+share that was idle starts where its siblings are: it has saved nothing meanwhile. Its debts to its
+siblings are forgotten once none of them wants anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 INTERACTIVE, BATCH = "interactive", "batch"
 CLASS_WEIGHTS = {INTERACTIVE: 9.0, BATCH: 1.0}
-"""Interactive goes first: batch gets a tenth while both want something, and else all of it."""
+"""Interactive goes first: batch gets a tenth while both want something. Alone it gets all."""
 _MANY_IDLE = 64
 """Children of one share that may be remembered though they are idle and owe nothing."""
 
@@ -37,7 +37,7 @@ class Share(Generic[T]):
         self.name, self.parent, self.weight = name, parent, weight
         self.tag = 0.0
         self.clock = 0.0
-        """Where the children are: the tag of the one that was served last."""
+        """The tag of the child that was served last."""
         self.order = 0
         """Among those with the same tag, the lowest is next."""
         self.children: dict[str, Share[T]] = {}
@@ -48,7 +48,7 @@ class Share(Generic[T]):
         self.active = 0
         """What waits or is served, below or here."""
         self.last_seconds = 0.0
-        """What a caller was charged last: as long its next turn may take, until one knows."""
+        """What a caller was charged last. Its next turn is expected to take as long."""
 
 
 class Shares(Generic[T]):
@@ -91,13 +91,13 @@ class Shares(Generic[T]):
         self._activate(share)
 
     def queue(self, share: Share[T], wish: T) -> None:
-        """It wants something, behind what it wants already."""
+        """Queues a wish after the wishes that the share already has."""
         self._activate(share)
         share.queue.append(wish)
         self._count_waiting(share, 1)
 
     def withdraw(self, share: Share[T], wish: T) -> bool:
-        """It does not want that any more; False where it is not waiting for it."""
+        """Removes a wish from the queue; False if it is not there."""
         if wish not in share.queue:
             return False
         share.queue.remove(wish)
@@ -106,7 +106,7 @@ class Shares(Generic[T]):
         return True
 
     def next(self) -> T | None:
-        """What is served next, and from now on; None where nobody waits."""
+        """Takes the wish that is served next; None if nobody waits."""
         if not self._root.waiting:
             return None
         share = self._root
@@ -121,7 +121,7 @@ class Shares(Generic[T]):
         return wish
 
     def charge(self, share: Share[T], seconds: float) -> None:
-        """It has used so much. A negative number gives back what was charged too much."""
+        """Charges a share. A negative number gives back what was charged too much."""
         node: Share[T] | None = share
         while node is not None:
             node.tag += seconds / node.weight
@@ -132,7 +132,7 @@ class Shares(Generic[T]):
         node: Share[T] | None = share
         while node is not None:
             node.active -= 1
-            if not node.active:  # nobody owes anybody below it anything
+            if not node.active:  # no debts are left below it
                 node.children.clear()
                 node.clock = 0.0
             node = node.parent

@@ -1,4 +1,4 @@
-"""Threads for calls: few of them at work at a time, and always those that worked last.
+"""Threads for calls. Few work at a time, and always those that worked last.
 
 Each hop to another thread costs a small call time [src:thread-hop].
 Calls hold the interpreter's lock for most of their short time, so more threads at work do not give
@@ -27,13 +27,13 @@ R = TypeVar("R")
 AT_ONCE = max(2, (os.cpu_count() or 1) // 4)
 """Threads at short tasks: one has the interpreter's lock, another one computes without."""
 _SHORT_SECONDS = 0.001
-"""Whoever has been at a task for longer waits for something, or computes without the lock."""
+"""A thread that takes longer for a task waits for something, or computes without the lock."""
 
 
 class Line:
-    """Tasks that begin one after the other: all in one thread, as long as each is short.
+    """Tasks that begin one after the other, all in one thread while each is short.
 
-    What is behind one that takes long goes on in another thread.
+    Tasks after a long one go on in another thread.
     """
 
     def __init__(self) -> None:
@@ -48,9 +48,8 @@ class Line:
 class Threads(Executor):
     """At most ``most`` threads, of which ``at_once`` have been at their task for a short time.
 
-    Tasks begin in the order in which they come. One that has to wait does so no longer than others
-    are at work for a short time: what waits, for bytes or for a device, keeps no other task waiting
-    as long as there are threads.
+    Tasks begin in the order in which they come. A task only waits for tasks that are short. A task
+    that waits long, for bytes or for a device, does not delay others while there are threads.
     """
 
     def __init__(self, most: int, name: str, at_once: int = AT_ONCE) -> None:
@@ -73,7 +72,7 @@ class Threads(Executor):
         return future
 
     def start(self, task: Callable[[], object], line: Line | None = None) -> None:
-        """``submit`` where nobody asks what comes of it; behind others of its line, if it has one.
+        """``submit`` without a result. If the task has a line, it runs after the others of the line.
 
         Raises RuntimeError once closed.
         """
@@ -91,7 +90,7 @@ class Threads(Executor):
                 self._backlog.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  # the base class's
-        """No more tasks are taken; those that are there will be done."""
+        """Takes no more tasks. The tasks that are there will be done."""
         del cancel_futures
         with self._lock:
             self._closed = True
@@ -131,7 +130,7 @@ class Threads(Executor):
         self._counted.add(thread)
 
     def _take_back(self, thread: _Thread, line: Line) -> None:
-        """What was given to a thread that cannot be started waits for another one."""
+        """The thread cannot be started: its task waits for another one."""
         assert thread.task is not None  # noqa: S101  # it has not begun
         line.tasks.appendleft(thread.task)
         line.waits, line.thread = True, None
@@ -173,7 +172,7 @@ class Threads(Executor):
             self._idle.pop().wake.release()
 
     def _watch(self) -> None:
-        """As long as tasks wait, no longer counts those who take long."""
+        """While tasks wait, stops counting threads that take long."""
         while True:
             self._backlog.acquire()
             while self._watched:
@@ -188,7 +187,7 @@ class Threads(Executor):
                     return
 
     def _leave_out_those_who_take_long(self) -> None:
-        """What is behind their tasks is next; called with the lock."""
+        """The tasks after theirs are next. Called with the lock."""
         limit = time.monotonic() - _SHORT_SECONDS
         for thread in [one for one in self._counted if one.since <= limit]:
             self._counted.discard(thread)
@@ -218,7 +217,7 @@ def _settle(future: Future[R], task: Callable[[], R]) -> None:
         return
     try:
         result = task()
-    except BaseException as error:  # noqa: BLE001  # whoever asks the future is told
+    except BaseException as error:  # noqa: BLE001  # the future hands it on
         future.set_exception(error)
         del future, task  # the error has this frame, and the future the error
     else:

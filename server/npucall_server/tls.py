@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
 
 _LOOKS = 3
-"""At files that change while they are looked at; after that the next connection looks."""
+"""How often to read files that change meanwhile. After that the next connection reads them."""
 
 
 _HANDOVER_SECONDS = 0.2
 """gRPC frees what it made of the old files when it gets the new ones, though a connection that it
 asked for just before may be about to use it (SIGSEGV of 1.85.1, once in a thousand changes under
-load). It asks under a lock, so whoever was before has this time."""
+load). It asks under a lock, so an earlier connection has this time."""
 
 
 class CertificateError(Exception):
-    """The files are no certificate with its key, or cannot be read."""
+    """The files are not a certificate and its key, or cannot be read."""
 
 
 class _Contents(NamedTuple):
@@ -43,9 +43,9 @@ class _Contents(NamedTuple):
 class Certificates:
     """A certificate, its key, and whose clients are let in, for the addresses of one server.
 
-    Each new connection gets what the files say then; connections that are open stay. While the
-    files do not fit each other, such as between the writing of one and of the other, what was good
-    before counts on, and the log says so once. Raises CertificateError where nothing is good yet.
+    Each new connection gets the current files; open connections stay. While the files do not fit
+    each other, such as when only one of them has been written, the last good ones are used, and the
+    log says so once. Raises CertificateError if the files have never been good.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None, log: Log) -> None:
@@ -54,7 +54,7 @@ class Certificates:
         self._log = log
         self._lock = threading.Lock()
         self._pending = True
-        """Whether something changed that has not been good since."""
+        """Whether the files have changed and have not been good since."""
         self._told = ""
         self._good = _Contents(b"", b"", b"")
         self._read()

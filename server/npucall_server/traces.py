@@ -1,4 +1,4 @@
-"""Spans of calls, by OpenTelemetry's API, made of their records once they have been answered.
+"""Spans of calls, with OpenTelemetry's API. They are made from records of answered calls.
 
 A span of the call, below the client's if it told of one, and below it one for each phase, in their
 order and as long as each took: pauses between them do not show.
@@ -85,7 +85,7 @@ class Traces:
 
 
 def traces(device: str) -> Traces | None:
-    """None where nobody has set a provider of spans, so that calls cost nothing then."""
+    """None if no provider of spans is set, so that calls cost nothing then."""
     try:
         from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 1.0
 
 _SECONDS_BETWEEN_PAUSES = 0.01
-"""While a call keeps its turn: what others may have to wait for each call that computes so."""
+"""How long a call keeps its turn between pauses. Others may wait so long for each such call."""
 
 
 class Turn:
     """The turns of one call, one after the other: ``with turn(): ...``.
 
-    ``call_timeout`` bounds its time on the server but for that in which it waited for ``pieces``.
-    ``begins`` hears that the first turn has come.
+    ``call_timeout`` limits its time on the server, without the time that it waited for ``pieces``.
+    ``begins`` is called when the first turn has come.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Turn:
         self._gives_way = False
         self._turns = turns
         self._caller = caller
-        self._wake: threading.Event | None = None  # made once it has to wait: most never do
+        self._wake: threading.Event | None = None  # made when it has to wait: most never do
         self._told = False
         self._held: Grant | None = None
         self._pauses_at = 0.0
@@ -58,15 +58,15 @@ class Turn:
         self.share: Share[Turn] | None = None
         """Where it waits; set by ``Turns``."""
         self.granted: Grant | None = None
-        """What it has been given and not taken yet."""
+        """The grant that it was given and has not taken yet."""
         self.wants_alone = self.must_be_alone = False
         """Whether it takes all of the device where nobody else has a turn; whether it waits for
         that."""
         self.waited_ns = 0
         self.held_ns = 0
-        """For which it has held turns."""
+        """How long it has held turns."""
         self.told_ns = 0
-        """Of these, what the account has been told by now."""
+        """The part of ``held_ns`` that the account has been told."""
 
     @property
     def owner(self) -> str:
@@ -79,7 +79,7 @@ class Turn:
         return NONE if self._begins is not None else SHARED
 
     def end(self) -> None:
-        """The call has ended: gives back what it still has."""
+        """The call has ended: gives back the turn that it still has."""
 
     def __call__(self) -> Self:
         return self
@@ -103,7 +103,7 @@ class Turn:
             self._turns.give_back(held)
 
     def pause(self) -> None:
-        """Within a turn: checks, and lets who waits have it for a while, every few ms.
+        """Within a turn: checks, and every few ms lets waiting calls have the turn for a while.
 
         Raises DeadlineError, CancelledError, and what calls raise since the device is lost.
         """
@@ -154,7 +154,7 @@ class Turn:
                 self.check()
                 woken.wait(self._seconds - (time.monotonic() - self._begun))
                 woken.clear()
-        except BaseException:  # whatever ends the wait, a turn that nobody takes is lost
+        except BaseException:  # however the wait ends, a turn that nobody takes is lost
             self._turns.give_up(self)
             raise
         finally:
@@ -163,7 +163,7 @@ class Turn:
         return grant
 
     def check(self) -> None:
-        """Raises DeadlineError or CancelledError if nobody waits for the call any more.
+        """Raises DeadlineError or CancelledError if the caller no longer waits.
 
         And what calls raise since the device is lost.
         """
@@ -178,7 +178,7 @@ class Turn:
 
     @property
     def _seconds(self) -> float:
-        """After which the call ends."""
+        """Seconds until the call ends."""
         own = self._call_timeout
         if self._pieces is not None:
             own += self._pieces.waited_ns / 1e9
@@ -201,7 +201,7 @@ class Turn:
 
 
 def gave_way() -> QueueFullError:
-    """What a call raises that was ended for the sake of others."""
+    """The error of a call that was ended for others."""
     return QueueFullError(
         "the server ended the call, because others need memory and this caller holds more than "
         f"half of it; {retry_in(_RETRY_SECONDS)}",

@@ -2,9 +2,9 @@
 
 What a turn costs is the time for which it was held, by the host's clock.
 
-A turn alone is all of the device. Who waits for one is next by its share as everybody is; from then
-on what others give back is kept for it, until it has all. Such a turn costs as much as all turns,
-and that from when it was next, so that nobody gets more of the device by being alone.
+A turn alone is all of the device. A call that waits for one becomes next by its share, as others
+do. From then on turns that others give back are kept for it, until it has all. It is charged for
+all turns, from when it was next, so no caller gets more of the device by being alone.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class Turns:
         self._granted: dict[Grant, None] = {}
         """In the order in which they were given, so that what is charged comes in one order."""
         self._claim: Turn | None = None
-        """Who is next and waits for all of the device."""
+        """The call that is next and waits for all of the device."""
         self._claimed = 0.0
         """Since when."""
         self._kept = 0
-        """Turns that nobody has, and that are kept: for the claim, or for the turn alone."""
+        """Free turns that are kept for the claim, or for the turn alone."""
         self._alone: Grant | None = None
         self._further = 0
-        """Turns of the one alone, besides its first."""
+        """Further turns of the call that is alone, after its first."""
 
     def take(self, turn: Turn) -> Grant | None:
         """Gives a turn now, or has the taker wait for ``Turn.grant`` and answers None."""
@@ -97,7 +97,7 @@ class Turns:
             return None
 
     def take_alone(self, turn: Turn, *, must: bool) -> Grant | None:
-        """``take`` for a turn alone. Unless it ``must``, one beside others will do."""
+        """``take`` for a turn alone. Unless it ``must``, a turn that is not alone will do."""
         with self._lock:
             if self.refusal is not None:
                 raise self.refusal()
@@ -112,11 +112,11 @@ class Turns:
             return None
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether turns are taken, and none has been given back for so long."""
+        """Whether turns are taken and none has been given back for so many seconds."""
         return self._free < self._count and self._clock() - self._moved > seconds
 
     def moves(self) -> None:
-        """Whoever has a turn gets on with it."""
+        """A call with a turn makes progress."""
         self._moved = self._clock()
 
     def take_spare(self, turn: Turn) -> Grant | None:
@@ -137,10 +137,10 @@ class Turns:
             self._spent(grant.turn.identity, untold)
 
     def pass_on(self, grant: Grant) -> Grant | None:
-        """Who has a turn asks for another: gives it now, or has it wait for ``Turn.grant``."""
+        """Swaps a turn for another: gives it now, or has the call wait for ``Turn.grant``."""
         turn, share = grant.turn, grant.share
         with self._lock:
-            if share is None or grant.alone:  # whoever waited has gone, or goes on waiting
+            if share is None or grant.alone:  # the waiting call has gone, or goes on waiting
                 return grant
             turn.share = share
             self._shares.queue(share, turn)
@@ -151,7 +151,7 @@ class Turns:
         return following
 
     def refuse(self, refusal: Callable[[], NpucallError]) -> None:
-        """From now on nobody gets a turn: those who wait, or ask, raise this."""
+        """From now on nobody gets a turn: calls that wait or ask raise this error."""
         with self._lock:
             self.refusal = refusal
             waiting = self._shares.everything_waiting()
@@ -162,16 +162,16 @@ class Turns:
 
     @property
     def running(self) -> int:
-        """Turns that are taken, or kept for who is to have all."""
+        """Turns that are taken, or kept for the call that will have all."""
         return self._count - self._free
 
     @property
     def waiting(self) -> int:
-        """Those who wait for one."""
+        """How many calls wait for a turn."""
         return self._shares.waiting + (self._claim is not None)
 
     def give_up(self, turn: Turn) -> None:
-        """Takes one who waits out of the queue; a turn that came meanwhile goes to the next."""
+        """Takes a waiting call out of the queue. A turn that came meanwhile goes to the next."""
         with self._lock:
             if turn is self._claim:
                 self._drop_claim()
@@ -214,8 +214,8 @@ class Turns:
         return grant
 
     def _take_further(self, turn: Turn) -> Grant | None:
-        """One more turn for who is alone, at no cost: it pays for all."""
-        assert self._alone is not None  # noqa: S101  # whoever asks has looked
+        """One more turn for the call that is alone. It is free, since that call pays for all."""
+        assert self._alone is not None  # noqa: S101  # the caller has looked
         if self._alone.turn is not turn or self._further >= self._count - 1:
             return None
         self._further += 1
@@ -224,9 +224,9 @@ class Turns:
         return grant
 
     def _drop_claim(self) -> None:
-        """Who was next does not want all of the device any more. It pays for what was kept."""
+        """The next call no longer wants all of the device. It pays for the turns that were kept."""
         turn, self._claim = self._claim, None
-        assert turn is not None  # noqa: S101  # whoever asks has looked
+        assert turn is not None  # noqa: S101  # the caller has looked
         assert turn.share is not None  # noqa: S101  # it was in the queue
         self._shares.charge(turn.share, self._cost_of_claim())
         self._shares.leave(turn.share)
@@ -242,7 +242,7 @@ class Turns:
         return grant
 
     def _share_what_runs(self) -> None:
-        """Has those who have turns share them from now on: others want them too."""
+        """Puts running calls under the shares from now on, since others want turns too."""
         for grant in self._granted:
             if grant.share is None:
                 grant.share = self._share_of(grant.turn)
@@ -251,7 +251,7 @@ class Turns:
 
     def _charge(self, grant: Grant) -> None:
         """Charges what the caller's last turn took; the rest, or what is too much, in the end."""
-        assert grant.share is not None  # noqa: S101  # whoever asks has given it one
+        assert grant.share is not None  # noqa: S101  # the caller has given it one
         charged = grant.share.last_seconds * grant.lanes
         self._shares.charge(grant.share, charged - grant.charged)
         grant.charged = charged
@@ -301,7 +301,7 @@ class Turns:
         return own
 
     def _next(self) -> Turn | None:
-        """Who gets what is free; None where there is nothing for nobody."""
+        """The call that gets a free turn; None if there is no turn, or nobody may have it."""
         if self._claim is None and self._free and self._shares.waiting:
             self._charge_what_runs()
             turn = self._shares.next()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall_server.log import Record
 
 OTHERS = "others"
-"""The caller that calls of a tenant count for where there are too many callers."""
+"""If a tenant has too many callers, further calls count for this caller."""
 MOST_LINES_OF_SPAN = 1000
 """Of a minute, or an hour; callers who would need more are counted as others."""
 MOST_LINES = 100_000
@@ -75,7 +75,7 @@ class Span:
         self.start, self.seconds = start, seconds
         self.lines: dict[tuple[str, str, str], Line] = {}
         self.is_written = False
-        """Whether it stands in the file of the account."""
+        """Whether it is in the file of the account."""
 
     @property
     def end(self) -> int:
@@ -93,7 +93,7 @@ class Span:
         return self.lines.setdefault(Key(tenant, caller, operator), Line())
 
     def add(self, other: Span) -> None:
-        """Counts what stands in another span too."""
+        """Counts the lines of another span too."""
         for key, line in other.lines.items():
             self.line(*key).add(line)
 
@@ -156,8 +156,8 @@ class Usage:
     def spent(self, identity: Identity, nanoseconds: int) -> None:
         """A caller holds the device for so long already, with a call that goes on.
 
-        So a long call counts while it runs: in the last minute, and for ``device_seconds``. In its
-        line it stands once it has been answered, as its record has it; the record says what was
+        So a long call counts while it runs: in the last minute, and for ``device_seconds``. It is
+        added to its line once it has been answered, from its record. The record says how much was
         told here.
         """
         tenant, now = identity.tenant, self._clock()
@@ -171,7 +171,7 @@ class Usage:
     # --- Asking -----------------------------------------------------------------------------------
 
     def device_seconds(self, tenant: str, last_seconds: float = HOUR) -> float:
-        """For which a tenant held the device in the last seconds, at most an hour.
+        """How long a tenant held the device in the last seconds, at most an hour.
 
         In whole minutes: one that has begun before, and ended in them, counts.
         """
@@ -180,7 +180,7 @@ class Usage:
     def seconds_until(
         self, tenant: str, device_seconds: float, last_seconds: float = HOUR
     ) -> float:
-        """After which a tenant has less than that in its last seconds, if it calls no more."""
+        """Seconds until a tenant has used less than that, if it makes no more calls."""
         minutes = self._minutes_of(tenant, last_seconds)
         used, until = sum(spent for _, spent in minutes), 0.0
         for start, spent in minutes:
@@ -218,7 +218,7 @@ class Usage:
     # --- The file of the account ------------------------------------------------------------------
 
     def unwritten(self, *, current: bool = False) -> list[Span]:
-        """Minutes that do not stand in the file yet; ``current``: the one that goes on too."""
+        """Minutes that are not in the file yet. ``current``: the current minute too."""
         now = self._clock()
         with self._lock:
             self._count()
@@ -228,9 +228,9 @@ class Usage:
             return [span for span in ended if not span.is_written]
 
     def restore(self, start: int, lines: Iterable[tuple[Key, Line]]) -> None:
-        """What stands in the file for a minute, in the order of time, before anything is counted.
+        """Takes a minute of the file, in the order of time, before anything is counted.
 
-        What is older than a month is passed over.
+        Minutes older than a month are skipped.
         """
         now = self._clock()
         if start < now - _DAYS_KEPT * 24 * HOUR or start > now:

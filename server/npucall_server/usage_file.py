@@ -46,7 +46,7 @@ class UsageFile:
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes what there is, the minute that goes on too, and ends."""
+        """Writes all that is left, with the current minute, and ends."""
         self._stopped.set()
         self._thread.join(_LAST_SECONDS)
         self._write(self._usage.unwritten(current=True))
@@ -109,7 +109,7 @@ class UsageFile:
 
     def _open(self) -> FileIO:
         """To append; what people did is not for everybody on the host."""
-        return open(  # it is its caller's
+        return open(  # the caller closes it
             self._path, "ab", buffering=0, opener=lambda path, flags: os.open(path, flags, 0o640)
         )
 

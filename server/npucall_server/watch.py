@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Calls functions every so many seconds; what one raises goes to the log, and it goes on."""
+    """Calls functions every so many seconds. Logs what a function raises, and goes on."""
 
     def __init__(self, seconds: float, log: Log, *looks: Callable[[], object]) -> None:
         self._seconds, self._log, self._looks = seconds, log, looks

@@ -1,4 +1,4 @@
-"""To which tenant somebody belongs. Nobody belongs to one by default."""
+"""Finds the tenant that a caller belongs to. By default a caller belongs to none."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def of_token(tenants: Tenants, tenant: str) -> str:
 
 
 def any_matches(patterns: Iterable[str], text: str) -> bool:
-    """Whether a pattern is the whole text; ``*`` stands for any text, nothing else is special."""
+    """Whether a pattern matches the whole text. ``*`` matches any text; nothing else is special."""
     return any(_compiled(pattern).fullmatch(text) is not None for pattern in patterns)
 
 
@@ -65,7 +65,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _only(found: Sequence[str], who: str, where: str) -> str:
-    """Who belongs to several belongs to none: nobody shall be charged by chance."""
+    """The only tenant found. Several are an error, so that none is charged by chance."""
     if len(found) == 1:
         return found[0]
     count = f"{len(found)} tenants, but has to belong to one," if found else "no tenant"

@@ -1,4 +1,4 @@
-"""Names and end of a caller's certificate, as its connection proved it."""
+"""The names in a caller's certificate, and when it expires. The connection has proved both."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Certificate(NamedTuple):
     """What a certificate says of its caller."""
 
     names: tuple[str, ...]
-    """Subject alternative names, in its order. Its common name is none."""
+    """Subject alternative names, in the certificate's order. The common name does not count."""
     expires: float
     """Seconds since 1970."""
 
 
 class Certificates:
-    """Certificates of connections; each is looked at again after a while.
+    """The certificates of connections. Each is read again after a few seconds.
 
-    gRPC takes 6 us to tell all of a certificate and 0.3 us to tell its names
-    [src:grpc-credentials]. A port may be used by another connection soon after, so what is kept
-    belongs to port and names, and not for long.
+    gRPC takes 6 us to give a whole certificate and 0.3 us to give its names
+    [src:grpc-credentials]. So certificates are kept, by port and names. Another connection may
+    use the same port soon after, so they are kept for a short time only.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], tuple[float, Certificate]] = {}
 
     def of(self, peer: str, context: grpc.ServicerContext) -> Certificate | None:
-        """That of a call's connection; None where it has none."""
+        """The certificate of a call's connection; None if it has none."""
         names = context.peer_identities()
         if not names:
             return None
@@ -48,7 +48,7 @@ class Certificates:
         kept = self._kept.get(key)
         if kept is not None and now < kept[0]:
             return kept[1]
-        certificate = _certificate(context.auth_context())  # type: ignore[arg-type]  # of each a list
+        certificate = _certificate(context.auth_context())  # type: ignore[arg-type]  # each value is a list
         if len(self._kept) >= _KEPT:
             self._kept = {}
         self._kept[key] = now + _LOOK_SECONDS, certificate

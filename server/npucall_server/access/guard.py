@@ -1,4 +1,4 @@
-"""Finds out who calls, before anything of the call is read."""
+"""Finds out who calls, before the server reads anything of the call."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ if TYPE_CHECKING:
 
 
 ANNOUNCE = "Announce"
-"""The method of servers."""
+"""The method that servers call."""
 
 
 class Guard(Protocol):
-    """Knows callers. Safe to use from several threads."""
+    """Finds out who callers are. Safe to use from several threads."""
 
     def identify(
         self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
     ) -> Identity:
-        """Who calls. Raises UnauthenticatedError where that is not known."""
+        """Who calls. Raises UnauthenticatedError if that is not known."""
 
     def renew(self, identity: Identity, authorization: str) -> Identity:
-        """The same caller proves anew who it is. Raises UnauthenticatedError."""
+        """The same caller proves again who it is. Raises UnauthenticatedError."""
 
     def check(self, identity: Identity) -> None:
-        """Raises UnauthenticatedError where who was known is so no more: expired, or revoked."""
+        """Raises UnauthenticatedError if the caller's credential has expired or been revoked."""
 
 
 class OpenGuard:
-    """Of a server without tenants: takes calls of anybody."""
+    """The guard of a server without tenants: it accepts calls from anybody."""
 
     def identify(
         self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
     ) -> Identity:
-        """By its connection."""
+        """The caller is known by its connection."""
         del metadata, context
         return anybody(peer)
 
     def renew(self, identity: Identity, authorization: str) -> Identity:
-        """It knows no credential, and needs none."""
+        """This guard needs no credential, so the identity stays the same."""
         del authorization
         return identity
 
     def check(self, identity: Identity) -> None:
-        """Anybody stays anybody."""
+        """Does nothing: callers have no credential that could expire."""
 
 
 def check_method(identity: Identity, method: str) -> None:
-    """Raises PermissionDeniedError where a server asks for anything but to announce itself."""
+    """Raises PermissionDeniedError if a server calls any method but Announce."""
     if identity.role is Role.SERVER and method != ANNOUNCE:
         raise PermissionDeniedError(
             f"{method}: {identity.person} has the role server, which may announce servers to a "
@@ -62,7 +62,7 @@ def check_method(identity: Identity, method: str) -> None:
 
 
 def require(identity: Identity, role: Role, what: str) -> None:
-    """Raises PermissionDeniedError where the caller's role is less. ``what`` it asks for."""
+    """Raises PermissionDeniedError if the caller's role is lower. ``what``: what it asks for."""
     if identity.role < role:
         raise PermissionDeniedError(
             f"{what}: expected a caller with the role {role.name.lower()}, found {identity.person} "

@@ -1,4 +1,4 @@
-"""Who a caller is, and by what the server knows it."""
+"""Who a caller is, and what proved it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 
 TENANT_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,62}"
-"""Of the name of a tenant, whole."""
+"""Matches the whole name of a tenant."""
 _KEPT_PEERS = 1024
 
 
 class Role(IntEnum):
-    """What a caller may do; who may do more has a higher one. The names are those of the proto."""
+    """What a caller may do. A higher role may do more. The names are those of the proto."""
 
     SERVER = 1
     """Announce a server to a directory, and nothing else."""
     USER = 2
     """Run calls, and see its own usage."""
     BENCH = 3
-    """Reserve the device besides."""
+    """Reserve the device too."""
     ADMIN = 4
-    """See everybody's usage, and end reservations besides."""
+    """See everybody's usage and end reservations too."""
 
     @classmethod
     def named(cls, name: str) -> Role:
@@ -42,25 +42,25 @@ class KnownBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A caller of a tenant. Where the server has no tenants, all have the one without a name."""
+    """A caller of a tenant. If the server has no tenants, the tenant's name is empty."""
 
     tenant: str
     name: str
-    """Unique within the tenant. Of a caller that is known by nothing: its host."""
+    """Unique within the tenant. If nothing proved who the caller is: its host."""
     role: Role
     known_by: KnownBy
     expires: float = math.inf
     """Seconds since 1970 at which the credential ends."""
     owner: str = ""
-    """Whom a call counts for, wherever what callers hold is limited or shared. Of a caller that is
-    known by nothing: its connection; else the person."""
+    """Who a call counts for in limits and shares. If nothing proved who the caller is: its
+    connection; else the person."""
     proved_by: str = ""
-    """What the tenant follows from: hash of a token, name in a certificate, value of a claim,
-    number of a user."""
+    """What the tenant was found by: the hash of a token, a name in a certificate, the value of a
+    claim, or the number of a user."""
     names: tuple[str, ...] = ()
-    """All those in its certificate, if it is known by one."""
+    """All names in its certificate, if a certificate proved who it is."""
     person: str = field(init=False)
-    """The caller's name, unique on this server: whose memory it is, who is told and charged."""
+    """The caller's name, unique on this server. Memory, messages and charges are by person."""
 
     def __post_init__(self) -> None:
         person = f"{self.tenant}/{self.name}" if self.tenant else self.name
@@ -70,9 +70,9 @@ class Identity:
 
 @lru_cache(_KEPT_PEERS)
 def anybody(peer: str) -> Identity:
-    """Who calls from a connection, on a server that has no tenants: it may do everything.
+    """The caller of a connection, on a server without tenants. It may do everything.
 
-    Its name is the address without the port: each connection has another, and a client has two.
+    Its name is the address without the port: a client has two connections, each with its own port.
     """
     host, _, port = peer.rpartition(":")
     name = host if port.isdecimal() else peer
@@ -80,7 +80,7 @@ def anybody(peer: str) -> Identity:
 
 
 def whose(owner: str) -> tuple[str, str]:
-    """Tenant and name of the caller that an owner stands for: a person, or a connection."""
+    """The tenant and name of the caller of an owner, which is a person or a connection."""
     tenant, slash, name = owner.partition("/")
     if slash and ":" not in tenant:  # no tenant's name has a colon, all connections have
         return tenant, name

@@ -1,4 +1,4 @@
-"""Addresses of issuers of tokens: of whom keys can be taken."""
+"""Checks the addresses of issuers of tokens, from which the server takes their keys."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from npucall_server.addresses import is_loopback_host
 
 
 def is_url(text: str) -> bool:
-    """Whether it is an address, and no path."""
+    """Whether the text is an address and not a path."""
     return "://" in text
 
 
 def checked_url(url: str) -> str:
-    """The address; raises ValueError where what comes from it could be anybody's."""
+    """The address. Raises ValueError if somebody else could answer in its place."""
     parts = urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return url

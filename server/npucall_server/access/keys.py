@@ -1,4 +1,4 @@
-"""Public keys of an issuer of tokens (JWKS), from a file or an address. Never read in a call."""
+"""Public keys of an issuer of tokens (JWKS), from a file or an address. No call waits for them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
 
 BETWEEN_SECONDS = 60.0
-"""At least, between two times of asking an address, whatever tokens say."""
+"""The shortest time between two requests to an address, whatever tokens come."""
 REFRESH_SECONDS = 900.0
-"""Between two times of asking while nobody needs other keys: an issuer's old keys go too."""
+"""Time between two requests while no token needs another key. So an issuer's old keys go too."""
 _FIRST_SECONDS = 5.0
-"""For which a server that starts waits for keys."""
+"""How long a starting server waits for keys."""
 _ANSWER_SECONDS = 10.0
 _LARGEST = 2**20
-"""Bytes of an answer."""
+"""The longest answer, in bytes."""
 _DISCOVERY = "/.well-known/openid-configuration"
 
 
@@ -35,13 +35,13 @@ class Keys(Protocol):
     """Finds public keys by their names (``kid``). Safe to use from several threads."""
 
     def find(self, name: str | None) -> jwt.PyJWK | None:
-        """The key of that name; without a name, the only one there is. None for an unknown one."""
+        """The key of that name; without a name, the only key. None if there is no such key."""
 
     def look(self) -> bool:
-        """Whether the keys are others than at the last look."""
+        """Whether the keys have changed since the last look."""
 
     def stop(self) -> None:
-        """They are not asked for any more."""
+        """Stops asking for keys."""
 
 
 class _Known:
@@ -58,7 +58,7 @@ class _Known:
         return keys.get(name or "")
 
     def take(self, document: bytes) -> None:
-        """These are the keys from now on. Raises ValueError where the document has none."""
+        """Uses the keys of a document from now on. Raises ValueError if it has none."""
         self._keys = parsed(document)
         self._has_changed = True
 
@@ -71,7 +71,10 @@ class _Known:
 
 
 class FileKeys(_Known):
-    """Of a file, read again when it changes. Raises OSError and ValueError at first."""
+    """The keys in a file, read again when it changes.
+
+    Raises OSError and ValueError if the first read fails.
+    """
 
     def __init__(self, path: Path, log: Log) -> None:
         super().__init__()
@@ -88,9 +91,9 @@ class FileKeys(_Known):
 
 
 class FetchedKeys(_Known):
-    """Of an address, asked by a thread of its own: now and then, and for tokens with another key.
+    """The keys at an address. A thread asks for them regularly, and when a token has another key.
 
-    ``find`` of an unknown key has it asked again, once a minute at most; the call does not wait.
+    ``find`` of an unknown key makes the thread ask, at most once a minute; the call does not wait.
     """
 
     def __init__(self, address: str, issuer: str, log: Log) -> None:
@@ -123,7 +126,7 @@ class FetchedKeys(_Known):
     def _ask(self) -> None:
         try:
             self.take(_get(self._address or self._discovered()))
-        except Exception as error:  # noqa: BLE001  # whatever an address answers: the next time
+        except Exception as error:  # noqa: BLE001  # whatever the address answers, the thread asks again
             _note(self._log, self._address or self._issuer, error)
 
     def _discovered(self) -> str:
@@ -138,7 +141,7 @@ class FetchedKeys(_Known):
 
 
 def parsed(document: bytes) -> dict[str, jwt.PyJWK]:
-    """The public keys by their names, of those that sign. Raises ValueError without any."""
+    """The public keys for signatures, by name. Raises ValueError if there are none."""
     try:
         entries = json.loads(document)["keys"]
         keys = {entry.get("kid", ""): _key(entry) for entry in entries if _signs(entry)}
@@ -155,7 +158,7 @@ def _signs(entry: Mapping[str, Any]) -> bool:
 
 
 def _key(entry: dict[str, Any]) -> jwt.PyJWK | None:
-    """The public half of a key; None for a kind that nobody here knows."""
+    """The public key; None for a kind that PyJWT does not know."""
     try:
         return jwt.PyJWK.from_dict(entry)
     except jwt.PyJWTError:
@@ -171,7 +174,7 @@ def _get(address: str) -> bytes:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Keys come from where the settings say, or from nowhere."""
+    """Follows no redirect: keys come only from the address in the settings."""
 
     def redirect_request(self, *_: object) -> None:
         return None

@@ -1,7 +1,7 @@
-"""Credentials for users of this host: of who was seen on the side socket, for the calls it makes.
+"""Credentials for users of this host: the side socket sees the user and gives it a credential.
 
-A gRPC server is not told whose process a caller on a Unix socket or on loopback is. The side socket
-is, and hands out what calls then carry.
+A gRPC server cannot find out which user a caller on a Unix socket or on loopback is. The side
+socket can. It hands out a credential, and the user's calls carry it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from npucall_server.access.refusals import invalid
 
 PREFIX = "npl_"
 SECONDS = 600.0
-"""For which a credential is good."""
+"""How long a credential is good."""
 _KEY_BYTES = 32
 _MAC_BYTES = 32
 
@@ -28,9 +28,9 @@ class LocalUser(NamedTuple):
 
     number: int
     name: str
-    """The number, where it has no name."""
+    """The user's number if it has no name."""
     expires: float
-    """Of the credential: seconds since 1970."""
+    """When the credential expires, in seconds since 1970."""
 
 
 def user(number: int, expires: float) -> LocalUser:
@@ -42,9 +42,10 @@ def user(number: int, expires: float) -> LocalUser:
 
 
 class LocalUsers:
-    """Makes credentials and knows them again. They are good for this process alone.
+    """Makes credentials and recognises them. They are good for this process only.
 
-    Nothing is kept of them: each says its user and its end, under a key that is made at the start.
+    The server keeps none of them. Each contains its user and its end, signed with a key that the
+    process makes at its start.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class LocalUsers:
         return _token(self._mac(said) + said)
 
     def known(self, token: str) -> LocalUser:
-        """Whose token it is, expired or not. Raises CredentialInvalidError."""
+        """The user of a token, expired or not. Raises CredentialInvalidError."""
         text = token.removeprefix(PREFIX)
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
@@ -64,7 +65,7 @@ class LocalUsers:
             data = b""
         mac, said = data[:_MAC_BYTES], data[_MAC_BYTES:]
         is_ours = hmac.compare_digest(mac, self._mac(said))
-        if not is_ours or token != _token(data):  # of several spellings one is good
+        if not is_ours or token != _token(data):  # only one spelling is good
             raise invalid(
                 "unknown",
                 "this run of the server did not make the local user's credential; ask the side "

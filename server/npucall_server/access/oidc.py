@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 ALGORITHMS = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""Asymmetric ones alone: who can check a token must not be able to make one."""
+"""Only asymmetric ones: a server that can check a token must not be able to make one."""
 LEEWAY_SECONDS = 30.0
-"""By which clocks may differ."""
+"""How much clocks may differ."""
 _LONGEST = 16_384
-"""Characters of a token; gRPC itself allows 16 KiB of metadata."""
+"""The most characters of a token; gRPC itself allows 16 KiB of metadata."""
 _REQUIRED = ["exp", "iss", "aud"]
 
 _FAULTS: tuple[tuple[type[jwt.PyJWTError], Fault, str], ...] = (
@@ -40,26 +40,29 @@ _FAULTS: tuple[tuple[type[jwt.PyJWTError], Fault, str], ...] = (
     (jwt.DecodeError, "malformed", "that is a JSON Web Token"),
     (jwt.PyJWTError, "claim", "with claims in the standard's form"),
 )
-"""What is wrong, by PyJWT's error: the first that it is one of."""
+"""The fault for each of PyJWT's errors. The first class that fits counts."""
 
 
 class Claims(NamedTuple):
     """What a token says of its caller."""
 
     tenant: str
-    """The value by which the tenants know theirs."""
+    """The value that the settings of tenants are compared with."""
     name: str
     expires: float
-    """Seconds since 1970 at which it is refused."""
+    """When the server starts to refuse the token, in seconds since 1970."""
 
 
 class Issuer:
-    """Whose tokens are accepted. Raises OSError and ValueError where a file of keys has none."""
+    """An issuer whose tokens are accepted.
+
+    Raises OSError and ValueError for a file without keys.
+    """
 
     def __init__(self, settings: AccessSettings, log: Log) -> None:
         issuer, audience = settings.oidc_issuer, settings.oidc_audience
         assert issuer is not None  # noqa: S101  # the settings are checked
-        assert audience is not None  # noqa: S101  # likewise
+        assert audience is not None  # noqa: S101  # as above
         self._issuer, self._audience = issuer, audience
         self._tenant_claim, self._name_claim = settings.oidc_tenant_claim, settings.oidc_name_claim
         keys = settings.oidc_keys or ""
@@ -80,7 +83,7 @@ class Issuer:
             raise self._refusal(error) from error
         except RecursionError:  # JSON in JSON in JSON, which anybody can write
             raise self._refusal(jwt.DecodeError()) from None
-        except (TypeError, ValueError) as error:  # a key of another kind than the algorithm's
+        except (TypeError, ValueError) as error:  # a key that does not fit the algorithm
             raise self._refusal(jwt.InvalidKeyError()) from error
         tenant = claims.get(self._tenant_claim)
         if not isinstance(tenant, str):
@@ -121,7 +124,7 @@ class Issuer:
 
 
 def _check_spelling(token: str) -> None:
-    """Raises CredentialInvalidError for a token that has another spelling of the same bytes."""
+    """Raises CredentialInvalidError for a token that spells the same bytes in another way."""
     try:
         is_canonical = len(token) <= _LONGEST and all(map(_is_canonical, token.split(".")))
     except ValueError:

@@ -13,19 +13,19 @@ Fault = Literal[
 
 
 def invalid(fault: Fault, sentence: str) -> CredentialInvalidError:
-    """The error for a credential that is none."""
+    """The error for a credential that is not valid."""
     return CredentialInvalidError(f"credential: {sentence}", fault=fault)
 
 
 def expired(sentence: str) -> CredentialExpiredError:
-    """The error for one whose time has ended."""
+    """The error for a credential that has expired."""
     return CredentialExpiredError(f"credential: {sentence}", fault="expired")
 
 
 def check_name(name: object, what: str) -> str:
-    """The name of a caller; raises CredentialInvalidError for what is none.
+    """The name of a caller. Raises CredentialInvalidError if it cannot be a name.
 
-    It stands in logs, listings and accounts: printable, without spaces at its ends, not too long.
+    Logs, listings and accounts show it, so it is printable, short, and has no spaces at its ends.
     """
     if isinstance(name, str) and is_name(name):
         return name

@@ -1,4 +1,4 @@
-"""Puts together by what a server knows its callers, and keeps it current."""
+"""Makes everything by which a server knows its callers, and keeps it up to date."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLES: TypeAdapter[dict[str, Tenant]] = TypeAdapter(TenantTables)
 
 
 def tenants_in(content: bytes) -> dict[str, Tenant]:
-    """The tenants of a settings file. Raises ValueError, which says what is wrong."""
+    """The tenants of a settings file. Raises a ValueError that says what is wrong."""
     try:
         tables = tomllib.loads(content.decode()).get("tenants", {})
         tenants = _TABLES.validate_python(tables)
@@ -44,8 +44,8 @@ def tenants_in(content: bytes) -> dict[str, Tenant]:
 class Access:
     """Who may call a server: its guard, its tenants, and the files that say so.
 
-    Something has to ``look`` every second. Raises ValueError and OSError for files that cannot be
-    used at first.
+    Somebody has to call ``look`` every second. Raises ValueError and OSError if a file cannot be
+    used at the start.
     """
 
     def __init__(self, settings: FrontSettings, log: Log, side_socket: Path | None = None) -> None:
@@ -59,16 +59,16 @@ class Access:
         self._looking = threading.Lock()
         self._said = ""
         self.tenants_guard = self._guarding(settings) if settings.tenants else None
-        """None where anybody may call."""
+        """None if anybody may call."""
         self._say_faults()
 
     @property
     def guard(self) -> Guard:
-        """Knows callers."""
+        """Finds out who callers are."""
         return self.tenants_guard or OpenGuard()
 
     def look(self) -> None:
-        """Reads again what has changed. What cannot be read stays as it was."""
+        """Reads changed files again. If a file cannot be read, its last contents stay in use."""
         if self.tenants_guard is None:
             return
         with self._looking:
@@ -77,7 +77,7 @@ class Access:
             self.tenants_guard.forget()
 
     def close(self) -> None:
-        """Nothing is asked for any more."""
+        """Stops asking for keys."""
         if self._issuer is not None:
             self._issuer.keys.stop()
 
@@ -130,13 +130,13 @@ class Access:
             self._warn(f"token_hashes: {fault}")
 
     def _warn(self, message: str) -> None:
-        if message != self._said:  # a file that is gone is gone every second
+        if message != self._said:  # a missing file would be logged every second
             self._log.event("warning", message=message)
         self._said = message
 
 
 def _tables(settings: FrontSettings) -> WatchedFile | None:
-    """The file of the tenants; None where they come, or some of them, from elsewhere."""
+    """The file of the tenants; None if any of them come from another source."""
     if settings.config is None or not settings.tenants:
         return None
     file = WatchedFile(settings.config)
@@ -158,6 +158,6 @@ def _issuer(settings: FrontSettings, log: Log) -> Issuer | None:
 def _certificates(settings: FrontSettings) -> Certificates | None:
     if settings.tls_client_ca is None:
         return None
-    from npucall_server.access.certificates import Certificates  # noqa: PLC0415  # likewise
+    from npucall_server.access.certificates import Certificates  # noqa: PLC0415  # as above
 
     return Certificates()

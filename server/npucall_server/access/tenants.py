@@ -1,4 +1,4 @@
-"""Tenants: groups of callers, each with a share of the device and limits of its own."""
+"""Tenants: groups of callers. Each has a share of the device and its own limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RoleName = Literal["user", "bench", "admin", "server"]
 
 
 class Tenant(BaseModel):
-    """A table ``[tenants.NAME]`` of the settings file. What is left out has no limit."""
+    """A table ``[tenants.NAME]`` of the settings file. A limit that is left out is no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -107,19 +107,19 @@ class Tenant(BaseModel):
 
     @cached_property
     def quotas(self) -> dict[str, int]:
-        """The limits that it has, by name, on what its callers hold together."""
+        """The tenant's limits, by name, on what its callers hold together."""
         named = {name: getattr(self, name) for name in _QUOTAS}
         return {name: limit for name, limit in named.items() if limit is not None}
 
     def role_of(self, name: str) -> Role:
-        """What a caller of that name may do, unless its credential says."""
+        """The role of a caller of that name, unless its credential names a role."""
         if name in self.admins:
             return Role.ADMIN
         return Role.BENCH if name in self.bench else Role.named(self.role)
 
 
 def _check_users(tenants: dict[str, Tenant]) -> dict[str, Tenant]:
-    """The tenants; raises ValueError where a user of the host belongs to two of them."""
+    """The tenants. Raises ValueError if a user of the host belongs to two of them."""
     owners: dict[str | int, str] = {}
     for name, tenant in tenants.items():
         for user in tenant.users:
@@ -134,11 +134,11 @@ def _check_users(tenants: dict[str, Tenant]) -> dict[str, Tenant]:
 TenantTables = Annotated[dict[TenantName, Tenant], AfterValidator(_check_users)]
 
 NOBODY = Tenant.model_validate({})
-"""Of callers without a tenant, and of those whose tenant has gone: one share, no limit."""
+"""For callers without a tenant, or whose tenant was removed: one share, no limit."""
 
 
 class Tenants:
-    """The tenants as they are now. Replaced as a whole, while others read."""
+    """The current tenants. They are replaced all at once, while other threads read."""
 
     def __init__(self, by_name: Mapping[str, Tenant]) -> None:
         self.by_name = by_name
@@ -148,5 +148,5 @@ class Tenants:
         return self.by_name.get(name, NOBODY)
 
     def replace(self, by_name: Mapping[str, Tenant]) -> None:
-        """These are the tenants from now on."""
+        """Uses these tenants from now on."""
         self.by_name = by_name

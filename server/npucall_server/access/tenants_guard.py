@@ -1,4 +1,4 @@
-"""The guard of a server that has tenants: every caller is known, or refused by name."""
+"""The guard of a server with tenants: it knows every caller, or refuses it and says why."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from npucall_server.access.tokens import TokenFile
 
 _KEPT = 4096
-"""Verified credentials; of more, those that were verified first are verified again."""
+"""The most verified credentials that are kept. The oldest are forgotten first."""
 _LOCAL = ("unix:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D")
 _BEARER = "bearer"
 _LOCAL_USERS = "credentials of users of its host (settings shared_memory, and users of a tenant)"
 
 
 class TenantsGuard:
-    """Knows callers by tokens: of the server's file, an issuer, a local user; and by certificates.
+    """Knows callers by certificates and tokens: of the server's file, an issuer, or a local user.
 
-    A credential of the call counts before the certificate of its connection. What has been verified
-    is kept, by hash, until it ends or anything changes.
+    If a call has a credential, the certificate of its connection does not count. The guard keeps
+    the hash of each credential that it has verified, until that expires or a file changes.
     """
 
-    def __init__(  # noqa: PLR0913  # a way to know callers each
+    def __init__(  # noqa: PLR0913  # each is a way to know callers
         self,
         tenants: Tenants,
         *,
@@ -60,7 +60,7 @@ class TenantsGuard:
     def identify(
         self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
     ) -> Identity:
-        """Who calls. Raises UnauthenticatedError where that is not known."""
+        """Who calls. Raises UnauthenticatedError if that is not known."""
         authorization = metadata.get(AUTHORIZATION)
         if isinstance(authorization, str) and authorization:
             try:
@@ -81,21 +81,21 @@ class TenantsGuard:
         raise missing
 
     def identify_by(self, authorization: str) -> Identity:
-        """Whose credential it is, as metadata have it. Raises UnauthenticatedError."""
+        """The caller of a credential, spelled as in metadata. Raises UnauthenticatedError."""
         key = hashlib.blake2b(authorization.encode(errors="surrogatepass")).digest()
         known = self._known
         identity = known.get(key)
         if identity is not None and time.time() < identity.expires:
             return identity
         identity = self._verified(authorization)
-        with self._lock:  # where all was forgotten meanwhile, that is forgotten too
+        with self._lock:  # if ``forget`` came meanwhile, this goes too
             while len(known) >= _KEPT:
                 del known[next(iter(known))]
             known[key] = identity
         return identity
 
     def renew(self, identity: Identity, authorization: str) -> Identity:
-        """The same caller proves anew who it is. Raises UnauthenticatedError."""
+        """The same caller proves again who it is. Raises UnauthenticatedError."""
         renewed = self.identify_by(authorization)
         if renewed.person != identity.person:
             raise invalid(
@@ -105,11 +105,11 @@ class TenantsGuard:
         return renewed
 
     def identify_user(self, number: int) -> Identity:
-        """Who a user of this host is, seen on the side socket. Raises TenantUnknownError."""
+        """The identity of a user that the side socket saw. Raises TenantUnknownError."""
         return self._by_user(local_users.user(number, time.time() + local_users.SECONDS))
 
     def credential_of(self, number: int) -> tuple[str, float]:
-        """What the calls of a user of this host carry, and the seconds for which it is good.
+        """A credential for the calls of a user of this host, and for how many seconds it is good.
 
         Raises TenantUnknownError.
         """
@@ -118,7 +118,7 @@ class TenantsGuard:
         return f"Bearer {users.credential(number)}", local_users.SECONDS
 
     def check(self, identity: Identity) -> None:
-        """Raises UnauthenticatedError where who was known is so no more: expired, or revoked."""
+        """Raises UnauthenticatedError if the caller's credential has expired or been revoked."""
         if time.time() >= identity.expires:
             raise expired(f"the credential of {identity.person} has expired; get a new one")
         try:
@@ -129,11 +129,11 @@ class TenantsGuard:
             raise invalid("revoked", f"the credential of {identity.person} was revoked")
 
     def forget(self) -> None:
-        """What was verified has to be verified again."""
+        """Forgets all verified credentials: each is verified again when it is used."""
         self._known = {}
 
     def _tenant_now(self, identity: Identity) -> str:
-        """The tenant that its proof gives now; empty where it is revoked. May raise."""
+        """The tenant that the caller's proof gives now; empty if it was revoked. May raise."""
         proof, tenants = identity.proved_by, self.tenants
         if identity.known_by is KnownBy.TOKEN:
             token = self._token_file.by_hash.get(proof) if self._token_file is not None else None
@@ -219,11 +219,11 @@ class TenantsGuard:
         return Identity(tenant, name, role, known_by, expires, proved_by=proof)
 
     def _tell_socket(self, error: UnauthenticatedError, peer: str) -> None:
-        """Tells a caller of this host where it gets a credential of its user."""
+        """Tells a caller of this host where to get a credential for its user."""
         if self._users is not None and peer.startswith(_LOCAL):
             error.details["credential_socket"] = self._credential_socket
 
 
 def _no_way(what: str) -> NoReturn:
-    """Refuses a credential of a kind that the server does not know callers by."""
+    """Refuses a credential of a kind that this server does not accept."""
     raise invalid("unknown", f"this server does not accept {what}; use another kind")

@@ -1,11 +1,11 @@
-"""The file of tokens: a line each, in columns with spaces between them.
+"""The file of tokens. Each has a line, in columns with spaces between them.
 
     # sha256 of the token    tenant  name   role  expires
     5e884898da28047151d0...  vision  alice  -     2027-02-20T10:00:00Z
 
-The role is user, bench, admin or server, or ``-`` for what the tenant gives; the end is a time of
-UTC, or ``never``. Behind a # stands what people say. The file has no token, only hashes: a token is
-256 random bits, so that nobody finds it by its hash. Delete a line to revoke its token.
+The role is user, bench, admin or server, or ``-`` for the role that the tenant gives. The end is a
+time in UTC, or ``never``. A # starts a comment. The file has no tokens, only their hashes: a token
+is 256 random bits, so nobody can find it from its hash. Delete a line to revoke its token.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PREFIX = "npc_"
-"""Of every token, so that those who look for leaked secrets find it."""
+"""Every token starts with it, so that scanners for leaked secrets find tokens."""
 _SECRET_BYTES = 32
 _COLUMNS = 5
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -41,20 +41,20 @@ _HEAD = (
 
 
 class Token(NamedTuple):
-    """What a line says of its token."""
+    """What a line says about its token."""
 
     hash: str
     """SHA-256, in hexadecimal."""
     tenant: str
     name: str
     role: Role | None
-    """None: what the tenant gives."""
+    """None: the role that the tenant gives."""
     expires: float
-    """Seconds since 1970; infinity for one without an end."""
+    """Seconds since 1970; infinity if the token never expires."""
 
     @property
     def end(self) -> str:
-        """When it ends, as the file has it."""
+        """When the token expires, as the file spells it."""
         if self.expires == math.inf:
             return _NEVER
         return datetime.fromtimestamp(self.expires, UTC).strftime(_TIME)
@@ -66,14 +66,14 @@ class Token(NamedTuple):
 
 
 def new(tenant: str, name: str, role: Role | None, seconds: float) -> tuple[str, Token]:
-    """A new token, and what its line says. Raises ValueError for what no line can say."""
+    """A new token and its line. Raises ValueError if no line can say this."""
     text = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     token = Token(hash_of(text), tenant, name, role, time.time() + seconds)
     return text, parsed(token.line())
 
 
 def hash_of(token: str) -> str:
-    """By what the file knows it."""
+    """The hash of a token, as the file has it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -116,7 +116,7 @@ def _now() -> str:
 
 
 def read(content: bytes) -> tuple[dict[str, Token], list[str]]:
-    """The tokens by their hashes, and what is wrong with other lines."""
+    """The tokens by their hashes, and what is wrong with the lines that are no tokens."""
     tokens: dict[str, Token] = {}
     faults = []
     for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
@@ -134,7 +134,7 @@ def read(content: bytes) -> tuple[dict[str, Token], list[str]]:
 
 
 def append(path: Path, token: Token) -> None:
-    """Adds a line at once, whoever else does so; makes the file, for its owner alone."""
+    """Adds a line in one write, even if others write too. A new file is for its owner only."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
@@ -147,20 +147,20 @@ def append(path: Path, token: Token) -> None:
 
 
 class TokenFile:
-    """The tokens as they are now. Raises OSError where the file cannot be read at first."""
+    """The current tokens. Raises OSError if the file cannot be read at the start."""
 
     def __init__(self, path: Path) -> None:
         self._file = WatchedFile(path)
         self.path = path
         self.by_hash: dict[str, Token] = {}
         self.faults: list[str] = []
-        """What is wrong with it: such lines are passed over, the others count."""
+        """What is wrong with the file. Faulty lines are skipped; the others count."""
         self.look()
 
     def look(self) -> bool:
-        """Reads the file again if it has changed; whether it has.
+        """Reads the file again if it has changed. Answers whether it has.
 
-        Raises OSError where it cannot be read: the tokens stay as they were.
+        Raises OSError if it cannot be read; then the tokens stay as they were.
         """
         content = self._file.changed()
         if content is None:

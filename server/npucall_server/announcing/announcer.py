@@ -1,6 +1,7 @@
-"""Tells directories once a second that a server is there. Nothing of the server waits for it.
+"""Tells directories once a second that a server is there. The server never waits for it.
 
-Ours, because an engine notices a lost host too late [src:pool-liveness].
+npucall has its own directories because an engine notices a lost host too late
+[src:pool-liveness].
 """
 
 from __future__ import annotations
@@ -28,37 +29,40 @@ if TYPE_CHECKING:
 _SERVICE = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 _METHOD = f"/{_SERVICE}/Announce"
 _AGAIN_SECONDS = 1.0
-"""Between the end of a stream and the next attempt."""
+"""Time between the end of a stream and the next attempt."""
 _LAST_BEAT_SECONDS = 1.0
-"""For which a server that ends waits until directories have heard of it."""
+"""How long a server that ends waits until the directories have heard of it."""
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.use_local_subchannel_pool", 1),  # each attempt connects at once
     ("grpc.min_reconnect_backoff_ms", 5000),  # what one attempt to connect may take
     ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),  # of a pool's own network
+    ("grpc.enable_http_proxy", 0),  # a pool has its own network
     *keepalive.CLIENT,
 ]
 
 
 class Announcer:
-    """Announces a server to all its directories, to each in a thread of its own."""
+    """Announces a server to its directories. Each directory has its own thread."""
 
     def __init__(self, settings: AnnounceSettings, beats: Beats, log: Log) -> None:
         self._links = [_Link(address, settings, beats, log) for address in settings.directories]
         self._beats = beats
 
     def start(self) -> None:
-        """Announces it from here on."""
+        """Starts to announce the server."""
         for link in self._links:
             link.start()
 
     def tell(self) -> None:
-        """Something has changed: the next beat comes at once."""
+        """Something has changed: sends the next beat at once."""
         for link in self._links:
             link.hurry()
 
     def stop(self) -> None:
-        """Says that the server is gone; waits no longer than a second for who does not hear."""
+        """Says that the server is gone.
+
+        Waits at most a second for directories that do not answer.
+        """
         self._beats.end()
         for link in self._links:
             link.end()
@@ -68,7 +72,10 @@ class Announcer:
 
 
 class _Link(threading.Thread):
-    """One directory. Says it once in the log when it is lost, and when it is found again."""
+    """The link to one directory.
+
+    Logs once when the directory is lost, and once when it is found again.
+    """
 
     def __init__(
         self, directory: Address, settings: AnnounceSettings, beats: Beats, log: Log
@@ -78,14 +85,14 @@ class _Link(threading.Thread):
         self._beats, self._log = beats, log
         self._hurry, self._ended = threading.Event(), threading.Event()
         self._is_heard: bool | None = None
-        """Whether the directory answers; None before it was asked."""
+        """Whether the directory answers; None before the first attempt."""
 
     def hurry(self) -> None:
-        """The next beat comes at once."""
+        """Sends the next beat at once."""
         self._hurry.set()
 
     def end(self) -> None:
-        """One more beat, if the directory hears."""
+        """Sends a last beat if the directory listens."""
         self._ended.set()
         self._hurry.set()
 
@@ -109,7 +116,7 @@ class _Link(threading.Thread):
                 self._find()
 
     def _requests(self) -> Iterator[bytes]:
-        """The beats of a stream; the last one where the server ends."""
+        """The beats of a stream, up to the last one when the server ends."""
         while True:
             self._hurry.clear()
             ended = self._ended.is_set()
@@ -133,7 +140,7 @@ class _Link(threading.Thread):
 
 
 def _channel(directory: Address, settings: AnnounceSettings) -> grpc.Channel:
-    """A connection with what the files hold now. Raises OSError."""
+    """A connection with the current certificates. Raises OSError."""
     where, security = directory.where, directory.security
     if security is Security.PLAIN:
         return grpc.insecure_channel(where, _OPTIONS)
@@ -145,7 +152,7 @@ def _channel(directory: Address, settings: AnnounceSettings) -> grpc.Channel:
 
 
 def _metadata(settings: AnnounceSettings) -> Sequence[tuple[str, str]]:
-    """What proves who announces. Raises OSError."""
+    """The credential of the server that announces itself. Raises OSError."""
     path = settings.announce_token_file
     if path is None:
         return ()
@@ -153,7 +160,7 @@ def _metadata(settings: AnnounceSettings) -> Sequence[tuple[str, str]]:
 
 
 def _why(error: Any) -> str:
-    """What gRPC or the directory says."""
+    """The reason, as gRPC or the directory gives it."""
     trailers = error.trailing_metadata() or ()
     details = next((value for key, value in trailers if key == TRAILER), None)
     return str(from_status(error.code(), error.details() or "", details))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a member says comes from these."""
+    """The parts of the server that a member reports on."""
 
     settings: ServerSettings
     identity: ServerIdentity
@@ -57,7 +57,7 @@ class Beats:
         )
 
     def next(self) -> bytes:
-        """How things are now."""
+        """A beat with the current state."""
         member = pb.Member(state=self._state(), load=self._load())
         member.MergeFrom(self._lasting)
         with self._lock:
@@ -65,7 +65,7 @@ class Beats:
             return pb.AnnounceRequest(member=member, sequence=self._sequence).SerializeToString()
 
     def end(self) -> None:
-        """From now on they say that the server is gone."""
+        """From now on the beats say that the server is gone."""
         self._gone = True
 
     def _state(self) -> pb.MemberState.ValueType:

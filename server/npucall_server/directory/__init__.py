@@ -2,9 +2,9 @@
 
 Its modules, from the top::
 
-    command, settings, app  the command; its settings; puts it together
+    command, settings, app  the command; its settings; the directory as a whole
     service, messages       DirectoryService; beats and tables as bytes
     etcd                    several directories over one etcd
-    feed, table             hands the table to those who watch; the members
+    feed, table             sends the table to watching clients; the members
     hosts                   which hosts a caller may announce
 """

@@ -1,4 +1,4 @@
-"""Puts the table, its service and the front together, and drains."""
+"""Connects the table, its service and the front, and drains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OTHER_DESCRIPTORS = 64
 _LOOK_SECONDS = 1.0
 _LAST_ANSWERS_SECONDS = 1.0
 _LARGEST_MESSAGE = 4 * MAX_MEMBER_BYTES
-"""So that what is too long is refused by a sentence."""
+"""More than is allowed, so that npucall itself refuses a message that is too long."""
 
 
 class Directory:
@@ -65,15 +65,15 @@ class Directory:
         self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, *idle)
 
     def start(self) -> None:
-        """Answers from here on; then writes the ready file."""
+        """Starts to answer, then writes the ready file."""
         self._front.start(epoch=f"{self.feed.epoch:016x}")
 
     def reload(self) -> None:
-        """Reads the files again that say who may call, at once."""
+        """Reads the files that say who may call again, at once."""
         self._access.look()
 
     def drain(self) -> None:
-        """Reports NOT_SERVING, ends the streams."""
+        """Reports NOT_SERVING and ends the streams."""
         self._log.event("draining", **self.feed.counts())
         self._front.report_not_serving()
         self.service.drain()
@@ -91,7 +91,7 @@ class Directory:
         return self._front.addresses[0]
 
     def _samples(self) -> list[Sample]:
-        """How things are, for Prometheus."""
+        """The current values of gauges, for Prometheus."""
         counts, watchers = self.feed.counts(), self.service.watchers
         return [
             Sample(declared.SERVING, (), self._listings.health.is_serving),
@@ -119,11 +119,11 @@ class Directory:
             self._listings.add_reflection(self._grpc)
 
     def _busy_peers(self) -> set[str]:
-        """Those with a stream."""
+        """The peers that have a stream."""
         streams = self.service.announcers.peers | self.service.watchers.peers
         return streams | self._listings.busy_peers()
 
 
 def _is_well() -> bool:
-    """A directory has no device that could hang."""
+    """Always: a directory has no device that could hang."""
     return True

@@ -41,7 +41,7 @@ def serve(arguments: list[str]) -> ExitCode:
         code = _serve_on(settings, Directory(settings, log))
     except BindError as error:
         code = process.fail(_NAME, error.code, str(error))
-    except Exception:  # noqa: BLE001  # whatever it is, the log has it
+    except Exception:  # noqa: BLE001  # the log says what it was
         code = process.bug(log)
     log.flush()
     return code

@@ -1,8 +1,8 @@
-"""Hands the table to those who watch: as many changes in one message as there are by then.
+"""Sends the table to the clients that watch it. One message has all changes until then.
 
-A thread looks every second, and at once where more than loads has changed. What it finds is made
-into bytes once for all who were told as much as each other. Who reads slowly has a message on its
-way and the number of the version behind it, nothing else: the next message has all changes since.
+A thread looks every second, and at once if more than loads has changed. It serialises the changes
+once for all clients that are at the same version. For a slow client the feed keeps only the message
+on its way and the version after it: the next message has all changes since then.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
 
 _LOOK_SECONDS = 1.0
-"""Between two messages that say how busy members are."""
+"""Time between two messages that say how busy members are."""
 _GAP_SECONDS = 0.1
-"""At least, between two messages of whatever kind."""
+"""The shortest time between two messages of any kind."""
 _SPOKEN_SECONDS = QUIET_SECONDS / 2
-"""After which who watches is told that nothing has changed."""
+"""After this time without a change, watching clients are told that nothing has changed."""
 _KEPT_PARTS = 8
-"""Of messages; those who read slowly have parts of their own, which are not kept."""
+"""How many parts of messages are kept. The parts for slow clients are not kept."""
 
 
 class _State(NamedTuple):
-    """What is told now."""
+    """What clients are told now."""
 
     version: int
     complete: bool
 
 
 class Feed:
-    """The table, locked, and those who watch it. Safe to use from several threads."""
+    """The table with a lock, and the clients that watch it. Safe to use from several threads."""
 
     def __init__(self, table: Table, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
         self._table, self._log, self._clock = table, log, clock
@@ -53,15 +53,15 @@ class Feed:
         self._parts: dict[int, bytes] = {}
         self._now = _State(0, complete=False)
         self.listeners: list[Callable[[], object]] = []
-        """Called where more than loads has changed."""
+        """Called when more than loads has changed."""
         self.beats = 0
-        """Heard so far."""
+        """How many beats have been heard."""
         self._watching = 0
         self._stopped = False
         threading.Thread(target=self._serve, name="npucall-feed", daemon=True).start()
 
     def change(self, change: Callable[[Table, float], None]) -> None:
-        """Has the table changed; tells those who watch."""
+        """Calls ``change`` to change the table, and tells watching clients."""
         with self._lock:
             change(self._table, self._clock())
             urgent, self._table.is_urgent = self._table.is_urgent, False
@@ -71,12 +71,12 @@ class Feed:
                 listener()
 
     def ask(self, question: Callable[[Table], T]) -> T:
-        """What the table says; nobody changes it meanwhile."""
+        """Asks the table something. The table does not change meanwhile."""
         with self._lock:
             return question(self._table)
 
     def beat(self, beat: Beat, caller: str) -> None:
-        """A server says this of itself. Raises QueueFullError."""
+        """Takes a beat of a server. Raises QueueFullError."""
 
         def heard(table: Table, now: float) -> None:
             self.beats += 1
@@ -85,29 +85,29 @@ class Feed:
         self.change(heard)
 
     def messages(self, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
-        """What who watches is told: the table, then what changes, as long as it is wanted."""
+        """The messages for one client: the table, then its changes, while ``is_wanted``."""
         told, count = _State(0, complete=False), 0
         while is_wanted():
             with self._changed:
                 now, part = self._now, self._part_since(told.version)
             if part is None or self._stopped:
-                return  # so much has gone that it has to begin anew
+                return  # too many members have gone: the client has to begin again
             count += 1
             yield messages.head(self.epoch, count, complete=now.complete) + part
             told = now
             self._wait_for_another(told, is_wanted)
 
     def wake(self) -> None:
-        """Has those who watch look whether they are still wanted."""
+        """Makes every stream check whether its client still wants it."""
         with self._changed:
             self._changed.notify_all()
 
     def counts(self) -> dict[str, int]:
-        """How many members there are in which state."""
+        """How many members are in each state."""
         return self.ask(lambda table: table.counts())
 
     def stop(self) -> None:
-        """Ends the streams of all who watch."""
+        """Ends the streams of all watching clients."""
         self._stopped = True
         self._look_now.set()
         self.wake()
@@ -121,7 +121,10 @@ class Feed:
             self._watching -= 1
 
     def _part_since(self, version: int) -> bytes | None:
-        """What has changed since a version, some of it maybe not announced yet; with the lock."""
+        """The changes since a version, perhaps with some that are not announced yet.
+
+        Needs the lock.
+        """
         part = self._parts.get(version)
         if part is None:
             changes = self._table.since(version)
@@ -138,7 +141,7 @@ class Feed:
             self._look_now.clear()
             try:
                 self._look()
-            except Exception:  # noqa: BLE001  # who watches shall be told the next time
+            except Exception:  # noqa: BLE001  # clients are told the next time
                 self._log.event("bug", traceback=traceback.format_exc())
             time.sleep(_GAP_SECONDS)
 

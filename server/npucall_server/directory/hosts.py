@@ -1,4 +1,4 @@
-"""Which hosts a caller may announce: or anybody could have others' tensors sent to himself."""
+"""Which hosts a caller may announce. Else anybody could make clients send their tensors to him."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Hosts:
-    """Knows who may announce what. Without tenants anybody may announce anything."""
+    """Says who may announce which host. Without tenants anybody may announce any host."""
 
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
 
     def check(self, identity: Identity, host: str) -> None:
-        """Raises PermissionDeniedError where a caller may not announce a host."""
+        """Raises PermissionDeniedError if a caller may not announce a host."""
         if identity.known_by is KnownBy.NOTHING:
             return
         if identity.role is not Role.SERVER:
@@ -48,7 +48,7 @@ def _is_named(names: Iterable[str], host: str) -> bool:
 
 
 def _plain(host: str) -> str:
-    """A host as it is compared: names in small letters, addresses in one spelling."""
+    """A host, spelled for comparison: names in lower case, addresses in one spelling."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What servers say, from its bytes, and what those who watch are told, as bytes."""
+"""Reads the messages of servers and makes the messages for watching clients, as bytes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _STATES = {
     pb.MEMBER_STATE_GONE: State.GONE,
 }
 _SUSPECT = pb.Member(state=pb.MEMBER_STATE_SUSPECT).SerializeToString()
-"""Of the states that a message has the last one counts."""
+"""Appended to a member: if a message has a field twice, the last one counts."""
 _MEMBER = pb.AnnounceRequest.DESCRIPTOR.fields_by_name["member"].number
 _CHANGED = pb.WatchMembersResponse.DESCRIPTOR.fields_by_name["changed"].number
 
 
 def read_beat(message: bytes) -> Beat:
-    """A beat. Raises MessageError."""
+    """Reads a beat. Raises MessageError."""
     if len(message) > MAX_MEMBER_BYTES:
         raise MessageError(
             f"member: expected at most {MAX_MEMBER_BYTES} bytes, found {len(message)}",
@@ -37,32 +37,35 @@ def read_beat(message: bytes) -> Beat:
     _check(member)
     if not request.sequence:
         raise MessageError("sequence: expected 1 or more, found 0")
-    # What a newer server says, and this directory does not know, stays in the body.
+    # Fields of a newer server that this directory does not know stay in the body.
     state = _STATES.get(member.state, State.SERVING)
     body = member.SerializeToString(deterministic=True)
     return Beat(member.address, member.server.instance, request.sequence, state, body)
 
 
 def stored(beat: Beat, *, suspect: bool) -> bytes:
-    """A beat as directories tell each other of it."""
+    """A beat as directories write it for each other."""
     member = beat.body + _SUSPECT if suspect else beat.body
     rest = pb.AnnounceRequest(sequence=beat.sequence).SerializeToString()
     return protobuf.header(_MEMBER, len(member)) + member + rest
 
 
 def read_stored(value: bytes) -> tuple[Beat, bool]:
-    """What another directory tells, and whether the member is suspect. Raises MessageError."""
+    """A beat that another directory wrote, and whether the member is suspect.
+
+    Raises MessageError.
+    """
     beat = read_beat(value)
     return beat, pb.Member.FromString(beat.body).state == pb.MEMBER_STATE_SUSPECT
 
 
 def answer(beat: Beat) -> bytes:
-    """Answer to a beat."""
+    """The answer to a beat."""
     return pb.AnnounceResponse(sequence=beat.sequence).SerializeToString()
 
 
 def members(changes: Changes) -> bytes:
-    """The part of a message that says what has changed, the same for all who watch."""
+    """The part of a message with the changes. It is the same for all watching clients."""
     parts = []
     for beat, suspect, _ in changes.members:
         member = beat.body + _SUSPECT if suspect else beat.body
@@ -72,14 +75,14 @@ def members(changes: Changes) -> bytes:
 
 
 def head(epoch: int, version: int, *, complete: bool) -> bytes:
-    """The part that each message has for itself, to be put before the other one."""
+    """The part that differs for each client. It goes before the other part."""
     return pb.WatchMembersResponse(
         epoch=epoch, version=version, complete=complete
     ).SerializeToString()
 
 
 def _check(member: pb.Member) -> None:
-    """Raises MessageError for a member that nobody could use."""
+    """Raises MessageError for a member that clients could not use."""
     try:
         membership.split_address(member.address)
     except ValueError as error:

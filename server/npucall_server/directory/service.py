@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 _RETRY_SECONDS = 5.0
 _MOST_BEATS, _SPARE_BEATS = 100, 200
-"""Of one stream, a second, and at a time: so that nobody takes the time of the others."""
+"""The most beats of one stream: a second, and at a time. So no stream takes all the time."""
 
 
 class DirectoryService:
@@ -45,13 +45,13 @@ class DirectoryService:
         self._draining = False
 
     def methods(self) -> dict[str, StreamMethod]:
-        """The methods by the names that the proto gives them."""
+        """The methods by their names in the proto."""
         return {"Announce": self.announce, "WatchMembers": self.watch_members}
 
     def announce(
         self, requests: Iterator[bytes], caller: UnaryCaller, handling: Handling
     ) -> Iterator[bytes]:
-        """The beats of one server."""
+        """Takes the beats of one server, and answers them."""
         place = self.announcers.take(caller, 1, caller.cancel)
         try:
             announced, pace = "", _Pace()
@@ -72,7 +72,7 @@ class DirectoryService:
     def watch_members(
         self, requests: Iterator[bytes], caller: UnaryCaller, handling: Handling
     ) -> Iterator[bytes]:
-        """The table for one who watches."""
+        """Sends the table to one client."""
         if self._draining:
             raise _draining()
         place = self.watchers.take(caller, 1, caller.cancel)
@@ -87,7 +87,7 @@ class DirectoryService:
             place.give_back()
 
     def _heard(self, beat: Beat, who: Identity) -> bytes:
-        """The answer to a beat, which counts from here on."""
+        """Takes a beat, and answers it."""
         self._hosts.check(who, split_address(beat.address)[0])
         if self._draining:
             raise _draining()
@@ -95,7 +95,7 @@ class DirectoryService:
         return messages.answer(beat)
 
     def drain(self) -> None:
-        """From now on nobody announces or watches here."""
+        """Ends all streams. New ones are refused from now on."""
         self._draining = True
         self._feed.stop()
 
@@ -110,14 +110,14 @@ class DirectoryService:
 
 
 class _Pace:
-    """Lets one stream have its beats read as fast as an honest server needs, and no faster."""
+    """Limits how fast the beats of one stream are read: as fast as an honest server needs."""
 
     def __init__(self) -> None:
         self._spare = float(_SPARE_BEATS)
         self._last = time.monotonic()
 
     def keep(self) -> None:
-        """Waits where beats came too fast for too long."""
+        """Waits if beats have come too fast for too long."""
         now = time.monotonic()
         self._spare = min(_SPARE_BEATS, self._spare + (now - self._last) * _MOST_BEATS) - 1
         self._last = now

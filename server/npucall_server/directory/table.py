@@ -1,7 +1,7 @@
-"""The table of a directory: which members there are, by what was said of them and when.
+"""The table of a directory. It knows the members from what servers and other directories said.
 
-Pure: whoever uses it says what time it is, in seconds of a clock that never goes back, and lets one
-thread in at a time.
+It has no clock and no lock: the caller gives the time, in seconds of a clock that never goes back,
+and uses the table from one thread at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RETRY_SECONDS = 30.0
 
 
 class State(Enum):
-    """What a beat says of its server."""
+    """The state that a beat gives its server."""
 
     SERVING = "serving"
     DRAINING = "draining"
@@ -30,28 +30,28 @@ class State(Enum):
 
 
 class Beat(NamedTuple):
-    """What a server says of itself."""
+    """What a server says about itself."""
 
     address: str
     instance: str
-    """Of the process: another one after each restart."""
+    """The process. It changes with each restart."""
     sequence: int
     state: State
     body: bytes
-    """The rest, which the table only compares."""
+    """The rest of the beat. The table only compares it."""
 
 
 class Shown(NamedTuple):
-    """A member, as those who watch are told."""
+    """A member as watching clients see it."""
 
     beat: Beat
     suspect: bool
     version: int
-    """Of the table when it became so."""
+    """The version of the table at its last change."""
 
 
 class Changes(NamedTuple):
-    """What has changed in the table since an earlier version of it."""
+    """What has changed in the table since an earlier version."""
 
     version: int
     members: list[Shown]
@@ -60,7 +60,7 @@ class Changes(NamedTuple):
 
 @dataclass(slots=True)
 class _Heard:
-    """What this directory itself hears of an address."""
+    """What this directory itself hears from an address."""
 
     beat: Beat
     caller: str
@@ -70,41 +70,44 @@ class _Heard:
 
 @dataclass(slots=True)
 class _Address:
-    """All that is known of an address."""
+    """All that is known about an address."""
 
     heard: _Heard | None = None
     told: dict[str, tuple[Beat, bool, int]] = field(default_factory=dict)
-    """What other directories say, by their names: whether it is suspect, and the order in which
-    they said it."""
+    """What other directories say, by their names: the beat, whether the member is suspect, and the
+    order in which they said it."""
 
 
 class Table:
-    """The members. Of a member that stops without a word all is said here."""
+    """The members. The table also decides when a member that fell silent is suspect, or gone."""
 
     def __init__(
         self, now: float, most: int = MAX_MEMBERS, most_of_caller: int = MAX_MEMBERS_OF_CALLER
     ) -> None:
         self.version = 0
         self.is_urgent = False
-        """Whether something else than loads has changed since this was last set to False."""
+        """Whether more than loads has changed since this was last set to False."""
         self.knows_others = True
-        """Whether other directories, if there are some, have told all that they know."""
+        """Whether the other directories, if there are any, have told all that they know."""
         self._started = now
         self._most, self._most_of_caller = most, most_of_caller
         self._known: dict[str, _Address] = {}
         self._of_callers: dict[str, int] = {}
         self._ended: dict[tuple[str, str], float] = {}
-        """Instances that are gone, and when they said so: what they said before may come late."""
+        """Instances that have gone, and when they said so.
+
+        Their earlier beats may still come late.
+        """
         self._shown: dict[str, Shown] = {}
         self._gone: dict[str, int] = {}
-        """Addresses that were shown once, and the version that they went in."""
+        """Addresses that have gone, and the version in which they went."""
         self._forgotten = 0
-        """The highest version of which it is not known any more who went in it."""
+        """The highest version for which the table has forgotten which addresses went."""
 
     # --- What is said ---------------------------------------------------------------------------
 
     def beat(self, beat: Beat, caller: str, now: float) -> None:
-        """A server says this of itself. Raises QueueFullError where the table is full."""
+        """Takes a server's own beat. Raises QueueFullError if the table is full."""
         known = self._known.get(beat.address)
         heard = known.heard if known is not None else None
         if (beat.address, beat.instance) in self._ended or _is_late(beat, heard):
@@ -123,18 +126,19 @@ class Table:
         self._settle(beat.address)
 
     def tell(self, directory: str, beat: Beat, order: int, *, suspect: bool) -> None:
-        """Another directory says this of a member; of several the one with the last order counts.
+        """Takes a beat that another directory tells. Of several, the last in order counts.
 
-        It is so until that directory says something else: whoever calls has to know that it lives.
+        It counts until that directory tells something else. So the caller has to know that the
+        directory is alive.
         """
         known = self._known.setdefault(beat.address, _Address())
         known.told[directory] = (beat, suspect, order)
         self._settle(beat.address)
 
     def tell_all(self, told: Collection[tuple[str, Beat, int, bool]]) -> None:
-        """All that other directories say: which of them, a beat, its order, whether it is suspect.
+        """Takes all that other directories say: directory, beat, order, whether it is suspect.
 
-        What they said before and do not say now is so no more.
+        What they said before and do not say now no longer counts.
         """
         self.knows_others = True
         now = {(name, beat.address) for name, beat, _, _ in told}
@@ -145,13 +149,13 @@ class Table:
             self.untell(name, address)
 
     def untell(self, directory: str, address: str) -> None:
-        """Another directory knows no such member any more."""
+        """Another directory no longer knows this member."""
         known = self._known.get(address)
         if known is not None and known.told.pop(directory, None) is not None:
             self._settle(address)
 
     def told_of_ended(self) -> list[tuple[str, str]]:
-        """Directories and addresses of which they still tell an instance that is gone."""
+        """Directories that still tell an instance that has gone, with its address."""
         return [
             (name, address)
             for address, instance in self._ended
@@ -161,7 +165,7 @@ class Table:
         ]
 
     def look(self, now: float) -> None:
-        """Finds those that have been silent for too long. Wants to be called every second."""
+        """Finds members that have been silent for too long. Has to be called every second."""
         for address, known in list(self._known.items()):
             heard = known.heard
             if heard is None:
@@ -179,13 +183,13 @@ class Table:
     # --- What is shown --------------------------------------------------------------------------
 
     def is_complete(self, now: float) -> bool:
-        """Whether every server that lives has had the time to announce itself."""
+        """Whether every living server has had time to announce itself."""
         return self.knows_others and now - self._started >= COMPLETE_SECONDS
 
     def since(self, version: int) -> Changes | None:
-        """What has changed since that version; since 0: the whole table.
+        """The changes since that version; since 0: the whole table.
 
-        None where that is not known any more: whoever asks has to begin anew.
+        None if the table has forgotten them: then the client has to begin again, from 0.
         """
         if 0 < version < self._forgotten:
             return None
@@ -199,7 +203,7 @@ class Table:
         return {address: (each.beat, each.suspect) for address, each in heard if each is not None}
 
     def counts(self) -> dict[str, int]:
-        """How many members are serving, draining, suspect."""
+        """How many members are serving, draining or suspect."""
         counts = {"serving": 0, "draining": 0, "suspect": 0}
         for each in list(self._shown.values()):
             counts["suspect" if each.suspect else each.beat.state.value] += 1
@@ -208,7 +212,7 @@ class Table:
     # --- Within ---------------------------------------------------------------------------------
 
     def _end(self, beat: Beat, heard: _Heard | None, now: float) -> None:
-        """An instance is gone; another one that has its address by now stays."""
+        """Removes an instance. Another instance at the same address stays."""
         if heard is None or heard.beat.instance != beat.instance:
             return
         self._ended[beat.address, beat.instance] = now
@@ -222,7 +226,7 @@ class Table:
         self._count(heard.caller, -1)
 
     def _settle(self, address: str) -> None:
-        """Finds out what those who watch are told of an address."""
+        """Decides what watching clients are told about an address."""
         known, before = self._known[address], self._shown.get(address)
         now = _best(known)
         if now is None:
@@ -261,14 +265,14 @@ class Table:
 
 
 def _is_late(beat: Beat, heard: _Heard | None) -> bool:
-    """Whether something later has come from the same instance."""
+    """Whether a later beat has already come from the same instance."""
     if heard is None or heard.beat.instance != beat.instance:
         return False
     return beat.sequence <= heard.beat.sequence
 
 
 def _best(known: _Address) -> tuple[Beat, bool] | None:
-    """What is shown of an address: what is heard, or what others heard of it where it is silent."""
+    """What is shown of an address: what was heard here; if it is silent, what others heard."""
     heard = known.heard
     if heard is not None and not heard.suspect:
         return heard.beat, False

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What a call is answered with: the parts of an ``ExecuteResponse``."""
+    """The answer to a call: the parts of an ``ExecuteResponse``."""
 
     reply: bytes
     timings: bytes
@@ -40,13 +40,13 @@ class Answer(NamedTuple):
 
 
 QUICK_ELEMENTS = 16 * KIB
-"""That a call computes in far less than a millisecond, whatever its operator."""
+"""A call of so many elements takes far less than a millisecond, whatever its operator."""
 
 
 class CallExecution(Execution):
     """One call: ``prepare``, ``admit``, ``run``, ``reply``, in this order.
 
-    Where storages follow in chunks, ``expect`` stands behind ``admit``.
+    If storages follow in chunks, ``expect`` comes after ``admit``.
     """
 
     asked: Prepared
@@ -60,8 +60,8 @@ class CallExecution(Execution):
     def prepare(self, message: bytes, *, chunked: bool = False) -> None:
         """Reads an ``ExecuteRequest``, checks its call, and finds its storages.
 
-        ``chunked``: they follow, but for those that have a place. Raises what is wrong with the
-        call.
+        ``chunked``: the storages follow, except those that have a place. Raises an error if the
+        call is wrong.
         """
         request, decoded = self._decode(message)
         call, storage = self.asked, request.storage
@@ -78,7 +78,10 @@ class CallExecution(Execution):
         self.record.check_ns = perf_counter_ns() - decoded
 
     def plan(self, message: bytes) -> tuple[bytes, bytes, int]:
-        """Checks the call of a ``PlanRequest``: its reply, timings, and bytes of workspace."""
+        """Checks the call of a ``PlanRequest``.
+
+        Answers its reply, timings, and bytes of workspace.
+        """
         request, decoded = self._decode(message)
         if request.is_placed:
             raise MessageError("plan: expected a call without bytes, found places for them")
@@ -94,16 +97,17 @@ class CallExecution(Execution):
         return self._common.encoded_reply(self.asked), self._take_timings(), workspace_bytes
 
     def answer_in_one(self, *, streams: bool) -> None:
-        """The answer is to be one message, which is made beside the outputs.
+        """The answer will be one message, which takes memory in addition to the outputs.
 
-        Raises TooLargeError for outputs that no message holds; ``streams`` then send them.
+        Raises TooLargeError if the outputs do not fit in a message. ``streams``: the error then
+        points to ExecuteStream, which sends them in chunks.
         """
         self._answer_in_one = True
         executor, size = self._common.executor, self._replied_bytes
         limit = min(MAX_ANSWER_BYTES, executor.limits.memory_limit // 2)
         if size <= limit:
             return
-        executor.check_size(self.asked)  # what a stream would refuse too
+        executor.check_size(self.asked)  # a stream would refuse this too
         found = f"expected at most {limit} bytes of outputs in one message, found {size}"
         if not streams:
             raise TooLargeError(f"response: {found}", limit=str(limit))
@@ -114,12 +118,12 @@ class CallExecution(Execution):
         )
 
     def expect(self, name: str) -> Receiving:
-        """Takes the storages in chunks: as they are computed, or into memory made for them.
+        """Takes the storages in chunks: to compute them as they come, or into memory made for them.
 
-        ``name`` is the call's, for errors.
+        ``name``: the call's name in errors.
         """
         call, placed = self.asked, self._placed
-        pieces = placed is None and not asks(self.caller)  # one that asks runs in one go
+        pieces = placed is None and not asks(self.caller)  # one that asks first has all bytes
         if pieces and self._common.executor.device.piecewise(call) is not None:
             self._arrivals = arrivals = Arrivals(call)
             return Receiving(
@@ -141,13 +145,13 @@ class CallExecution(Execution):
 
     @property
     def is_quick(self) -> bool:
-        """Likewise. What waits for handles, or for chunks, is not."""
+        """As for all executions. A call that waits for handles or for chunks is not quick."""
         waits = self._placed is not None or self._arrivals is not None
         little = self.asked.computation <= QUICK_ELEMENTS
         return little and not waits and self._common.executor.has_spare_turn
 
     def answer_early(self, tell: Callable[[Computed], object]) -> bytes | None:
-        """Of one that runs before its storages have come, and whose outputs are long."""
+        """Only for a call that runs before its storages have come, and whose outputs are long."""
         if self._arrivals is None or self.asked.replied_bytes <= INLINE_BYTES:
             return None
         self._arrivals.tell = tell
@@ -160,7 +164,7 @@ class CallExecution(Execution):
             self._arrivals.end()
 
     def reply(self) -> Answer:
-        """The answer to a call that ran; asked once, since it takes the outputs along."""
+        """The answer to a call that ran. To be called once, since the answer takes the outputs."""
         start = perf_counter_ns()
         places: Any = self._outputs_of(0, self.asked)
         if self._placed is not None:
@@ -176,14 +180,14 @@ class CallExecution(Execution):
         return join_response(*answer)
 
     def forget_storages(self) -> None:
-        """The inputs are not read any more: it is answered."""
+        """The call is answered, so its inputs are no longer read."""
         self._storages = {}
         super().forget_storages()
         if self._arrivals is not None:
             self._arrivals.stop()
 
     def _place(self, request: Request, storage: Sequence[Place], message: bytes) -> None:
-        """Finds what the places stand for."""
+        """Finds the bytes that the places name."""
         call = self.asked
         if any(isinstance(place, StepOutput) for place in storage):
             raise MessageError(
@@ -205,12 +209,12 @@ class CallExecution(Execution):
 
     @property
     def _replied_bytes(self) -> int:
-        """Of the outputs that go with the reply."""
+        """Bytes of the outputs that go with the reply."""
         return self._placed.program.replied_bytes if self._placed else self.asked.replied_bytes
 
     @property
     def _room(self) -> int:
-        """One that goes in one message is made beside the outputs."""
+        """If the answer is one message, it takes memory in addition to the outputs."""
         executor, placed = self._common.executor, self._placed
         if placed is None:
             size = executor.admitted_bytes(self.asked)
@@ -219,7 +223,7 @@ class CallExecution(Execution):
         return max(size, 2 * self._replied_bytes) if self._answer_in_one else size
 
     def _decode(self, message: bytes) -> tuple[Request, int]:
-        """The request, and when it was read; from then on its call is known."""
+        """The request, and when it had been read. From then on the record names its call."""
         record, start = self.record, perf_counter_ns()
         request = split_request(message)
         decoded = perf_counter_ns()

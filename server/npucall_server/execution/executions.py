@@ -1,4 +1,4 @@
-"""Begins executions, and has what they have in common."""
+"""Begins executions, and holds what they have in common."""
 
 from __future__ import annotations
 

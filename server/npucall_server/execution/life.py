@@ -1,7 +1,7 @@
 """What calls and programs have in common on their way through the server.
 
-Who wants to limit or trace calls does it here: every call passes every step once. How a call ended
-is known behind it, to ``handling``, which writes its record: who wants to count does it there.
+This is the place to limit or trace calls: every call passes every step once. Only ``handling``,
+which writes the record of a call, knows how it ended. That is the place to count calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Common(NamedTuple):
-    """What all executions use."""
+    """What all executions use in common."""
 
     executor: Executor
     places: Places
@@ -44,13 +44,13 @@ class Common(NamedTuple):
 
 
 class Execution:
-    """A call or a program: prepared, then ``admit``, ``run``, and its reply, in this order.
+    """A call or a program: ``prepare``, ``admit``, ``run``, and its reply, in this order.
 
-    A context manager: leaving it dismisses the call, so that its room is given back.
+    A context manager. Leaving it dismisses the call and gives its room back.
     """
 
     asked: Prepared | Program
-    """What is asked; once it is prepared."""
+    """The call or program, once it is prepared."""
 
     def __init__(self, common: Common, caller: Caller, record: Record) -> None:
         self.caller = caller
@@ -73,17 +73,17 @@ class Execution:
         raise NotImplementedError
 
     def reply_message(self) -> bytes:
-        """The answer in one message; asked once, since it takes the outputs along."""
+        """The answer in one message. To be called once, since the answer takes the outputs."""
         raise NotImplementedError
 
     def expect(self, name: str) -> Receiving:
-        """Takes the storages that follow in chunks; ``name`` is the call's, for errors."""
+        """Takes the storages that follow in chunks. ``name``: the call's name in errors."""
         raise NotImplementedError
 
     def answer_early(self, tell: Callable[[Computed], object]) -> bytes | None:
-        """Has ``tell`` hear, while it runs, what of its outputs is computed.
+        """Has ``tell`` called while it runs, with how much of its outputs is computed.
 
-        Answers the reply that may go before them; None of a call that is not computed so.
+        Answers the reply, which may be sent before them; None for a call that runs in one go.
         """
         del tell
         return None
@@ -108,7 +108,7 @@ class Execution:
 
         Raises ReservedError, TooLargeError, QueueFullError, DrainingError.
 
-        ``end``: what ends it, until it runs, where others ask for the room.
+        ``end``: ends the call if others ask for its room before it runs.
         """
         room = self._room
         self._passage = passage = self._common.gate.enter(self.caller)
@@ -119,7 +119,10 @@ class Execution:
         self._common.kept.make_room(room)
 
     def run(self) -> None:
-        """Runs the call in this thread, once the device has a turn. Raises what ends it."""
+        """Runs the call in this thread once the device has a turn.
+
+        Raises the error that ends it.
+        """
         self._runs = True
         try:
             self._run()
@@ -149,7 +152,7 @@ class Execution:
         admission.has_run()
 
     def _compute_placed(self, placed: Placed, admission: Admission) -> Completed | None:
-        """None where another one fills the same handles with the same, or has."""
+        """None if another call fills the same handles with the same bytes, or has filled them."""
         try:
             self._wait_for_handles(placed, admission)
             completed = self._compute(admission) if placed.runs else None
@@ -160,7 +163,7 @@ class Execution:
         return completed
 
     def _wait_for_handles(self, placed: Placed, admission: Admission) -> None:
-        """Waits for those that others fill, as long as nobody asks for what the call holds."""
+        """Waits for handles that other calls fill, until somebody asks for what this call holds."""
         waits = YieldingCaller(self.caller)
         admission.may_end_by(waits.give_way)
         try:
@@ -175,18 +178,18 @@ class Execution:
 
     @property
     def _room(self) -> int:
-        """Bytes that the call takes, at first for inputs and outputs, then for the answer."""
+        """Bytes that the call takes: first for inputs and outputs, then for the answer."""
         raise NotImplementedError
 
     def forget_storages(self) -> None:
-        """The inputs are not read any more: it is answered."""
+        """The call is answered, so its inputs are no longer read."""
         if self._passage is not None:
             self._passage.is_answered()
         if not self._runs:
             self._leave()
 
     def may_end_by(self, end: Callable[[], object]) -> None:
-        """What ends it from now on where others ask for its room."""
+        """``end`` ends the call from now on if others ask for its room."""
         if self._admission is not None:
             self._admission.may_end_by(end)
 
@@ -198,12 +201,12 @@ class Execution:
             self._leave()
 
     def gave_way(self) -> NpucallError:
-        """What it raises that others have ended: for its room, or for a reservation."""
+        """The error of a call that was ended for others: for its room, or for a reservation."""
         refusal = self._passage.refusal if self._passage is not None else None
         return refusal or gave_way()
 
     def dismiss_once_read(self) -> None:
-        """Gives the room back when the caller has read the answer, or has gone."""
+        """Gives the room back once the caller has read the answer or has gone."""
         admission, self._admission = self._admission, None
         if admission is not None:
             admission.may_end_by(self.caller.cancel)
@@ -211,20 +214,20 @@ class Execution:
                 admission.dismiss()
 
     def _leave(self) -> None:
-        """It does not use the device any more, nor what it reads; a second time does nothing."""
+        """The call no longer uses the device, nor its inputs. A second time does nothing."""
         if self._placed is not None:
             self._placed.end()
         if self._passage is not None:
             self._passage.leave()
 
     def _outputs_of(self, number: int, call: Prepared) -> Sequence[Buffer | Resident | None]:
-        """What a step gave; nothing where it did not run."""
+        """The outputs of a step; none if it did not run."""
         if self._completed is None:
             return [None] * len(call.outputs)
         return self._completed.outputs[number]
 
     def _take_timings(self) -> bytes:
-        """The timings; what was computed goes with them."""
+        """The timings. The call lets go of what was computed."""
         record, completed = self.record, self._completed
         self._completed = None
         if completed is not None:

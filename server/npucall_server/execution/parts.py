@@ -1,4 +1,4 @@
-"""Calls of which something is in memory that the caller shares with the server."""
+"""Checks of calls whose inputs or outputs are in memory that the caller shares with the server."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def is_addressed_with(call: Prepared, name: str) -> bool:
-    """Whether a formula or a kernel addresses with the values of an input."""
+    """Whether a formula or a kernel uses the values of an input as addresses."""
     operator = call.operator
     parameter = name.partition("[")[0]  # of a list, one of its tensors
     return name in call.inputs and (operator.values is not None or parameter in operator.as_is)
 
 
 def check_length(call: Prepared, name: str, place: RegionPart) -> None:
-    """Raises TensorLayoutError for a place of an output that is shorter, or longer."""
+    """Raises TensorLayoutError if an output's place is shorter or longer than the output."""
     size = call.outputs[name].storage_bytes
     if place.length != size:
         raise TensorLayoutError(
@@ -29,7 +29,7 @@ def check_length(call: Prepared, name: str, place: RegionPart) -> None:
 
 
 def check_apart(program: Program) -> None:
-    """Raises TensorLayoutError where an output's place shares bytes with anything else."""
+    """Raises TensorLayoutError if an output's place shares bytes with any other place."""
     places: dict[str, RegionPart] = {}
     storages: dict[str, RegionPart] = {}
     for number, step in enumerate(program.steps):

@@ -1,7 +1,7 @@
-"""Calls of which storages or outputs are elsewhere than in their message.
+"""Calls whose storages or outputs are not in their message.
 
-In memory that the caller shares with the server, in handles of its session, among the bytes that
-the server keeps by their digests, or among what earlier steps of the same program gave.
+They are in memory that the caller shares with the server, in handles of its session, among the
+bytes that the server keeps by their digests, or among the outputs of earlier steps of the program.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from npucall_server.shared.regions import Regions
 
     _Found: TypeAlias = "Source | Reading | StepOutput | None"
-    """What a place stands for; None: it follows in chunks."""
+    """What is at a place; None: its bytes follow in chunks."""
 
 
 class Places(NamedTuple):
-    """Where bytes of calls can be, beside messages."""
+    """Where bytes of calls can be, other than in messages."""
 
     regions: Regions
     sessions: Sessions
@@ -49,19 +49,20 @@ class Places(NamedTuple):
 
 
 class Placed:
-    """What the places of a program stand for, or of a call as a program of one step.
+    """The bytes at the places of a program. A call is a program of one step.
 
-    It holds them until ``end``: regions mapped, handles that it reads pinned, handles that it
-    fills reserved. ``message``: what was received; its SHA-256 tells a retry from something else.
+    It holds them until ``end``: it maps regions, pins the handles that it reads, and reserves the
+    handles that it fills. ``message``: what was received. Its SHA-256 tells a retry from another
+    request.
 
-    A client can write to an input in a region while the call runs. That gives anything in the
-    outputs, and must give nothing worse. Most inputs are only computed with, so they are read where
-    they lie. What a formula or a kernel *addresses* with must not change once it has been checked:
-    inputs that the formula takes as they are, such as labels, and all inputs of an operator that
-    checks values before a device runs it, are copied first.
+    A client can write to an input in a region while the call runs. Then the outputs may have any
+    value, but nothing worse may happen. Most inputs are only computed with, so they are read where
+    they are. But values that a formula or a kernel uses as *addresses* must not change after they
+    were checked. So some inputs are copied first: those that the formula takes as they are, such
+    as labels, and all inputs of an operator that checks values before a device runs it.
 
-    Raises MessageError, TensorLayoutError, SharedMemoryError, MissingError, and what sessions
-    raise.
+    Raises MessageError, TensorLayoutError, SharedMemoryError, MissingError, and the errors of
+    sessions.
     """
 
     def __init__(self, places: Places, caller: Caller, program: Program, message: bytes) -> None:
@@ -71,7 +72,7 @@ class Placed:
         self._targets: list[dict[str, Target]] = []
         self._fillings: dict[bytes, Filling] = {}
         self.copied_bytes = 0
-        """Of regions that are copied before the call runs."""
+        """Bytes of regions that are copied before the call runs."""
         try:
             self._open(message)
         except NpucallError as error:
@@ -81,16 +82,16 @@ class Placed:
 
     @property
     def runs(self) -> bool:
-        """Whether it has to run: unless it fills again what is filled, and answers no output."""
+        """Whether it has to run: not if other calls fill or filled the handles of all outputs."""
         is_retry = bool(self._fillings) and not any(f.is_new for f in self._fillings.values())
         return not is_retry or any(
             len(step.output_places) < len(step.call.outputs) for step in self.program.steps
         )
 
     def wait(self, caller: Waiting) -> None:
-        """Waits for what others fill: the handles that it reads, or those that it fills too.
+        """Waits for handles that others fill: those that it reads, and those that it fills too.
 
-        Raises HandleEmptyError, what they failed with, CancelledError, DeadlineError.
+        Raises HandleEmptyError, the error of the other call, CancelledError, DeadlineError.
         """
         for filling in self._fillings.values():
             if not filling.is_new:
@@ -102,14 +103,14 @@ class Placed:
                         sources[name] = found.wait(caller)
 
     def steps(self, chunks: Mapping[str, Buffer]) -> list[Step]:
-        """What a device runs, once ``wait`` has ended.
+        """The steps for the device. To be called after ``wait``.
 
         ``chunks``: the storages that followed in chunks.
         """
         return [self._ready(number, step, chunks) for number, step in enumerate(self.program.steps)]
 
     def replied(self, number: int, outputs: Sequence[Buffer | Resident | None]) -> list[Place]:
-        """What the response says of the outputs of a step: their places, or their bytes."""
+        """The outputs of a step as the response gives them: their places, or their bytes."""
         step = self.program.steps[number]
         return [
             _replied(step.output_places.get(name), spec.storage_bytes, output)
@@ -117,18 +118,18 @@ class Placed:
         ]
 
     def succeed(self) -> None:
-        """All of it has run: its handles are filled."""
+        """All steps have run, so its handles are filled."""
         for filling in self._fillings.values():
             filling.succeed()
 
     def fail(self, error: BaseException) -> None:
-        """It will not fill its handles, unless it has."""
+        """It failed, and will not fill the handles that are not filled yet."""
         reason = error if isinstance(error, Exception) else CancelledError("the call was ended")
         for filling in self._fillings.values():
             filling.fail(reason)
 
     def end(self) -> None:
-        """Nothing of it is used any more; a second time does nothing."""
+        """Lets go of all places. A second time does nothing."""
         self.fail(CancelledError("the call ended before it ran"))
         while self._held:
             self._held.pop()()
@@ -136,7 +137,7 @@ class Placed:
     # --- What is named ----------------------------------------------------------------------------
 
     def _open(self, message: bytes) -> None:
-        """First what is read, so that nobody waits for a call that waits for him."""
+        """Opens what is read first, so that two calls never wait for each other."""
         session = self._session()
         unread: NpucallError | None = None
         try:
@@ -144,7 +145,7 @@ class Placed:
         except NpucallError as error:
             unread = error
         self._fill(session, message)
-        if unread is not None and self.runs:  # a retry that does not run reads nothing
+        if unread is not None and self.runs:  # a retry that need not run reads nothing
             raise unread
         for number, step in enumerate(self.program.steps):
             with self.program.at(number):
@@ -152,7 +153,7 @@ class Placed:
         check_apart(self.program)
 
     def _session(self) -> Session | None:
-        """The session, if handles are named. The lease does not end while this lives."""
+        """The session, if the message names handles. Its lease does not end before ``end``."""
         read, kept = self._handles()
         if not read and not kept:
             return None
@@ -172,7 +173,7 @@ class Placed:
         return session
 
     def _handles(self) -> tuple[list[bytes], list[bytes]]:
-        """Those that are read, and those that are filled."""
+        """The handles that are read, and the handles that are filled."""
         steps = self.program.steps
         read = [p.id for step in steps for p in step.storage if isinstance(p, HandlePart)]
         places = (place for step in steps for place in step.output_places.values())
@@ -235,7 +236,7 @@ class Placed:
                         self._fillings[place.handle] = session.fill(place.handle, size, identity)
 
     def _targets_of(self, step: ProgramStep) -> dict[str, Target]:
-        """Memory for outputs; a retry computes those again that are answered, and no others."""
+        """Memory for outputs. A retry computes again only the outputs that go into the answer."""
         person = self._caller.identity.person
         targets: dict[str, Target] = {}
         for name, place in step.output_places.items():

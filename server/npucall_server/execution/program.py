@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOTHING: frozenset[str] = frozenset()
 PROGRAM = "program"
-"""What stands in the log and the account for the operator."""
+"""The log and the account have this in place of the operator."""
 
 
 class ProgramExecution(Execution):
@@ -33,7 +33,7 @@ class ProgramExecution(Execution):
 
     def prepare(self, message: bytes, *, chunked: bool = False) -> None:
         """Reads an ``ExecuteProgramRequest``, and checks all of its steps."""
-        del chunked  # the frame of a program cannot say so
+        del chunked  # the frame of a program has no such field
         decoded = self._decode(message, planned=False)
         if not self.asked.stays_in_program:
             self._placed = Placed(self._common.places, self.caller, self.asked, message)
@@ -43,8 +43,8 @@ class ProgramExecution(Execution):
     def plan(self, message: bytes) -> tuple[list[tuple[bytes, int]], bytes, int]:
         """Checks a ``PlanProgramRequest``.
 
-        Answers the reply and the bytes of workspace of each step, the timings, and the most bytes
-        of device memory at a time.
+        Answers the reply and the bytes of workspace of each step, then the timings, then the most
+        bytes of device memory that are needed at a time.
         """
         self._decode(message, planned=True)
         self._passage = self._common.gate.enter(self.caller)
@@ -59,7 +59,7 @@ class ProgramExecution(Execution):
         return list(zip(replies, workspaces, strict=True)), self._take_timings(), peak
 
     def reply_message(self) -> bytes:
-        """The answer as one ``ExecuteProgramResponse``; asked once."""
+        """The answer as one ``ExecuteProgramResponse``. To be called once."""
         start = perf_counter_ns()
         steps = [
             (self._common.encoded_reply(step.call), self._replied(number, step))
@@ -71,7 +71,7 @@ class ProgramExecution(Execution):
         return join_program_response(steps, timings)
 
     def _replied(self, number: int, step: ProgramStep) -> Sequence[Place]:
-        outputs: Any = self._outputs_of(number, step.call)  # what is resident has a place
+        outputs: Any = self._outputs_of(number, step.call)  # resident outputs have a place
         return outputs if self._placed is None else self._placed.replied(number, outputs)
 
     def _compute(self, admission: Admission) -> Completed:
@@ -86,7 +86,7 @@ class ProgramExecution(Execution):
         return max(size, 2 * self.asked.replied_bytes)
 
     def _decode(self, message: bytes, *, planned: bool) -> int:
-        """When all steps had been checked; from then on they are known."""
+        """When all steps had been checked. From then on the record names them."""
         record, start = self.record, perf_counter_ns()
         record.operator = PROGRAM
         requests = split_program(message)
@@ -108,7 +108,7 @@ class ProgramExecution(Execution):
 
 
 def _own_steps(program: Program) -> list[Step]:
-    """The steps of a program that has its bytes itself; of one that is planned, without them."""
+    """The steps of a program with all bytes in its message; for a plan, without the bytes."""
     return [
         Step(
             step.call,

@@ -2,7 +2,7 @@
 
 Its modules, from the top::
 
-    shown, exposition  if the setting asks for it; on a port
-    counters, gauges   counts calls; how things are
+    shown, exposition  metrics if the setting asks for them; the port that shows them
+    counters, gauges   counts of calls; current values
     declared           every metric
 """

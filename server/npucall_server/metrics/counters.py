@@ -1,4 +1,4 @@
-"""Counts calls. Plain numbers, which nobody adds up before somebody asks."""
+"""Counts calls. The numbers are only added up when somebody asks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from npucall_server.metrics.declared import Metric
 
 _MOST_UNCOUNTED = 256
-"""Calls that wait to be counted: many at a time cost less, since what counts them is at hand."""
+"""Calls that wait to be counted. Counting many at a time costs less."""
 _RUN = frozenset({"Execute", "ExecuteStream"})
 
 
 class Buckets(NamedTuple):
-    """A histogram: the calls of each bucket alone, and the seconds of all of them."""
+    """A histogram: the number of calls in each bucket, and the seconds of all calls."""
 
     counts: tuple[int, ...]
     seconds: float
 
 
 class Sample(NamedTuple):
-    """A value of a metric; the values of its labels stand in their order."""
+    """A value of a metric. The values of its labels are in the order of the labels."""
 
     metric: Metric
     labels: tuple[str, ...]
@@ -52,7 +52,7 @@ class _Histogram:
 
 
 class _Times:
-    """Of calls of one operator that ran."""
+    """Times of the calls of one operator that ran."""
 
     __slots__ = ("call", "copy_in", "copy_out", "plan", "queue", "run")
 
@@ -78,7 +78,7 @@ class _Times:
 
 
 class _Sums:
-    """Of calls of one tenant and operator, by one method."""
+    """Sums over the calls of one tenant, operator and method."""
 
     __slots__ = ("device_ns", "reasons", "request_bytes", "response_bytes", "times")
 
@@ -91,8 +91,8 @@ class _Sums:
 class Counters:
     """Counts from any thread.
 
-    ``operators``: the names that have series of their own. Of methods, reasons and tenants there
-    are as many as the contract and the settings have.
+    ``operators``: the names that get their own series. The contract and the settings bound the
+    numbers of methods, reasons and tenants.
     """
 
     def __init__(self, operators: Iterable[str]) -> None:
@@ -103,14 +103,17 @@ class Counters:
         self._uncounted: deque[Record] = deque()
 
     def called(self, record: Record) -> None:
-        """A call has been answered. It is counted with others at a time, before anybody asks."""
+        """A call has been answered.
+
+        Several calls are counted together, at the latest when somebody asks.
+        """
         self._uncounted.append(record)
         if len(self._uncounted) >= _MOST_UNCOUNTED:
             with self._lock:
                 self._count()
 
     def _count(self) -> None:
-        """Counts what has not been counted yet; called with the lock."""
+        """Counts the calls that wait. Called with the lock."""
         while self._uncounted:
             record = self._uncounted.popleft()
             operator = record.operator if record.operator in self._operators else ""
@@ -143,7 +146,7 @@ class Counters:
             return [*totals, *self._amounts(), *times]
 
     def _amounts(self) -> Iterator[Sample]:
-        """What is not told apart by method."""
+        """The sums that are not by method."""
         amounts: dict[tuple[str, str], list[int]] = {}
         for (_, operator, tenant), sums in self._sums.items():
             amount = amounts.setdefault((operator, tenant), [0, 0, 0])

@@ -10,7 +10,7 @@ BOUNDS_NS = (
     10**11,
     3 * 10**11,
 )
-"""Of histograms of time: 10 us to 5 minutes."""
+"""The buckets of histograms of time: 10 us to 5 minutes."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Metric:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """Names that a query may ask for."""
+        """The names that a query may use."""
         if self.kind == "histogram":
             return tuple(f"{self.name}_{part}" for part in ("bucket", "count", "sum"))
         return (self.name,)
 
 
-# --- Counted: by what calls were ---------------------------------------------------------------
+# --- Counted: what calls were ---------------------------------------------------------------
 
 CALLS = Metric(
     "npucall_calls_total",
@@ -167,4 +167,4 @@ BEATS = Metric(
 )
 
 METRICS = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
-"""All of them, in this order."""
+"""All metrics, in this order."""

@@ -1,6 +1,6 @@
 """Shows the metrics to Prometheus, on a port of their own, by ``prometheus_client``.
 
-A scrape collects; until then nobody spends anything on it.
+The values are collected during a scrape. Without scrapes this costs nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
 _PATIENCE_SECONDS = 10.0
-"""In which a peer has to ask, and to read."""
+"""How long a peer may take to ask and to read."""
 _MOST_PEERS = 16
 _BOUNDS = (*(f"{bound / 1e9:g}" for bound in BOUNDS_NS), "+Inf")
 
 
 class _Samples(Collector):
-    """All that is counted and read, as prometheus_client's families."""
+    """All metrics as prometheus_client's families."""
 
     def __init__(self, sources: Iterable[Callable[[], Iterable[Sample]]]) -> None:
         self._sources = tuple(sources)
@@ -48,15 +48,15 @@ class _Samples(Collector):
             yield _family(list(group))
 
     def describe(self) -> Iterator[Family]:
-        """Nothing, so that registering collects nothing."""
+        """Answers nothing, so that registering collects nothing."""
         return iter(())
 
 
 class Exposition:
     """Answers scrapes of ``GET /metrics`` on an address until it is closed.
 
-    ``tls`` is asked at each connection; None for plain ones. Raises OSError where the address
-    cannot be bound.
+    ``tls`` is called for each connection; None: without TLS. Raises OSError if the address cannot
+    be bound.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Exposition:
         ).start()
 
     def close(self) -> None:
-        """Answers nobody any more."""
+        """Stops answering."""
         self._http.shutdown()
         self._http.server_close()
 
 
 class _Server(ThreadingHTTPServer):
-    """A few peers at a time, none of whom may keep the others waiting."""
+    """Serves a few peers at a time. No peer can keep the others waiting."""
 
     daemon_threads = True
 
@@ -95,25 +95,25 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Without asking for the name of the host, which may take seconds."""
+        """Binds without looking up the name of the host, which may take seconds."""
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Sends those away for whom there is no room."""
+        """Refuses a peer if there is no room."""
         del request, client_address
         return self._peers.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """In a thread of the peer's."""
+        """Runs in the peer's thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._peers.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """The handshake takes place here, in the peer's thread."""
+        """Does the TLS handshake here, in the peer's thread."""
         connection: socket.socket = request
         connection.settimeout(_PATIENCE_SECONDS)
         if self._tls is not None:
@@ -126,7 +126,7 @@ class _Server(ThreadingHTTPServer):
                 connection.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that goes away, or speaks no TLS, is no matter of the server's."""
+        """Ignores peers that go away or do not speak TLS."""
 
 
 def _family(samples: list[Sample]) -> Family:

@@ -1,4 +1,4 @@
-"""How things are at the moment, from the parts of the server that know."""
+"""Current values, from the parts of the server that know them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PERCENT = 100
 
 @dataclass(frozen=True)
 class Gauges:
-    """Reads the parts of one server. ``streams``: the places of streams."""
+    """Reads the parts of one server. ``streams``: the ledger of streams."""
 
     executor: Executor
     streams: Ledger
@@ -37,7 +37,7 @@ class Gauges:
     is_serving: Callable[[], bool]
 
     def samples(self) -> list[Sample]:
-        """All of them; what a device does not tell is left out."""
+        """All current values. Those that the device does not tell are left out."""
         plain = [Sample(metric, (), value) for metric, value in self._plain().items()]
         device = self.executor.device
         labels = version("npucall-server"), device.name, device.soc

@@ -1,4 +1,4 @@
-"""Metrics from their setting: counted and shown if somebody wants them, else neither."""
+"""Counts and shows metrics if the setting asks for them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class ExtraMissingError(Exception):
-    """What the metrics need is not installed."""
+    """A package that the metrics need is not installed."""
 
 
 class ServerTls:
-    """TLS with the certificate that the files hold at the moment of a connection.
+    """TLS with the certificate that is in the files when a connection comes.
 
-    With ``client_ca`` the other side has to bring a certificate of it.
+    With ``client_ca`` the client needs a certificate of that authority.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -33,10 +33,10 @@ class ServerTls:
         self._good: ssl.SSLContext | None = None
 
     def __call__(self) -> ssl.SSLContext:
-        """The context of a new connection. Raises OSError where nothing has been good yet."""
+        """The context for a new connection. Raises OSError if the files have never been good."""
         try:
             self._good = _context(*self._files)
-        except (OSError, ValueError):  # while one of them is being changed
+        except (OSError, ValueError):  # one of the files is being changed
             if self._good is None:
                 raise
         return self._good
@@ -54,7 +54,7 @@ def _context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLCon
 class Metrics:
     """The metrics of a server; without ``metrics_listen`` there are none, and they cost nothing.
 
-    Raises ExtraMissingError where they are wanted and the extra is not installed.
+    Raises ExtraMissingError if they are wanted but the extra is not installed.
     """
 
     def __init__(self, settings: FrontSettings, operators: list[str]) -> None:
@@ -74,10 +74,10 @@ class Metrics:
             self._counters.called(record)
 
     def show(self, gauges: Callable[[], Iterable[Sample]]) -> str:
-        """Answers scrapes from here on, and tells the address; empty if nobody wants them.
+        """Starts to answer scrapes. Answers the address; empty without ``metrics_listen``.
 
-        ``gauges`` answers how things are. Over TLS where the server has a certificate. Raises
-        OSError where the address cannot be bound.
+        ``gauges`` answers the current values. With TLS if the server has a certificate. Raises
+        OSError if the address cannot be bound.
         """
         if not self._address:
             return ""
@@ -89,7 +89,7 @@ class Metrics:
         return f"{host}:{self._exposition.port}"
 
     def close(self) -> None:
-        """Shows them no more."""
+        """Stops showing the metrics."""
         if self._exposition is not None:
             self._exposition.close()
 

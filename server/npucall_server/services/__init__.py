@@ -5,5 +5,5 @@ Its modules, from the top::
     operators, access, account  OperatorService; AccessService, and its account
     sessions, streams         SessionService; ExecuteStream
     health, reflection        the standard services of health and reflection
-    parsing, who              requests from their bytes; what callers are told of each other
+    parsing, who              requests from their bytes; what callers may see of each other
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME: str = pb.DESCRIPTOR.services_by_name["AccessService"].full_name
 MOST_WAITING = 16
-"""Callers who wait for a reservation at a time."""
+"""The most callers that wait for a reservation at a time."""
 _LONGEST_WAIT = 7 * 24 * 3600.0
 _RETRY_SECONDS = 5.0
 
@@ -39,7 +39,7 @@ class AccessService:
         return {"Reserve": self.reserve}
 
     def listings(self) -> dict[str, Method]:
-        """The others, which are answered however busy the server is."""
+        """The other methods. They are answered even if the server is busy."""
         return {
             "RenewReservation": self.renew_reservation,
             "ReleaseReservation": self.release_reservation,
@@ -68,7 +68,7 @@ class AccessService:
         ).SerializeToString()
 
     def renew_reservation(self, request: bytes, _: Record, caller: Caller) -> bytes:
-        """Has a reservation go on."""
+        """Renews a reservation."""
         key = parse(pb.RenewReservationRequest, request).key
         granted = self._gate.renew(key, caller.identity)
         return pb.RenewReservationResponse(

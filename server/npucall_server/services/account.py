@@ -1,4 +1,4 @@
-"""The account and what goes on now, of ``npucall.v1.AccessService``."""
+"""The account and the current activity, of ``npucall.v1.AccessService``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AccountService:
         return {"GetUsage": self.get_usage, "GetActivity": self.get_activity}
 
     def get_usage(self, request: bytes, _: Record, caller: Caller) -> bytes:
-        """Who used the device how long."""
+        """How long each caller used the device."""
         last = parse(pb.GetUsageRequest, request).last_seconds
         if not last >= 0:
             raise MessageError(f"last_seconds: expected 0 or more, found {last:g}")
@@ -80,7 +80,7 @@ class AccountService:
     def _activities(
         self, told: Identity, minute: dict[tuple[str, str], Line]
     ) -> Iterator[pb.CallerActivity]:
-        """Of the callers whom the one who is told may see."""
+        """The activities of the callers that the asking caller may see."""
         calls = _by_caller(self.executor.calls_by_owner())
         held = _by_caller(self.executor.memory.owners)
         streams = _by_caller(self.streams.owners)
@@ -103,7 +103,7 @@ def _sees(told: Identity, tenant: str, name: str) -> bool:
 
 
 def _by_caller(owners: dict[str, int]) -> Counter[tuple[str, str]]:
-    """Sums over connections of callers that are known by these alone."""
+    """Sums by caller. If nothing proved who a caller is, its connections are added up."""
     sums: Counter[tuple[str, str]] = Counter()
     for owner, amount in owners.items():
         sums[whose(owner)] += amount

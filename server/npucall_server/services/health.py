@@ -1,7 +1,7 @@
 """``grpc.health.v1.Health``, the standard service: whether this server takes calls.
 
-Not the servicer of grpcio-health-checking: that one sends while it holds its lock, so that one
-watcher who does not read would keep every check waiting, and the end of the server.
+This is not the servicer of grpcio-health-checking, which sends while it holds its lock. One watcher
+that does not read would block every check there, and the end of the server.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LOOK_SECONDS = 1.0
 class Health:
     """One status, of the server as a whole and of each of its services.
 
-    ``is_well`` is asked each time: a server that serves and is not well is NOT_SERVING. ``room``
-    is for messages on their way in, ``watchers`` for those who stay.
+    ``is_well`` is called each time: a server that serves but is not well is NOT_SERVING. ``room``
+    is for messages on their way in, ``watchers`` for callers of Watch.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Health:
         self._changed = threading.Condition()
 
     def set(self, *, serving: bool) -> None:
-        """From now on the server takes calls, or takes none."""
+        """Sets whether the server takes calls."""
         with self._changed:
             self._serves = serving
             self._changed.notify_all()
@@ -88,7 +88,7 @@ class Health:
                 wait = self._peers.begin(caller, "a status to be read")
                 try:
                     yield _response(status)
-                finally:  # it may never come back, and would keep gRPC's call
+                finally:  # a generator may never be resumed, and would keep gRPC's call
                     self._peers.end(wait)
                 told = status
             with self._changed:

@@ -59,7 +59,7 @@ class OperatorService:
         }
 
     def listings(self) -> dict[str, Method]:
-        """The others, which are answered however busy the server is."""
+        """The other methods. They are answered even if the server is busy."""
         return {
             "ListOperators": self.list_operators,
             "GetOperator": self.get_operator,
@@ -119,7 +119,7 @@ class OperatorService:
 
     @cached_property
     def catalogue(self) -> int:
-        """A digest of the listing, never 0: the same on every host that lists the same."""
+        """A digest of the listing, never 0. Hosts with the same listing have the same digest."""
         listing = self._listing().SerializeToString(deterministic=True)
         return int.from_bytes(blake2b(listing, digest_size=8).digest(), "little") or 1
 

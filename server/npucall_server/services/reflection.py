@@ -1,6 +1,6 @@
 """``grpc.reflection``: describes the services to clients that have no ``.proto`` files.
 
-grpcio-reflection has v1alpha alone. The messages of v1 have the same fields, so the same servicer
+grpcio-reflection has only v1alpha. The messages of v1 have the same fields, so the same servicer
 answers both versions; this module adds the description of v1 itself.
 """
 
@@ -25,7 +25,7 @@ write_response = reflection_pb2.ServerReflectionResponse.SerializeToString
 
 
 def answers_for(names: Iterable[str]) -> Callable[..., Any]:
-    """What answers the messages of a stream, about the services of these names and reflection."""
+    """The function that answers a stream's questions about these services and about reflection."""
     servicer: Any = reflection.ReflectionServicer((*names, NAME, ALPHA), pool=_Files())
     answers: Callable[..., Any] = servicer.ServerReflectionInfo
     return answers
@@ -42,7 +42,7 @@ class _Files:
         self._pools = descriptor_pool.Default(), _v1()
 
     def __getattr__(self, name: str) -> Any:
-        """What the file of v1 has nothing of, such as extensions, is for the default pool."""
+        """Everything that the file of v1 lacks, such as extensions, comes from the default pool."""
         return getattr(self._pools[0], name)
 
     def FindFileByName(self, name: str) -> Any:  # as pools have it
@@ -62,7 +62,7 @@ class _Files:
 
 
 def _v1() -> descriptor_pool.DescriptorPool:
-    """A pool with the file of v1 alone: that of v1alpha with its names changed."""
+    """A pool with only the file of v1: the file of v1alpha with other names."""
     alpha = descriptor_pb2.FileDescriptorProto()
     reflection_pb2.DESCRIPTOR.CopyToProto(alpha)
     renamed = text_format.MessageToString(alpha).replace("v1alpha", "v1")

@@ -1,4 +1,4 @@
-"""What callers are told of each other, as messages of the contract."""
+"""What callers may see of each other, as messages of the contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KNOWN_BY = {each: pb.KnownBy.Value(f"KNOWN_BY_{each.name}") for each in KnownBy
 
 
 def caller_info(who: Identity, told: Identity) -> pb.CallerInfo:
-    """Who a caller is, for another one: callers of other tenants see no name."""
+    """A caller as another caller sees it. Callers of other tenants see no name."""
     sees = told.tenant == who.tenant or told.role >= Role.ADMIN
     ends = 0.0 if who.expires == math.inf else max(0.0, who.expires - time.time())
     return pb.CallerInfo(
@@ -31,7 +31,7 @@ def caller_info(who: Identity, told: Identity) -> pb.CallerInfo:
 
 
 def reservation(shown: Shown | None, told: Identity) -> pb.Reservation | None:
-    """The reservation that there is, for a caller."""
+    """The current reservation as a caller sees it."""
     if shown is None:
         return None
     return pb.Reservation(

@@ -3,7 +3,7 @@
 Its modules, from the top::
 
     setup              makes them from the settings
-    sessions, session  all of them; one
+    sessions, session  all sessions; one session
     digests, ids       bytes by their SHA-256; ids of sessions
     room, waiting      memory of handles; waiting for each other
     failures           what others are told of a handle that could not be filled

@@ -1,4 +1,4 @@
-"""Bytes that are kept by their SHA-256, as far as there is room for them: a miss is normal."""
+"""Bytes that are kept by their SHA-256 while there is room for them. A miss is normal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from npucall_server.ledger import Entry, Ledger
 
 DIGEST_BYTES = 1 << 10
-"""That each counts for besides its own."""
+"""Each counts for so many bytes in addition to its own."""
 _MOST = 4096
-"""Digests of all tenants: what bounds the time to look through them."""
+"""The most digests of all tenants. This bounds the time to look through them."""
 
 
 class _Kept(NamedTuple):
@@ -34,8 +34,8 @@ _HOLDER = _Holder()
 class Digests:
     """Bytes by tenant and SHA-256: at most ``limit`` of them, which count in ``memory``.
 
-    Those used longest ago go first, for others and for calls that need the memory. Who keeps bytes
-    has verified them, and nobody changes them.
+    Bytes used longest ago go first, if others or calls need the memory. The caller verifies bytes
+    before it keeps them, and nobody changes them.
     """
 
     def __init__(self, limit: int, memory: Ledger) -> None:
@@ -48,7 +48,7 @@ class Digests:
         """How often bytes were asked for that were kept, and that were not."""
 
     def find(self, tenant: str, sha256: bytes) -> Buffer | None:
-        """The bytes of a digest of a tenant; None where they are not kept."""
+        """The bytes of a tenant's digest; None if they are not kept."""
         key = tenant, sha256
         with self._lock:
             kept = self._kept.get(key)
@@ -60,11 +60,11 @@ class Digests:
             return kept.data
 
     def has(self, tenant: str, sha256: bytes) -> bool:
-        """Whether the bytes are kept. That somebody asks counts as a use."""
+        """Whether the bytes are kept. Asking counts as a use."""
         return self.find(tenant, sha256) is not None
 
     def remember(self, tenant: str, sha256: bytes, data: Buffer) -> bool:
-        """Keeps bytes, which others used longer ago make room for; False where there is none."""
+        """Keeps bytes. Bytes used longer ago make room for them. False if there is no room."""
         key, size = (tenant, sha256), len(data) + DIGEST_BYTES
         if size > self._limit:
             return False
@@ -82,7 +82,7 @@ class Digests:
             return True
 
     def _yield(self, key: tuple[str, bytes]) -> None:
-        """Somebody needs the memory."""
+        """Drops the bytes, since somebody needs the memory."""
         with self._lock:
             if key in self._kept:
                 self._drop(key)

@@ -17,7 +17,10 @@ _RETRY_SECONDS = 0.1
 
 
 def of_another(error: NpucallError | None, failure: str) -> NpucallError:
-    """What a retry raises of what it joined; it may repeat where that one's caller gave up."""
+    """The error of a retry for the call that it joined.
+
+    If that call's caller gave up, it may retry.
+    """
     if error is None or isinstance(error, (CancelledError, DeadlineError)):
         return BusyError(
             f"the call that should fill the handle gave up ({failure}); {retry_in(_RETRY_SECONDS)}",
@@ -27,7 +30,7 @@ def of_another(error: NpucallError | None, failure: str) -> NpucallError:
 
 
 def as_told(error: BaseException) -> NpucallError:
-    """The error for another caller: without frames, which would keep alive what the call held."""
+    """The error for another caller. It has no frames, which would keep the call's data alive."""
     if not isinstance(error, NpucallError):
         return InternalError(
             "the call that should fill the handle met a bug; the server's log has the traceback"

@@ -1,7 +1,7 @@
 """Ids of sessions: which server opened one, and a secret that nobody guesses.
 
-``<place>-<instance>-<secret>``, all in hexadecimal. The place stays over restarts, the instance
-does not: so a client learns whether it asks the wrong server, or one that has forgotten.
+``<place>-<instance>-<secret>``, all in hexadecimal. A restart changes the instance but not the
+place. So a client learns whether it asks the wrong server, or one that was restarted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEVERAL = ","
 
 
 def place_of(device: str, address: str) -> str:
-    """Names a server alike over restarts, by its first address as it is configured."""
+    """A server's name, from its first address in the settings. It stays the same over restarts."""
     where = f"{socket.gethostname()}\n{device}\n{address}"
     return blake2b(where.encode(), digest_size=_PLACE_BYTES).hexdigest()
 
@@ -43,8 +43,8 @@ class Ids:
     def secret_in(self, text: str, handles: Sequence[bytes] = ()) -> bytes:
         """The secret of an id of this process.
 
-        Raises SessionUnknownError for what is no id, WrongServerError, and HandleLostError, which
-        names ``handles``.
+        Raises SessionUnknownError if the text is no id, WrongServerError, and HandleLostError,
+        which names ``handles``.
         """
         match = _ID.fullmatch(text)
         if match is None:
@@ -67,7 +67,7 @@ class Ids:
 
 
 def unknown() -> SessionUnknownError:
-    """The same for every session that is not one of the caller's."""
+    """The error for every session that is not the caller's. It is always the same."""
     return SessionUnknownError(
         "session: expected the id of a session of this caller in the metadata npucall-session, "
         "found no such session; open one"

@@ -1,4 +1,4 @@
-"""What handles take: memory of the device, within the budgets of session, tenant and server."""
+"""The memory of handles, within the budgets of session, tenant and server."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from npucall_server.quotas import Held, Quotas
 
 HANDLE_BYTES = 1 << 10
-"""Of the host, that each handle counts for besides what it holds."""
+"""Bytes of the host that each handle counts for, in addition to what it holds."""
 PAGE_BYTES = 1 << 12
-"""Of a device's own memory, in which each handle counts for the server: it takes whole ones."""
+"""Size of pages of a device's own memory. A handle takes whole pages, and counts for them."""
 SESSION_BYTES = 1 << 18
-"""Of the host, that each session counts for: ids that it remembers, above all."""
+"""Bytes of the host that each session counts for, mostly for ids that it remembers."""
 
 
 class Budget:
@@ -34,20 +34,20 @@ class Budget:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> None:
-        """Raises HandleMemoryError where there is not so much left."""
+        """Raises HandleMemoryError if there is not so much left."""
         with self._lock:
             if self.held + size > self.limit:
                 raise full(self._whose, self._setting, self.limit, self.held, size)
             self.held += size
 
     def give_back(self, size: int) -> None:
-        """Of what was taken."""
+        """Gives back what was taken."""
         with self._lock:
             self.held -= size
 
 
 class Room:
-    """The memory of one handle, and all that it counts for, as far as that has been taken."""
+    """The memory of one handle, and all that has been counted for it so far."""
 
     __slots__ = ("_account", "host_bytes", "of_all", "of_session", "quota", "resident")
 
@@ -59,17 +59,17 @@ class Room:
 
     @property
     def memory(self) -> Resident:
-        """Of a handle that got all of it."""
+        """The memory of a handle that got all its room."""
         assert self.resident is not None  # noqa: S101  # Account.take has answered it
         return self.resident
 
     def give_back(self) -> None:
-        """Frees the memory; then it counts no more. To be called once."""
+        """Frees the memory, and then no longer counts it. To be called once."""
         self._account.give_back(self)
 
 
 class Account:
-    """What one session holds, of its own budget and of all that it shares with others."""
+    """What one session holds of its own budget and of those that it shares with others."""
 
     def __init__(self, memory: HandleMemory, identity: Identity, budget: Budget) -> None:
         self.budget = budget
@@ -110,15 +110,15 @@ class Account:
         self.budget.give_back(room.of_session)
 
     def close(self) -> None:
-        """The session has ended; what is still read counts on."""
+        """The session has ended. Handles that are still read continue to count."""
         self._memory.host.shrink(self._entry, SESSION_BYTES)
 
 
 class HandleMemory:
     """The memory that the handles of all sessions hold.
 
-    ``host`` is the ledger of the host's memory: handles of a device without memory of its own count
-    there too. ``make_room`` hears before so many bytes of it are taken.
+    ``host`` is the ledger of the host's memory. Handles of a device without its own memory count
+    there too. ``make_room`` is called before so many bytes of it are taken.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class HandleMemory:
         self._is_host = device.memory_for_handles == 0
 
     def taken(self, size: int) -> int:
-        """Bytes that a handle takes of all that there are for handles."""
+        """Bytes that a handle takes of the memory for handles."""
         return size if self._is_host else max(-(-size // PAGE_BYTES), 1) * PAGE_BYTES
 
     def count(self, entry: Entry, size: int) -> int:
@@ -151,7 +151,7 @@ class HandleMemory:
         return taken
 
     def allocate(self, size: int, dtype: DType | None = None) -> Resident:
-        """Memory of the device. Raises HandleMemoryError where it has none."""
+        """Memory of the device. Raises HandleMemoryError if the device has none."""
         try:
             return self._device.allocate(size, dtype)
         except (OutOfMemoryError, MemoryError) as error:
@@ -167,7 +167,7 @@ class HandleMemory:
 
 
 def full(whose: str, setting: str, limit: int, held: int, wanted: int) -> HandleMemoryError:
-    """What a budget refuses with."""
+    """The error of a budget that is used up."""
     return HandleMemoryError(
         f"{whose} hold {held} bytes and this one needs {wanted} more ({setting} = {limit}); "
         "release handles",

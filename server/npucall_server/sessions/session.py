@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class _Content:
-    """What a handle holds, or is to hold, as long as somebody needs it."""
+    """What a handle holds or will hold, while somebody needs it."""
 
     __slots__ = ("error", "pins", "room")
 
     def __init__(self) -> None:
         self.room: Room | None = None
         self.error: NpucallError | None = None
-        """What it could not be filled for."""
+        """Why it could not be filled."""
         self.pins = 1
-        """Who uses it: what fills it, and all that read it."""
+        """How many use it: the one that fills it, and all that read it."""
 
 
 _Handle = Handle[_Content]
 
 
 class Session:
-    """Handles with a lease. Safe to use from several threads; waits without any lock.
+    """Handles with a lease. Safe to use from several threads. Holds no lock while it waits.
 
     ``clock`` is monotonic. ``owner``: who may use it.
     """
@@ -57,14 +57,14 @@ class Session:
     ) -> None:
         self.id, self.secret, self.owner = name, secret, owner
         self.identity = identity
-        """Of who used it last."""
+        """The caller that used it last."""
         self.lease = lease
         self._account, self._changes, self._clock = account, changes, clock
         self._handles: Handles[_Content] = Handles()
         self._uses = 0
         self._ends_at = clock() + lease
         self._ended: Callable[[], NpucallError] | None = None
-        """What calls raise since it has ended."""
+        """The error for calls once it has ended."""
 
     # --- Its lease --------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class Session:
 
     @property
     def held(self) -> int:
-        """Bytes that they hold; those of released ones too that a call still reads."""
+        """Bytes that its handles hold, with released handles that a call still reads."""
         return self._account.budget.held
 
     @property
@@ -85,7 +85,7 @@ class Session:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """While a call runs the lease does not end. Raises what calls get once it has ended."""
+        """Keeps the lease while a call runs. Raises an error if the session has ended."""
         with self._changes:
             self.check_open()
             self._uses += 1
@@ -97,7 +97,7 @@ class Session:
                 self._ends_at = self._clock() + self.lease
 
     def renew(self, identity: Identity) -> bool:
-        """The lease begins anew; False where it has ended."""
+        """Starts the lease again; False if the session has ended."""
         with self._changes:
             if self._ended is not None or self.is_due:
                 return False
@@ -106,12 +106,12 @@ class Session:
             return True
 
     def check_open(self) -> None:
-        """Raises what it has ended with."""
+        """Raises an error if the session has ended."""
         if self._ended is not None:
             raise self._ended()
 
     def end(self, why: Callable[[], NpucallError], *, only_idle: bool = False) -> bool:
-        """Ends it, and releases its handles; who waits for one raises ``why``. False: it had ended.
+        """Ends it and releases its handles. Waiting calls raise ``why``. False: it had ended.
 
         ``only_idle``: unless a call uses it.
         """
@@ -128,9 +128,9 @@ class Session:
     # --- Its handles ------------------------------------------------------------------------------
 
     def read(self, part: HandlePart, name: str) -> Reading:
-        """A part of a handle, for a storage of that name; it stays until the reading is done.
+        """A part of a handle, for a storage of that name. It stays until the reading is done.
 
-        Raises HandleEmptyError, HandleReleasedError, and TensorLayoutError where the part is not
+        Raises HandleEmptyError, HandleReleasedError, and TensorLayoutError if the part is not
         inside the handle.
         """
         with self._changes:
@@ -142,9 +142,9 @@ class Session:
     def fill(
         self, handle: bytes, size: int, identity: bytes | None, dtype: DType | None = None
     ) -> Filling:
-        """Begins to fill a handle with so many bytes, or finds out that the same has, or does.
+        """Begins to fill a handle, or finds that the same request fills or has filled it.
 
-        ``identity``: see ``Handles.begin``; ``dtype``: of its elements, if that is known. Raises
+        ``identity``: see ``Handles.begin``; ``dtype``: its elements' type, if known. Raises
         HandleExistsError, HandleReleasedError and HandleMemoryError.
         """
         with self._changes:
@@ -160,7 +160,7 @@ class Session:
         return filling
 
     def release(self, handles: Sequence[bytes]) -> None:
-        """Gives handles back; each keeps its memory until nobody reads or fills it any more."""
+        """Gives handles back. Each keeps its memory until the last reading or filling is done."""
         with self._changes:
             if self._ended is not None:
                 return
@@ -168,7 +168,10 @@ class Session:
         _give_back(free)
 
     def settle(self, handle: _Handle, identity: bytes | None, error: BaseException | None) -> None:
-        """Called by what fills: it has, or it failed. Only the first time counts."""
+        """A filling calls this when it has filled the handle or failed.
+
+        Only the first time counts.
+        """
         with self._changes:
             if error is None:
                 ended = self._handles.fill(handle, identity)
@@ -181,13 +184,13 @@ class Session:
         _give_back(free)
 
     def unpin(self, handle: _Handle) -> None:
-        """Called by what reads, once it is done."""
+        """A reading calls this when it is done."""
         with self._changes:
             free = self._unpin(handle)
         _give_back(free)
 
     def wait(self, handle: _Handle, caller: Waiting) -> None:
-        """Waits until a handle is filled, or is not going to be, or the session has ended."""
+        """Waits until a handle is filled, or filling it failed, or the session has ended."""
         self._changes.wait_until(
             lambda: handle.state is not State.FILLING or self._ended is not None, caller
         )
@@ -203,7 +206,7 @@ class Session:
         return self._rest_of(handle)
 
     def _rest_of(self, handle: _Handle) -> list[Room]:
-        """Memory that nobody needs any more, to be given back without the lock."""
+        """Memory that is no longer needed, to be given back without the lock."""
         content = handle.value
         is_wanted = handle.state is State.FILLED and not handle.is_released
         if content.pins or is_wanted or content.room is None:
@@ -223,7 +226,7 @@ class Reading:
     def wait(self, caller: Waiting) -> ResidentPart:
         """The bytes, once the handle is filled.
 
-        Raises HandleEmptyError where that failed, what the session ended with, and DeadlineError
+        Raises HandleEmptyError if filling failed, the error of an ended session, and DeadlineError
         and CancelledError of the caller.
         """
         handle = self._handle
@@ -233,16 +236,16 @@ class Reading:
         return ResidentPart(handle.value.room.memory, self._part.offset, self._part.length)
 
     def done(self) -> None:
-        """The call does not read it any more; a second time does nothing."""
+        """The call no longer reads it. A second time does nothing."""
         if not self._done:
             self._done = True
             self._session.unpin(self._handle)
 
 
 class Filling:
-    """A handle that is to be filled. Who is new fills ``memory``, whole, and says how that ended.
+    """A handle that is to be filled. A new filling fills all of ``memory`` and says how it ended.
 
-    Another one waits for the new one, and has nothing else to do.
+    A filling that is not new only waits for the new one.
     """
 
     def __init__(
@@ -253,24 +256,24 @@ class Filling:
 
     @property
     def memory(self) -> Resident:
-        """Of a new one."""
+        """The memory that a new filling fills."""
         room = self._handle.value.room
         assert room is not None  # noqa: S101  # it is new, and has not ended
         return room.memory
 
     def succeed(self, identity: bytes | None = None) -> None:
-        """All bytes are there. ``identity``: of one that was not known."""
+        """All bytes are there. ``identity``: if it was not known before."""
         self._session.settle(self._handle, identity, None)
 
     def fail(self, error: BaseException) -> None:
-        """The handle is empty again, if it has not been filled; who waits is told."""
+        """Unless the handle is filled, it is empty again, and waiting calls get the error."""
         self._session.settle(self._handle, None, error)
 
     def wait(self, caller: Waiting, identity: bytes | None = None) -> None:
-        """Waits for what fills it, whoever that is. ``identity``: of one that was not known.
+        """Waits until it is filled by any request. ``identity``: if it was not known before.
 
-        Raises what that failed with, HandleExistsError where it has another identity, what the
-        session ended with, and DeadlineError and CancelledError of the caller.
+        Raises the error of filling, HandleExistsError if it has another identity, the error of an
+        ended session, and DeadlineError and CancelledError of the caller.
         """
         handle = self._handle
         self._session.wait(handle, caller)

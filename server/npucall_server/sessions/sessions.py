@@ -37,11 +37,14 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 5.0
 _KEY_BYTES = 32
 _MOST_ENDED, _MOST_ENDED_OF_ONE = 1024, 64
-"""Sessions whose lease has ended that are remembered: of all, and of one owner."""
+"""How many sessions with an ended lease are remembered: of all owners, and of one owner."""
 
 
 class Rules(NamedTuple):
-    """What sessions may take; each is a setting of the server. Any 0: there are no sessions."""
+    """What sessions may take.
+
+    Each is a setting of the server. If any is 0, there are no sessions.
+    """
 
     handle_memory: int
     session_memory: int
@@ -50,7 +53,7 @@ class Rules(NamedTuple):
 
     @classmethod
     def of(cls, settings: ServerSettings, device: Device) -> Rules:
-        """Those of the settings; what they leave out follows from the device and its host."""
+        """The rules of the settings. What they leave out follows from the device and its host."""
         usual = device.memory_for_handles or settings.memory_limit // 2
         memory = int(usual if settings.handle_memory is None else settings.handle_memory)
         session = memory if settings.session_memory is None else int(settings.session_memory)
@@ -70,10 +73,10 @@ class _Ended(NamedTuple):
 
 
 class Sessions:
-    """The sessions of one server process. Something has to ``look`` at them every second.
+    """The sessions of one server process. Somebody has to call ``look`` every second.
 
-    ``check`` raises UnauthenticatedError for who is known no more. ``call_timeout``: longest wait
-    for a handle. ``clock`` is monotonic.
+    ``check`` raises UnauthenticatedError for a caller whose credential is no longer good.
+    ``call_timeout``: longest wait for a handle. ``clock`` is monotonic.
     """
 
     def __init__(  # noqa: PLR0913  # all that sessions depend on
@@ -93,15 +96,15 @@ class Sessions:
         self._open: dict[bytes, tuple[Session, Held]] = {}
         self._ended: dict[bytes, _Ended] = {}
         self._nobody = secrets.token_bytes(SECRET_BYTES)
-        """Compared with where there is no such session: that takes as long."""
+        """A missing session is compared with this secret, so that the answer takes as long."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, caller: Caller, lease: float = 0.0, budget: int = 0) -> Session:
-        """Opens a session. 0 asks for as long a lease, and as many bytes, as there can be.
+        """Opens a session. 0 asks for the longest lease, or the most bytes, that it can have.
 
-        Raises MessageError, HandleMemoryError where the server has no sessions, QueueFullError and
+        Raises MessageError, HandleMemoryError if the server has no sessions, QueueFullError and
         QuotaError.
         """
         rules = self.rules
@@ -119,10 +122,10 @@ class Sessions:
             raise
 
     def of(self, caller: Caller, handles: Sequence[bytes] = ()) -> Session:
-        """The session that a caller's metadata name; its lease begins anew.
+        """The session that a caller's metadata name. Its lease starts again.
 
-        Raises SessionUnknownError, alike for those of others, SessionExpiredError, WrongServerError
-        and HandleLostError, which names ``handles``.
+        Raises SessionUnknownError (also for sessions of others), SessionExpiredError,
+        WrongServerError and HandleLostError, which names ``handles``.
         """
         key, session = self._find(caller, handles)
         if session is None:
@@ -139,7 +142,7 @@ class Sessions:
             self._forget(key)
 
     def look(self) -> None:
-        """Ends the sessions whose lease has ended, and those of callers who are known no more."""
+        """Ends sessions whose lease has ended, or whose caller's credential is no longer good."""
         with self._lock:
             found = [(key, session) for key, (session, _) in self._open.items()]
         for key, session in found:
@@ -147,7 +150,7 @@ class Sessions:
                 self._expire(key, session)
 
     def end_all(self) -> None:
-        """Ends every session, before the device is closed that has what they hold."""
+        """Ends every session. To be called before the device is closed, which has their memory."""
         with self._lock:
             found = [(key, session) for key, (session, _) in self._open.items()]
         for key, session in found:
@@ -176,7 +179,7 @@ class Sessions:
         return Budget("the handles of the session", limit, "session_memory")
 
     def _find(self, caller: Caller, handles: Sequence[bytes] = ()) -> tuple[bytes, Session | None]:
-        """Where the caller's session is, and that session, if it is open."""
+        """The key of the caller's session, and the session if it is open."""
         text = caller.metadata.get(SESSION, "")
         secret = self._ids.secret_in(text if isinstance(text, str) else "", handles)
         key = self._key_of(secret)
@@ -187,7 +190,7 @@ class Sessions:
         return key, session if is_secret and is_owner else None
 
     def _refusal(self, key: bytes, caller: Caller) -> NpucallError:
-        """Of a session that is not open."""
+        """The error for a session that is not open."""
         ended = self._ended.get(key)
         if _is_of(caller, "" if ended is None else ended.owner) and ended is not None:
             return _expired(self._clock() - ended.at)
@@ -201,7 +204,7 @@ class Sessions:
             self._forget(key, _Ended(session.owner, at))
 
     def _forget(self, key: bytes, ended: _Ended | None = None) -> None:
-        """It is not open any more. ``ended``: what is remembered of it."""
+        """The session is no longer open. ``ended``: what is remembered of it."""
         with self._lock:
             if ended is not None:
                 self._remember(key, ended)
@@ -224,12 +227,15 @@ class Sessions:
         return True
 
     def _key_of(self, secret: bytes) -> bytes:
-        """What a session is kept under, so that nobody learns from how long finding it takes."""
+        """The key of a session in the table.
+
+        The time to find it then tells nothing of its secret.
+        """
         return blake2b(secret, key=self._key, digest_size=_KEY_BYTES).digest()
 
 
 def _owner(identity: Identity) -> str:
-    """Who may use a session: a person; without tenants whoever has its id."""
+    """Who may use a session: a person; without tenants, anybody who has its id."""
     return identity.person if identity.tenant else ""
 
 

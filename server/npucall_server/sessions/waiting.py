@@ -1,4 +1,4 @@
-"""Waiting for what another thread does, as long as the caller waits too."""
+"""Waits for another thread while the caller still waits too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """A lock, and who waits for something below it to change. Nobody holds it while he waits."""
+    """A lock, and threads that wait for changes under it. They do not hold it while they wait."""
 
     def __init__(self, call_timeout: float) -> None:
         self._call_timeout = call_timeout
@@ -54,7 +54,7 @@ class Changes:
         return self._call_timeout if remaining is None else min(remaining, self._call_timeout)
 
     def _check(self, caller: Waiting, left: float) -> None:
-        """Raises where nobody waits for the call any more, or it has waited for too long."""
+        """Raises if the caller no longer waits, or has waited too long."""
         if not caller.is_active():
             raise went_away()
         if left > 0:

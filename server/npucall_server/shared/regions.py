@@ -32,7 +32,7 @@ _RETRY_SECONDS = 1.0
 
 
 class _Shared:
-    """All that hold regions, for the ledger of memory: they have a limit of their own."""
+    """All holders of regions together, for the ledger of memory. Regions have their own limit."""
 
     peer = ""
     owner = "shared memory"
@@ -44,12 +44,12 @@ _SHARED = _Shared()
 class Regions:
     """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
 
-    Each holder has at most half of that, and of the number of regions: who takes all he can get
-    leaves something to others. ``quotas``: what the callers of a tenant have together.
+    Each holder has at most half of that, and half of the number of regions. So one that takes all
+    it can leaves something to others. ``quotas``: what the callers of a tenant have together.
 
-    A region can be viewed until it is forgotten. It stays mapped, and counts, until the last view
-    has gone too: nothing is ever unmapped below a call that runs. One thread creates and forgets,
-    any may view.
+    A region can be viewed until it is forgotten. It stays mapped, and counts, until its last view
+    has gone too. So no memory is ever unmapped while a call uses it. One thread creates and
+    forgets; any thread may view.
     """
 
     def __init__(self, limit: int, memory: Ledger, quotas: Quotas | None = None) -> None:
@@ -68,10 +68,10 @@ class Regions:
     def create(
         self, size: int, holders: Collection[str] = (), whose: Identity | None = None
     ) -> tuple[bytes, int]:
-        """Makes a region of zeros; its id, and a descriptor of it that the caller has to close.
+        """Makes a region of zeros. Answers its id, and a descriptor that the caller has to close.
 
-        ``holders``: whose it is, as errors name them ("one process"), each with a number behind it.
-        ``whose`` calls alone may name it; None: those of anybody who knows its id. Raises
+        ``holders``: its holders, as errors name them ("one process"), each followed by a number.
+        Only calls of ``whose`` may name it; None: calls of anybody who knows its id. Raises
         TooLargeError, QueueFullError, QuotaError and OutOfMemoryError.
         """
         pages = _in_pages(size)
@@ -103,10 +103,10 @@ class Regions:
         self._viewable.pop(name, None)
 
     def view(self, region: RegionPart, name: str, person: str = "") -> memoryview:
-        """The bytes of a part, of the tensor ``name``, writable, for who asks.
+        """The bytes of a part for the tensor ``name``, writable. ``person``: who asks.
 
-        The client sees them and may change them at any time. Raises SharedMemoryError where the id
-        is not known, or somebody else's; TensorLayoutError where the part is not inside the memory.
+        The client sees them and may change them at any time. Raises SharedMemoryError if the id is
+        unknown or somebody else's, and TensorLayoutError if the part is not inside the memory.
         """
         memory = self._viewable.get(region.id)
         whose = self._whose.get(region.id)
@@ -174,9 +174,9 @@ class Regions:
 
 
 def _sealed(size: int) -> tuple[int, mmap.mmap]:
-    """A memory file that nobody can truncate any more, and its mapping.
+    """A memory file that nobody can truncate, and its mapping.
 
-    Its pages are taken at once, since a page that is not there when it is touched kills the
+    Its pages are allocated at once: if the system had no page for a later access, it would kill the
     process. A client may still give pages back (FALLOC_FL_PUNCH_HOLE); zeros take their place.
     """
     descriptor = os.memfd_create("npucall", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

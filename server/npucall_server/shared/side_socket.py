@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from npucall_server.shared.regions import Regions
 
 REQUEST_SECONDS = 10.0
-"""In which a connection has to say what it wants."""
+"""How long a connection may take to send its request."""
 MOST_CONNECTIONS = 2 * MAX_REGIONS
-"""At a time; further ones are closed."""
+"""The most connections at a time. More are closed."""
 MOST_SILENT = MOST_CONNECTIONS // 4
-"""Of one user, that have not said what they want."""
+"""The most connections of one user that have not sent their request."""
 _LONGEST_PACKET = 8192
 _PAUSE_SECONDS = 0.1
 _REFUSED_SECONDS = 0.001
-"""For which nobody is let in when somebody was refused: who tries again and again costs little."""
+"""A pause after each refusal, so that a client that tries again and again costs little."""
 _SAID_SECONDS = 60.0
-"""In which one refused connection gets a line in the log."""
+"""In this time, only one refused connection gets a line in the log."""
 _PROBE_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("iII")
 """C's ``struct ucred``: process, user, group."""
@@ -54,8 +54,8 @@ _CREDENTIALS = struct.Struct("iII")
 class SideSocket:
     """Listens on a path, and has one thread for all connections. Each holds one region at most.
 
-    ``users`` may connect besides the server's own. With a ``guard`` everybody may, and every
-    request is one of a tenant's caller. Raises OSError where the path cannot be taken.
+    ``users`` may connect in addition to the server's own user. With a ``guard`` everybody may
+    connect, and every request is from a tenant's caller. Raises OSError if the path cannot be used.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SideSocket:
         self._path, self._regions, self._log, self._guard = path, regions, log, guard
         self._users = {os.geteuid(), *users}
         is_open = guard is not None or self._users - {os.geteuid()}
-        # Who may connect is seen from the credentials; the mode just keeps others from trying.
+        # The credentials decide who may connect; the mode only keeps others from trying.
         self._listener = _listening(path, 0o666 if is_open else 0o600)
         self._inode = path.stat().st_ino
         self._holdings: set[_Holding] = set()
@@ -96,9 +96,9 @@ class SideSocket:
             each.close()
 
     def look(self) -> None:
-        """Ends the memory of callers who have been revoked. Wants to be called every second.
+        """Ends the memory of revoked callers. Has to be called every second.
 
-        That of a caller whose credential has ended stays: no call of his reaches it.
+        Memory of a caller whose credential has expired stays: his calls cannot reach it.
         """
         for holding in tuple(self._holdings):
             if self._guard is not None and holding.identity is not None:
@@ -111,7 +111,7 @@ class SideSocket:
                     pass
 
     def remove(self) -> None:
-        """Removes the file, unless another one is there by now."""
+        """Removes the file, unless another file has replaced it."""
         with suppress(OSError):
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
@@ -153,7 +153,7 @@ class SideSocket:
         self._stopping.wait(_REFUSED_SECONDS)
 
     def _has_place(self, user: int) -> bool:
-        """Whether a connection of that user is let in: nobody shall keep others out."""
+        """Whether to accept a connection of that user, so that no user keeps others out."""
         silent = [each.user for each in self._holdings if each.memory is None]
         return len(self._holdings) < MOST_CONNECTIONS and silent.count(user) < MOST_SILENT
 
@@ -168,7 +168,7 @@ class SideSocket:
         self._silent_until, self._unsaid = now + _SAID_SECONDS, 0
 
     def _hear(self, holding: _Holding) -> None:
-        """What the client sent, or that it went away."""
+        """Reads what the client sent, or notices that it went away."""
         if holding.memory is not None:  # nothing else may come
             self._end(holding)
             return
@@ -183,7 +183,7 @@ class SideSocket:
             self._end(holding)
 
     def _give(self, holding: _Holding) -> None:
-        # Without room for them the kernel throws descriptors away that come along (unix(7)).
+        # There is no room for descriptors, so the kernel drops those that come (unix(7)).
         request = _request_in(holding.connection.recv(_LONGEST_PACKET + 1))
         if request.credential:
             self._give_credential(holding)
@@ -199,7 +199,7 @@ class SideSocket:
         holding.expires = math.inf
 
     def _give_credential(self, holding: _Holding) -> None:
-        """Says who is there, for calls to carry; then the connection ends."""
+        """Gives the client a credential for its calls. Then the connection ends."""
         if self._guard is None:
             raise MessageError("credential: this server has no tenants, and gives no credentials")
         authorization, seconds = self._guard.credential_of(holding.user)
@@ -208,7 +208,7 @@ class SideSocket:
         self._end(holding)
 
     def _whose(self, holding: _Holding, authorization: str) -> Identity | None:
-        """Of a request. Raises UnauthenticatedError where it is nobody's."""
+        """The caller of a request. Raises UnauthenticatedError if it is not known."""
         if self._guard is None:
             return None
         if authorization:
@@ -216,7 +216,7 @@ class SideSocket:
         return self._guard.identify_user(holding.user)
 
     def _holders(self, holding: _Holding) -> list[str]:
-        """Of whom each has at most half: a process, and one of several users or callers."""
+        """The holders, each with at most half: the process, and one of several users or callers."""
         holders = [f"one process {holding.process}"]
         if holding.identity is not None:
             return [*holders, f"one caller {holding.identity.person}"]
@@ -237,13 +237,13 @@ class SideSocket:
 
 
 class _Holding:
-    """A connection: until it has said what it wants, and then for as long as it holds memory."""
+    """A connection, until its request comes, and then while it holds memory."""
 
     def __init__(self, connection: socket.socket, user: int, process: int) -> None:
         self.connection = connection
         self.user, self.process = user, process
         self.identity: Identity | None = None
-        """Whose memory it is, where the server has tenants."""
+        """The owner of the memory, if the server has tenants."""
         self.expires = time.monotonic() + REQUEST_SECONDS
         self.memory: bytes | None = None
 
@@ -283,7 +283,7 @@ def _listening(path: Path, mode: int) -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Removes a socket on which nobody listens any more; raises FileExistsError for what else."""
+    """Removes a socket on which nobody listens. Raises FileExistsError for any other file."""
     if not path.exists():
         return
     if not path.is_socket():

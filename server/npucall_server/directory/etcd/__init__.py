@@ -1,8 +1,8 @@
-"""Several directories over one etcd: what each of them hears, all of them know.
+"""Several directories with one etcd: each tells the others what it hears.
 
 Its modules, from the top::
 
-    store   writes what this directory hears, and reads what others do
+    store   writes what this directory hears, and reads what others write
     client  etcd's API
     v3      etcd's messages
 """

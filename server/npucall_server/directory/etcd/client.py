@@ -1,4 +1,4 @@
-"""Speaks with etcd: one of several endpoints at a time, another one where it fails."""
+"""Calls etcd: one endpoint at a time, and the next one when that fails."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _SECONDS = 3.0
-"""For which an answer is waited."""
+"""How long to wait for an answer."""
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", -1),
     ("grpc.min_reconnect_backoff_ms", 2000),
-    # etcd closes connections with more pings than one in 5 s.
+    # etcd closes connections that ping more often than every 5 s.
     ("grpc.keepalive_time_ms", 6000),
     ("grpc.keepalive_timeout_ms", 3000),
     ("grpc.http2.ping_timeout_ms", 3000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
 _NEEDS_LEADER = (("hasleader", "true"),)
-"""Ends a watch at an endpoint that has lost its cluster."""
+"""Makes etcd end a watch at an endpoint that has lost its cluster."""
 
 
 class StoreError(Exception):
-    """etcd did not do what it was asked to."""
+    """etcd did not do what it was asked to do."""
 
 
 class Pair(NamedTuple):
-    """A key with what it has."""
+    """A key and its value."""
 
     key: bytes
     value: bytes | None
-    """None: the key is gone."""
+    """None: the key was deleted."""
     revision: int
 
 
 class Endpoints(NamedTuple):
-    """Where etcd is, and what encrypts the way to it."""
+    """Where etcd is, and the certificates for the connection."""
 
     hosts: tuple[str, ...]
     ca: Path | None = None
@@ -56,7 +56,10 @@ class Endpoints(NamedTuple):
 
 
 class EtcdClient:
-    """Calls of one thread. Every method raises StoreError, and then asks another endpoint next."""
+    """Calls etcd from one thread.
+
+    A method that fails raises StoreError; the next asks another endpoint.
+    """
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
@@ -65,19 +68,19 @@ class EtcdClient:
 
     @property
     def endpoint(self) -> str:
-        """Which one is asked."""
+        """The endpoint that is asked now."""
         hosts = self._endpoints.hosts
         return hosts[self._next % len(hosts)]
 
     def read(self, prefix: bytes) -> tuple[list[Pair], int]:
-        """All keys that begin so, and the revision that they are of."""
+        """All keys that begin with the prefix, and their revision."""
         request = pb.RangeRequest(key=prefix, range_end=_behind(prefix))
         answer = self._ask("KV/Range", request, pb.RangeResponse)
         pairs = [Pair(each.key, each.value, each.mod_revision) for each in answer.kvs]
         return pairs, answer.header.revision
 
     def write(self, pairs: Iterable[Pair], lease: int) -> None:
-        """Puts and deletes keys, all at once; those that are put live as long as the lease."""
+        """Puts and deletes keys in one transaction. Keys that are put live as long as the lease."""
         operations = [
             pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=each.key))
             if each.value is None
@@ -89,12 +92,12 @@ class EtcdClient:
         self._ask("KV/Txn", pb.TxnRequest(success=operations), pb.TxnResponse)
 
     def grant(self, seconds: int) -> int:
-        """A lease that ends after so many seconds unless it is kept."""
+        """Gets a lease that ends after so many seconds unless it is kept."""
         request = pb.LeaseGrantRequest(TTL=seconds)
         return self._ask("Lease/LeaseGrant", request, pb.LeaseGrantResponse).ID
 
     def keep(self, lease: int) -> bool:
-        """Has a lease go on; False where it has ended."""
+        """Renews a lease; False if it has ended."""
         stream = self._stream("Lease/LeaseKeepAlive", pb.LeaseKeepAliveResponse)
         request = pb.LeaseKeepAliveRequest(ID=lease)
         try:
@@ -103,7 +106,10 @@ class EtcdClient:
             raise self._failed(error) from error
 
     def watch(self, prefix: bytes, revision: int) -> Iterator[list[Pair]]:
-        """What changes from a revision on, until ``close``; StopIteration: it is not known."""
+        """The changes from a revision on, until ``close``.
+
+        StopIteration: etcd no longer has them.
+        """
         create = pb.WatchCreateRequest(
             key=prefix, range_end=_behind(prefix), start_revision=revision
         )
@@ -111,7 +117,7 @@ class EtcdClient:
 
         def requests() -> Iterator[pb.WatchRequest]:
             yield pb.WatchRequest(create_request=create)
-            ended.wait()  # the end of requests would be the end of the watch
+            ended.wait()  # if the requests ended, the watch would end
 
         stream = self._stream("Watch/Watch", pb.WatchResponse)
         call = stream(requests(), metadata=_NEEDS_LEADER)
@@ -135,7 +141,7 @@ class EtcdClient:
             call.cancel()
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the calls that are under way."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
@@ -176,7 +182,7 @@ class EtcdClient:
         return grpc.secure_channel(self.endpoint, grpc.ssl_channel_credentials(*files), _OPTIONS)
 
     def _failed(self, error: Any) -> StoreError:
-        """What is raised; the next call asks another endpoint."""
+        """The error to raise. The next call asks another endpoint."""
         why = error.details() if isinstance(error, grpc.RpcError) else "it ended the stream"
         fault = StoreError(f"{self.endpoint}: {why}")
         self._next += 1
@@ -185,5 +191,5 @@ class EtcdClient:
 
 
 def _behind(prefix: bytes) -> bytes:
-    """The first key behind all that begin so."""
+    """The first key after all keys that begin with the prefix."""
     return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -1,8 +1,8 @@
-"""What each directory hears, for the others: members as keys of etcd, which end with their lease.
+"""Directories tell each other their members through etcd, as keys that end with their lease.
 
-A directory writes what it hears itself under keys of its own, all of one lease, and is told by
-etcd what the others write. Changes of state are written at once, loads once a second, many members
-in one transaction. Where etcd does not answer, a directory goes on with what it hears, and with
+A directory writes what it hears itself under its own keys, all with one lease. etcd tells it what
+the others write. A directory writes changes of state at once and loads once a second, many members
+in one transaction. If etcd does not answer, the directory goes on with what it hears itself and
 what it was told last.
 """
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from npucall_server.log import Log
 
 _WRITE_SECONDS = 1.0
-"""Between two times of writing how busy members are."""
+"""Time between two writes of how busy members are."""
 _GAP_SECONDS = 0.1
-"""At least, between two times of writing anything."""
+"""The shortest time between two writes of any kind."""
 _KEEP_SECONDS = REMOVED_SECONDS / 3
 _AGAIN_SECONDS = 1.0
 _AT_ONCE = 100
-"""Keys in a transaction; etcd allows 128 unless told otherwise."""
+"""The most keys in a transaction; etcd's default limit is 128."""
 
 
 class Store:
-    """Begins at once to write and to watch. ``prefix``: of all keys of one pool."""
+    """Starts to write and to watch at once. ``prefix``: what all keys of one pool begin with."""
 
     def __init__(self, endpoints: Endpoints, prefix: str, feed: Feed, log: Log) -> None:
         self._name = secrets.token_hex(6)
@@ -58,28 +58,31 @@ class Store:
             ).start()  # fmt: skip
 
     def stop(self) -> None:
-        """Writes no more. What was written stays until the lease ends: it may start again soon."""
+        """Stops writing.
+
+        The keys stay until the lease ends, since the directory may soon start again.
+        """
         self._stopped.set()
         self._hurry.set()
         for client in self._clients:
             client.close()
 
     def _repeat(self, work: Callable[[EtcdClient], None], client: EtcdClient) -> None:
-        """Does it again and again, whatever becomes of it."""
+        """Repeats the work, even if it fails."""
         while not self._stopped.is_set():
             try:
                 work(client)
             except StoreError as error:
                 self._lose(work.__name__, error)
                 self._stopped.wait(_AGAIN_SECONDS)
-            except Exception:  # noqa: BLE001  # the next time it shall work
+            except Exception:  # noqa: BLE001  # the next attempt may succeed
                 self._log.event("bug", traceback=traceback.format_exc())
                 self._stopped.wait(_AGAIN_SECONDS)
 
     # --- Writing --------------------------------------------------------------------------------
 
     def _write(self, client: EtcdClient) -> None:
-        """What has changed, once it is time."""
+        """Writes the changes when it is time."""
         self._hurry.wait(_WRITE_SECONDS)
         self._hurry.clear()
         self._keep_lease(client)
@@ -104,7 +107,7 @@ class Store:
         self._stopped.wait(_GAP_SECONDS)
 
     def _keep_lease(self, client: EtcdClient) -> None:
-        """A lease that lives; where it has ended, all is written anew with another one."""
+        """Keeps the lease. If it has ended, gets another one and writes everything again."""
         now = time.monotonic()
         if self._lease.number and now < self._lease.keep_at:
             return
@@ -117,7 +120,7 @@ class Store:
     # --- Watching -------------------------------------------------------------------------------
 
     def _watch(self, client: EtcdClient) -> None:
-        """All that there is, then what changes, until the watch ends."""
+        """Reads all keys, then the changes, until the watch ends."""
         prefix = self._prefix.encode()
         pairs, revision = client.read(prefix)
         told = [each for pair in pairs if (each := self._told(pair))]
@@ -125,7 +128,7 @@ class Store:
         self._find("_watch")
         for changes in client.watch(prefix, revision + 1):
             self._take(changes)
-        client.close()  # the next time from another state of things
+        client.close()  # the next watch starts from a new read
         self._stopped.wait(_AGAIN_SECONDS)
 
     def _take(self, changes: list[Pair]) -> None:
@@ -142,7 +145,10 @@ class Store:
         self._feed.change(take)
 
     def _told(self, pair: Pair) -> tuple[str, Beat, int, bool] | None:
-        """What another directory says; None for our own, for what is gone, and what is no beat."""
+        """What another directory says.
+
+        None for our own keys, deleted keys, and values that are no beat.
+        """
         name, address = self._named(pair.key)
         if name == self._name or pair.value is None:
             return None
@@ -158,7 +164,7 @@ class Store:
         return f"{self._prefix}{address}/{directory or self._name}".encode()
 
     def _named(self, key: bytes) -> tuple[str, str]:
-        """Directory and address of a key."""
+        """The directory and the address that a key names."""
         text = key.decode(errors="replace").removeprefix(self._prefix)
         address, _, name = text.rpartition("/")
         return name, address
@@ -177,14 +183,14 @@ class Store:
 
 
 class _Lease(NamedTuple):
-    """Its number at etcd, 0 for none, and when it is kept the next time."""
+    """A lease: its number in etcd (0 for none), and when to renew it."""
 
     number: int
     keep_at: float
 
 
 def _is_written(before: tuple[Beat, bool] | None, beat: Beat, *, suspect: bool) -> bool:
-    """Whether the others know it; the number of a beat alone need not be told."""
+    """Whether etcd has this already. A beat that only has a new number need not be written."""
     if before is None or before[1] != suspect:
         return False
     known = before[0]
@@ -192,5 +198,5 @@ def _is_written(before: tuple[Beat, bool] | None, beat: Beat, *, suspect: bool) 
 
 
 def _wait_for_others(table: Table, _: float) -> None:
-    """The table is not complete before others have said what they know."""
+    """The table is not complete until the other directories have said what they know."""
     table.knows_others = False

@@ -28,7 +28,7 @@ def downloaded(
 ) -> Iterator[bytes]:
     """The frames that answer a ``HandlePart``, once its handle is filled.
 
-    The handle stays until the last one has been taken; a caller that reads nothing is cut.
+    The handle stays until the last frame has been taken. A caller that reads nothing is cut.
     """
     part = HandlePart(check_id("part.id", asked.id, HANDLE_BYTES), asked.offset, asked.length)
     session = kept.sessions.of(caller, [part.id])
@@ -42,14 +42,14 @@ def downloaded(
                 wait = handling.peers.begin(caller, "a frame to be read")
                 try:
                     yield frame
-                finally:  # it may never come back, and would keep gRPC's call
+                finally:  # a generator may never be resumed, and would keep gRPC's call
                     handling.peers.end(wait)
         finally:
             reading.done()
 
 
 def _frames(part: ResidentPart, caller: UnaryCaller, kept: Kept) -> Iterator[bytes]:
-    """One at a time, each of which is a copy in the host's memory."""
+    """The frames, one at a time. Each is a copy in the host's memory."""
     size = min(kept.chunk_bytes, part.length)
     room = kept.executor.memory.take(caller, size, caller.cancel)
     try:

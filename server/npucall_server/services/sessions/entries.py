@@ -1,4 +1,4 @@
-"""The entries of an upload: bytes on their way into handles, and among those kept by digests."""
+"""The entries of an upload: bytes on their way into handles, or to be kept by their digests."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Entries:
-    """All entries of one upload: they are filled together, or none is.
+    """All entries of one upload. They are filled together, or none is filled.
 
-    One thread opens them, takes chunks and ends. ``end_upload`` ends the upload for others who ask
+    One thread opens them, takes chunks and ends them. ``end_upload`` ends the upload if others ask
     for its memory.
     """
 
@@ -45,7 +45,7 @@ class Entries:
             "the upload", sizes, lambda chunk: self._entries[chunk.storage].take(chunk)
         )
         self.remembered = [False] * len(entries)
-        """Which are kept by their digests."""
+        """Whether each entry is kept by its digest."""
 
     @property
     def received(self) -> int:
@@ -53,7 +53,7 @@ class Entries:
         return self._receiving.received
 
     def open(self) -> None:
-        """Begins to fill the handles. Raises what sessions raise."""
+        """Begins to fill the handles. Raises the errors of sessions."""
         handles = [entry.asked.handle for entry in self._entries if entry.asked.handle]
         if not handles:
             return
@@ -69,7 +69,10 @@ class Entries:
         self._receiving.take(chunk)
 
     def host_memory(self, size: int) -> Buffer:
-        """Memory for bytes that do not go straight into a handle, as long as the upload lasts."""
+        """Memory for bytes that do not go straight into a handle.
+
+        It lasts until the upload ends.
+        """
         memory = self._kept.executor.memory
         if size > memory.limit:
             raise TooLargeError(
@@ -83,11 +86,11 @@ class Entries:
 
     @property
     def reads_handles(self) -> bool:
-        """Whether what a handle holds can be kept as it is."""
+        """Whether the bytes in a handle can be kept as they are."""
         return not self._kept.executor.device.memory_for_handles
 
     def end(self) -> None:
-        """All has come: verifies it, fills the handles, and remembers what has a digest.
+        """All bytes have come: verifies them, fills the handles, and keeps bytes with a digest.
 
         Raises MessageError, MissingError and DigestMismatchError; then nothing has been filled.
         """
@@ -106,7 +109,7 @@ class Entries:
             entry.succeed()
 
     def _find(self, unsent: Sequence[int]) -> None:
-        """Fills those with bytes that are kept, of which none came."""
+        """Fills entries for which no bytes came with kept bytes."""
         missing: dict[bytes, None] = {}
         for number in unsent:
             entry = self._entries[number]
@@ -131,13 +134,13 @@ class Entries:
         )
 
     def wait_for_others(self, caller: Caller) -> None:
-        """Waits for those who fill the same handles. Raises what they failed with."""
+        """Waits for others that fill the same handles. Raises their error if they failed."""
         for entry in self._entries:
             if entry.filling is not None and not entry.filling.is_new:
                 entry.filling.wait(caller, entry.identity)
 
     def close(self, error: BaseException) -> None:
-        """It is over: what is not filled by now has failed with this. Nothing is held any more."""
+        """The upload is over: entries that are not filled fail with this error. Gives all back."""
         for entry in self._entries:
             if entry.filling is not None and entry.filling.is_new:
                 entry.filling.fail(error)
@@ -155,20 +158,20 @@ class _Entry:
         self._sha256 = sha256()
         self._has_come = not asked.length
         self.is_found = False
-        """Whether they are those that were kept by the digest."""
+        """Whether the bytes are those that were kept by the digest."""
 
     @property
     def identity(self) -> bytes | None:
-        """What fills the handle."""
+        """The identity of what fills the handle."""
         return _identity(self.asked.digest or self._sha256.digest())
 
     @property
     def is_needed(self) -> bool:
-        """Whether its bytes have to come from somewhere: unless another one fills the handle."""
+        """Whether it needs bytes: not if another request fills the handle."""
         return self.filling is None or self.filling.is_new
 
     def take(self, chunk: Chunk) -> None:
-        """The next of its bytes."""
+        """Takes the next bytes."""
         self._has_come = True
         self._sha256.update(chunk.data)
         if not self._is_gathered:
@@ -191,7 +194,7 @@ class _Entry:
         self._write(0, data)
 
     def verify(self) -> None:
-        """Raises DigestMismatchError where other bytes came than was said."""
+        """Raises DigestMismatchError if the bytes do not have the digest."""
         digest, found = self.asked.digest, self._sha256.digest()
         if digest and self._has_come and found != digest:
             raise DigestMismatchError(
@@ -199,7 +202,7 @@ class _Entry:
             )
 
     def data(self) -> Buffer | None:
-        """All of its bytes, to be kept; None where they are not at hand."""
+        """All of its bytes, to be kept; None if they are not in the host's memory."""
         if self._gathered is not None or not self.asked.length:
             return self._gathered or b""
         filling = self.filling
@@ -215,7 +218,7 @@ class _Entry:
             self.filling.succeed(self.identity)
 
     def forget(self) -> None:
-        """Its bytes are not needed any more."""
+        """Lets go of its bytes."""
         self._gathered = None
 
     @property
@@ -230,5 +233,5 @@ class _Entry:
 
 
 def _identity(digest: bytes) -> bytes | None:
-    """Of an upload, by the SHA-256 of its bytes: no call has the same one."""
+    """The identity of an upload, from the SHA-256 of its bytes. No call has the same identity."""
     return b"bytes " + digest if digest else None

@@ -1,4 +1,4 @@
-"""What callers have the server keep, and what guards it: all that uploads and downloads use."""
+"""What the server keeps for callers, and what guards it: all that uploads and downloads use."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class Kept(NamedTuple):
     executor: Executor
     gate: Gate
     streams: Ledger
-    """Places of streams, which uploads and downloads take too."""
+    """The places of streams. Uploads and downloads take such a place too."""
     chunk_bytes: int
-    """Of what is downloaded."""
+    """The size of the chunks of downloads."""

@@ -35,7 +35,7 @@ class SessionService:
         self._sessions, self._digests = kept.sessions, kept.digests
 
     def listings(self) -> dict[str, Method]:
-        """Those that are answered however busy the server is."""
+        """The methods that are answered even if the server is busy."""
         return {
             "OpenSession": self.open_session,
             "Renew": self.renew,
@@ -45,7 +45,7 @@ class SessionService:
         }
 
     def exchanges(self) -> dict[str, Exchange]:
-        """Those whose bytes travel in chunks."""
+        """The methods whose bytes travel in chunks."""
         return {"Upload": self.upload, "Download": self.download}
 
     def open_session(self, request: bytes, _: Record, caller: Caller) -> bytes:
@@ -69,7 +69,7 @@ class SessionService:
         ).SerializeToString()
 
     def close(self, request: bytes, _: Record, caller: Caller) -> bytes:
-        """Ends a session, unless it has ended, or never was."""
+        """Ends a session. Does nothing if it has ended or never existed."""
         parse(pb.CloseRequest, request)
         with suppress(SessionUnknownError, HandleLostError):
             self._sessions.close(caller)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from npucall_server.services.sessions.kept import Kept
 
 _LOOK_SECONDS = 1.0
-"""Between two looks at whether the caller is still known."""
+"""Time between two checks of the caller's credential."""
 _BREAK_SECONDS = 1.0
 """A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
 
@@ -34,8 +34,8 @@ _BREAK_SECONDS = 1.0
 class Upload:
     """The frames of one upload, from the first to the end, and what becomes of its entries.
 
-    Whatever ends it, first that thread stops which writes into memory; then what was not filled is
-    given back.
+    However it ends, first the thread that writes into memory stops. Then handles that were not
+    filled are given back.
     """
 
     def __init__(  # noqa: PLR0913  # all that an upload uses
@@ -51,15 +51,18 @@ class Upload:
         self._kept, self._passage, self._handling = kept, passage, handling
         self._entries: Entries | None = None
         self._lock = threading.Lock()
-        """Of whoever changes entries; nobody changes them once it is over."""
+        """Held to change entries. Nothing changes them once the upload is over."""
         self._is_over = False
         self._done = threading.Event()
         self._failure: Exception | None = None
         self._waits_since: float | None = time.monotonic()
-        """For the caller's next frame; None while one is taken, and once all have come."""
+        """When it began to wait for the next frame; None while it takes one, and at the end."""
 
     def run(self) -> list[bool]:
-        """Whether the bytes of each entry are remembered. Raises what ends it before."""
+        """Answers whether the bytes of each entry are kept.
+
+        Raises the error that ends the upload.
+        """
         reader = threading.Thread(target=self._read, name="npucall-upload", daemon=True)
         if not self._caller.add_callback(self._break):
             raise went_away()
@@ -74,7 +77,7 @@ class Upload:
         return remembered
 
     def _result(self) -> list[bool]:
-        """Waits for the end, as long as bytes come and the caller is known."""
+        """Waits for the end, while bytes come and the caller's credential is good."""
         while not self._done.wait(min(_LOOK_SECONDS, max(self._seconds_left(), 0.0))):
             self._handling.guard.check(self._caller.identity)
             self._check_moves()
@@ -146,7 +149,7 @@ class Upload:
         self._fail(self._passage.refusal or gave_way())
 
     def _seconds_left(self) -> float:
-        """In which its next bytes have to come."""
+        """How long its next bytes may still take."""
         own, since = self._caller.time_remaining(), self._waits_since
         left = math.inf if since is None else since + self._patience - time.monotonic()
         return left if own is None else min(own, left)
@@ -158,7 +161,7 @@ class Upload:
         return peers.timeout if some else peers.first_timeout
 
     def _check_moves(self) -> None:
-        """Raises DeadlineError, or StalledError where no bytes came in time."""
+        """Raises DeadlineError, or StalledError if no bytes came in time."""
         if self._seconds_left() > 0:
             return
         own = self._caller.time_remaining()

@@ -35,25 +35,25 @@ class StreamCall:
         self.caller = caller
         self.execution = execution
         self.state = state
-        """Changed under the lock of its stream."""
+        """Changed only with the lock of its stream."""
         self.receiving: Receiving | None = None
-        """Its storages; there once the call has been admitted, if they come in chunks."""
+        """Its storages, if they come in chunks and the call has been admitted."""
         self.frames: Iterator[bytes] = iter(())
         """The answer."""
         self.early: EarlyFrames | None = None
-        """The same, where it may begin before the call has run."""
+        """The answer, if it may begin before the call has run."""
         self.is_queued = self.is_decided = False
-        """Whether frames of it wait, or are being sent; whether its last one is among them."""
+        """Whether frames of the answer wait or are being sent; whether the last is among them."""
         self._begun_ns = self._moved_ns = time.perf_counter_ns()
 
     def seconds_left(self, peers: Peers) -> float:
-        """In which its next bytes have to come."""
+        """How long its next bytes may still take."""
         own = self.caller.time_remaining()
         left = self._patience(peers) - (time.perf_counter_ns() - self._moved_ns) / 1e9
         return left if own is None else min(own, left)
 
     def lateness(self, peers: Peers) -> DeadlineError:
-        """What it ends with where they have not come."""
+        """The error if they have not come in time."""
         own = self.caller.time_remaining()
         if own is not None and own <= 0:
             return DeadlineError("the deadline of the call ended before all its bytes arrived")
@@ -83,7 +83,7 @@ class StreamCall:
             receiving.end()
 
     def forget_storages(self) -> None:
-        """Its inputs are not read any more."""
+        """Its inputs are no longer read."""
         self.receiving = None
         self.execution.forget_storages()
 
@@ -95,12 +95,12 @@ class StreamCall:
 
 
 def answered(call: StreamCall, chunk_bytes: int) -> tuple[Iterator[bytes], Event]:
-    """The frames that end an answer, and what they do to the call."""
+    """The frames that end an answer, and the event that this is for the call."""
     execution = call.execution
     if not isinstance(execution, CallExecution):
         return iter([join_reply(call.id, execution.reply_message(), program=True)]), Event.REPLY
     reply, timings, places = execution.reply()
-    if call.early is not None and call.early.is_begun:  # the outputs have gone before
+    if call.early is not None and call.early.is_begun:  # the outputs were sent before
         return iter([join_reply(call.id, join_response(reply, timings, ()))]), Event.REPLY
     sending = Sending([None if isinstance(each, tuple) else each for each in places])
     if not sending.is_chunked():

@@ -1,4 +1,4 @@
-"""The calls of one stream: which are open, where each is, and which have an answer to send."""
+"""The calls of one stream: which are open, their states, and which have an answer to send."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from npucall_server.services.streams.call import StreamCall
 
 _ANY = frozenset(State)
-"""It does not matter where a call is."""
+"""The call may be in any state."""
 
 
 class Calls:
-    """Every call from when it is added until it is settled; several threads use it.
+    """Every call from when it is added until it is settled. Several threads use this.
 
-    ``window``: calls that may be open. ``place``: is told since when none is.
+    ``window``: how many calls may be open. ``place``: is told since when no call is open.
     """
 
     def __init__(self, window: int, place: Entry) -> None:
@@ -33,23 +33,23 @@ class Calls:
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self.changed = threading.Condition(self._lock)
-        """Who sends waits for this: whoever changes what it looks at notifies."""
+        """The sending thread waits for this. Threads that change what it looks at notify it."""
         self._ids = Ids()
         self._open: dict[int, StreamCall] = {}
         self.answered: deque[StreamCall] = deque()
-        """Those whose answers are to be sent."""
+        """The calls whose answers are to be sent."""
         self.closed = False
-        """Whether nothing is sent any more."""
+        """Whether the stream sends nothing more."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    # --- Who reads --------------------------------------------------------------------------------
+    # --- The reader -------------------------------------------------------------------------------
 
     def wait_for_room(self, call_id: int) -> bool:
-        """Uses an id, and waits for the window; False where the stream has ended.
+        """Uses an id, and waits for room in the window; False if the stream has ended.
 
-        Raises MessageError where the id was used before.
+        Raises MessageError if the id was used before.
         """
         self._ids.add(call_id)
         if len(self._open) >= self._window:
@@ -58,24 +58,24 @@ class Calls:
         return not self.closed
 
     def add(self, call: StreamCall) -> None:
-        """Opens a call; there is room for it, since one thread alone adds."""
+        """Opens a call. There is room for it, since only one thread adds."""
         with self._lock:
             self._open[call.id] = call
             self._place.idle_since = None
 
     def found(self, call_id: int) -> tuple[StreamCall | None, State]:
-        """The open call of an id, and where it is."""
+        """The open call of an id, and its state."""
         call = self._open.get(call_id)
         if call is not None:
             return call, call.state
         return None, State.ENDED if call_id in self._ids else State.NEW
 
-    # --- Whoever changes a call -------------------------------------------------------------------
+    # --- Changes of a call ------------------------------------------------------------------------
 
     def advance(self, call: StreamCall, event: Event, since: Container[State] = _ANY) -> bool:
-        """Takes a step of the table, unless the call is past it: of several who try, one does.
+        """Takes a step of the table, unless the call is past it. If several threads try, one does.
 
-        ``since``: the only states from which it is wanted.
+        ``since``: the only states from which the step may be taken.
         """
         with self._lock:
             state = after(call.state, event)
@@ -85,7 +85,7 @@ class Calls:
             return True
 
     def answer(self, call: StreamCall) -> bool:
-        """Its answer is to be sent, to the end; False where nothing is sent any more."""
+        """Queues its whole answer to be sent; False if the stream sends nothing more."""
         with self._lock:
             call.is_decided = True
             if self.closed:
@@ -94,7 +94,7 @@ class Calls:
             return True
 
     def answer_early(self, call: StreamCall, outputs: Computed) -> None:
-        """What is computed of its outputs is to be sent, unless the call is past that."""
+        """Queues the computed part of its outputs to be sent, unless the call is past that."""
         with self._lock:
             early = call.early
             if early is None or self.closed:
@@ -105,7 +105,7 @@ class Calls:
                 self._queue(call)
 
     def sent(self, call: StreamCall) -> bool:
-        """What was there of its answer has gone; whether that was all of it."""
+        """The queued part of its answer was sent. Answers whether that was all of it."""
         if call.early is None:
             return True
         with self._lock:
@@ -117,7 +117,7 @@ class Calls:
             return False
 
     def unsent(self, call: StreamCall) -> bool:
-        """Nothing of its answer is sent any more; whether it has been decided."""
+        """Its answer will not be sent. Answers whether it was decided."""
         with self._lock:
             call.is_queued = False
             return call.is_decided
@@ -129,7 +129,7 @@ class Calls:
             self.changed.notify()
 
     def settle(self, call: StreamCall) -> bool:
-        """It is open no more; False where it was settled before."""
+        """The call is no longer open; False if it was settled before."""
         with self._lock:
             if self._open.pop(call.id, None) is None:
                 return False
@@ -140,9 +140,9 @@ class Calls:
             return True
 
     def close(self) -> tuple[list[StreamCall], list[StreamCall]] | None:
-        """Nothing is sent any more: all that are open, and those that had an answer to send.
+        """Sends nothing more. Answers the open calls, and the calls with an answer to send.
 
-        None a second time.
+        The second time: None.
         """
         with self._lock:
             if self.closed:
@@ -155,7 +155,7 @@ class Calls:
             return list(self._open.values()), unsent
 
     def next_answer(self) -> StreamCall | None:
-        """Whose answer is next, if there is one."""
+        """The call whose answer is next, if there is one."""
         with self._lock:
             return self.answered.popleft() if self.answered else None
 
@@ -165,5 +165,5 @@ class Calls:
             return self._room.wait_for(lambda: self.closed, seconds)
 
     def receiving(self) -> list[StreamCall]:
-        """Those whose bytes still come; to be called with the lock of ``changed``."""
+        """The calls whose bytes still come. To be called with the lock of ``changed``."""
         return [call for call in self._open.values() if call.state in COMING]

@@ -1,4 +1,4 @@
-"""The answer to a call that begins before the call has run: outputs as they are computed."""
+"""An answer that begins before its call has run: it sends outputs as they are computed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class EarlyFrames:
-    """An iterator over the frames that are there, which goes on when there are more.
+    """An iterator over the frames that are ready. It goes on when there are more.
 
-    One thread adds at a time, that of answers takes. Of the outputs nothing is copied before a
-    frame is taken.
+    One thread at a time adds frames, and the thread of answers takes them. Outputs are only copied
+    when a frame is taken.
     """
 
     def __init__(self, call_id: int, reply: bytes, chunk_bytes: int) -> None:
@@ -36,11 +36,11 @@ class EarlyFrames:
 
     @property
     def is_begun(self) -> bool:
-        """Whether outputs go before the reply."""
+        """Whether outputs are sent before the call has run."""
         return self._rounds > 0
 
     def add(self, computed: Computed) -> bool:
-        """Adds what is computed; whether that gives a chunk, and so a frame."""
+        """Adds what is computed. Answers whether that gives a chunk, and so a frame."""
         sending = Sending(computed.outputs)
         stop = sending.rounds(self._chunk_bytes, computed.done, computed.of)
         first, self._rounds = self._rounds, stop
@@ -52,7 +52,7 @@ class EarlyFrames:
         return True
 
     def end(self, frames: Iterator[bytes], *, failed: bool = False) -> None:
-        """Adds the last frames; ``failed``: what has not been taken before is not sent."""
+        """Adds the last frames. ``failed``: earlier frames that were not taken are not sent."""
         self._parts.append(frames)
         self._failed = failed
 

@@ -1,4 +1,4 @@
-"""Answers on their way out: in a message as many of their frames as are there."""
+"""Packs answers into messages: a message has as many frames as are ready."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from npucall_server.services.streams.call import StreamCall
 
 _MESSAGE_BYTES = MIB
-"""Of frames in one message, but for one that is longer itself: joining copies them once more. A
-client of gRPC receives 4 MiB unless told more."""
+"""The most bytes of frames in one message, except a single longer frame. Joining frames copies
+them once more. By default a client of gRPC receives up to 4 MiB."""
 _DIGITS = 9
-"""Of a caller's number that are read."""
+"""How many digits of a caller's number are read."""
 
 
 class Packing:
-    """The frames of answers, in the order of these, in messages. One thread uses it.
+    """The frames of answers in messages, in the order of the answers. One thread uses it.
 
     ``most``: frames in a message. ``next_answer``: the next call with an answer, if there is one.
     """
@@ -31,19 +31,19 @@ class Packing:
     def __init__(self, most: int, next_answer: Callable[[], StreamCall | None]) -> None:
         self._most, self._next_answer = most, next_answer
         self._calls: deque[StreamCall] = deque()
-        """Taken, and not sent whole; of the last one frames may be left."""
+        """Calls that were taken and not sent whole. Frames of the last may be left."""
         self._frame: bytes | None = None
-        """The next frame of the last call, where one was looked for."""
+        """The next frame of the last call, if it was looked for."""
 
     @classmethod
     def for_caller(cls, caller: UnaryCaller, next_answer: Callable[[], StreamCall | None]) -> Self:
-        """As many frames in a message as a caller takes: one unless it says more."""
+        """Packs as many frames in a message as the caller takes: one, unless it asks for more."""
         said = str(caller.metadata.get(METADATA, ""))
         most = int(said[:_DIGITS]) if said.isascii() and said.isdigit() else 1
         return cls(max(1, min(most, FRAMES_PER_MESSAGE)), next_answer)
 
     def add(self, call: StreamCall | None) -> bool:
-        """Takes a call with an answer, where there is one."""
+        """Takes a call with an answer, if there is one."""
         if call is not None:
             self._calls.append(call)
         return call is not None
@@ -53,7 +53,7 @@ class Packing:
         return self._frame is not None
 
     def message(self) -> bytes:
-        """The next message, of what is there: at least a frame of the last call."""
+        """The next message, with the frames that are ready: at least one of the last call."""
         frames: list[bytes] = []
         size = 0
         while len(frames) < self._most and size < _MESSAGE_BYTES and self._look():
@@ -68,7 +68,7 @@ class Packing:
         return join_frames(frames)
 
     def sent(self) -> list[StreamCall]:
-        """The message has gone: those whose answer has been sent whole by it."""
+        """The message was sent. Answers the calls whose answers are now sent whole."""
         self._frame = self._frame or next(self._calls[-1].frames, None)
         calls = list(self._calls)
         self._calls.clear()
@@ -77,7 +77,7 @@ class Packing:
         return calls
 
     def unsent(self) -> list[StreamCall]:
-        """Those that were taken and have not been sent whole, where nothing is sent any more."""
+        """Nothing more is sent: the calls that were taken and have not been sent whole."""
         return list(self._calls)
 
     def _look(self) -> bool:

@@ -67,7 +67,10 @@ class StreamService:
             place.give_back()
 
     def look(self) -> None:
-        """Ends the streams of callers who are known no more. Wants to be called every second."""
+        """Ends streams of callers whose credential is no longer good.
+
+        Has to be called every second.
+        """
         with self._lock:
             streams = list(self._streams)
         for stream in streams:

@@ -53,11 +53,11 @@ _BREAK_SECONDS = 1.0
 
 
 _UNREAD_SECONDS = 5.0
-"""After which a stream is cut whose caller is known no more and reads nothing."""
+"""A stream is cut after this time if its caller's credential is not good and it reads nothing."""
 
 
 _SMALL_BYTES = 64 * KIB
-"""Of a call: up to here it costs more to wake another thread than to do the call."""
+"""For calls up to this size, waking another thread costs more than the call."""
 
 
 class StreamLimits(NamedTuple):
@@ -66,15 +66,15 @@ class StreamLimits(NamedTuple):
     window: int
     """Calls without a complete answer."""
     chunk_bytes: int
-    """Of chunks of outputs."""
+    """The size of chunks of outputs."""
 
 
 class Stream:
     """The calls of one stream, from the frames that open them to the last one of their answers.
 
-    Where each call is, the table of ``npucall.exchange`` says; the answer counts from when it is
-    decided. Whatever ends the stream, each call is settled once: its room given back, its line
-    written.
+    The table of ``npucall.exchange`` gives the state of each call. An answer counts from when it is
+    decided. However the stream ends, each call is settled once: its room is given back and its
+    line is written.
     """
 
     def __init__(  # noqa: PLR0913  # all that a stream uses
@@ -95,14 +95,14 @@ class Stream:
         self._chunk_bytes = limits.chunk_bytes
         device = executions.executor.device
         self._runs_here = getattr(device, "runs_in_calling_thread", False)
-        """Whether the thread that reads runs quick calls itself, where a turn is free."""
+        """Whether the reading thread runs quick calls itself if a turn is free."""
         self._lines = cycle([Line() for _ in range(device.lanes)])
-        """Of other small calls."""
+        """The lines of other small calls."""
         self._calls = Calls(limits.window, place)
         self._failure: Exception | None = None
-        """What ends the stream once all that is decided has been answered."""
+        """The error that ends the stream once all decided answers have been sent."""
         self._unknown: Exception | None = None
-        """What ends it before that: its caller is known no more."""
+        """The error that ends it before that: its caller's credential is no longer good."""
         self._unknown_since = 0.0
         self._reading = True
         self._draining = False
@@ -124,7 +124,7 @@ class Stream:
                 wait = peers.begin(self._peer, "a message to be read")
                 try:
                     yield message
-                finally:  # it may never come back, and would keep gRPC's call
+                finally:  # a generator may never be resumed, and would keep gRPC's call
                     peers.end(wait)
                 for call in packing.sent():
                     if self._calls.sent(call):
@@ -141,7 +141,7 @@ class Stream:
             self._calls.changed.notify()
 
     def look(self) -> None:
-        """Ends the stream where its caller is known no more: at once, whatever is under way."""
+        """Ends the stream at once if its caller's credential is no longer good."""
         if self._unknown is not None:
             if time.monotonic() - self._unknown_since > _UNREAD_SECONDS:
                 self._peer.cancel()  # it does not read what is being sent
@@ -154,7 +154,7 @@ class Stream:
                 self._calls.changed.notify()
 
     def close(self) -> None:
-        """The stream has ended: its calls are cancelled, nothing is sent any more."""
+        """The stream has ended: cancels its calls and sends nothing more."""
         if (left := self._calls.close()) is None:
             return
         calls, unsent = left
@@ -164,7 +164,7 @@ class Stream:
         self._end_receiving()
 
     def _leave(self, calls: Iterable[StreamCall]) -> None:
-        """Nothing of their answers is sent any more. Those that still run settle when they end."""
+        """Their answers are not sent. Calls that still run settle when they end."""
         for call in calls:
             if self._calls.unsent(call):
                 self._settle(call)
@@ -188,7 +188,7 @@ class Stream:
         self._end_receiving()
 
     def _renew(self, credential: Credential) -> None:
-        """The caller proves anew who it is."""
+        """The caller proves again who it is."""
         peer = self._peer
         peer.identity = self._handling.guard.renew(peer.identity, credential.authorization)
 
@@ -259,7 +259,7 @@ class Stream:
     # --- Answers ----------------------------------------------------------------------------------
 
     def _run(self, call: StreamCall) -> None:
-        """In a thread of the calls."""
+        """Runs a call, in a thread for calls."""
         try:
             call.execution.run()
             frames, event = answered(call, self._chunk_bytes)
@@ -272,7 +272,7 @@ class Stream:
     def _refuse(
         self, call: StreamCall, error: Exception, since: Container[State] = frozenset(State)
     ) -> None:
-        """Answers a call with an error, unless it is answered already."""
+        """Answers a call with an error, unless it is already answered."""
         if self._calls.advance(call, Event.ERROR, since):
             status = to_status(self._handling.failure(error, call.execution.record))
             frames = iter([join_error(call.id, status.SerializeToString())])
@@ -290,7 +290,7 @@ class Stream:
             self._settle(call)
 
     def _next(self) -> StreamCall | None:
-        """The next call to answer; None where the stream ends."""
+        """The next call to answer; None if the stream ends."""
         calls = self._calls
         while True:
             with calls.changed:
@@ -320,7 +320,7 @@ class Stream:
     # --- What does not come -----------------------------------------------------------------------
 
     def _late(self) -> tuple[list[StreamCall], float | None]:
-        """Calls whose bytes did not come in time; seconds until the next one, or until the end."""
+        """Calls whose bytes are late, and seconds until the next is late or the stream ends."""
         peers = self._handling.peers
         if not self._calls:
             return [], peers.timeout
@@ -330,7 +330,7 @@ class Stream:
         return late, min(left.values(), default=None)
 
     def _give_way(self, call: StreamCall) -> None:
-        """Ends a call whose bytes still come, for others."""
+        """Ends a call whose bytes still come, because others need its room."""
         self._refuse(call, call.execution.gave_way(), COMING)
 
     def _check_nothing_missing(self) -> None:
@@ -342,7 +342,7 @@ class Stream:
             )
 
     def _end_receiving(self) -> None:
-        """Settles calls whose bytes will not come, once nobody reads any more."""
+        """Settles calls whose bytes will not come, once the stream is no longer read."""
         with self._calls.changed:
             if self._reading or not self._calls.closed:
                 return
