@@ -42,7 +42,7 @@ class Candidate(Generic[T]):
         """How much it has to do, for each of its lanes."""
         self.rest = 0.0
         self.rests_until = 0.0
-        """It failed: calls go there again after this time, and only if it has said that it serves."""
+        """It failed: it gets no calls until it says that it serves; it is asked after this time."""
         self.asked = False
         """Whether the client is asking it if it serves."""
         self.busy_until = 0.0

@@ -61,7 +61,7 @@ class Course:
         """A member did not answer the call. Returns whether another one may."""
         if error.repeat in (Repeat.NEVER, Repeat.LATER_HERE):
             return False
-        self.tried[address] = copy.copy(error)  # without how it came: that would keep the call
+        self.tried[address] = copy.copy(error)  # without its traceback, which would keep the call
         if error.repeat is Repeat.FEW_TIMES:
             self.hosts.add(host)
         return True

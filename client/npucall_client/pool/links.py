@@ -47,7 +47,7 @@ class Links:
         link = candidate.link
         if link is None or candidate.opened != candidate.member.instance:
             link = await self._waited_for(candidate, seconds)
-        if not self._table.wish.allows(candidate.member):  # the client did not know it yet when it picked it
+        if not self._table.wish.allows(candidate.member):  # its kind was unknown before
             raise none_fits(self._table.wish, [candidate.member])
         return link
 

@@ -57,7 +57,7 @@ def work_of(load: Load) -> float:
 
 
 def check_alike(wish: Wish, members: Collection[Member]) -> None:
-    """Raises MixedPoolError if results of the members differ and the caller chose none of them."""
+    """Raises MixedPoolError if the members' results differ, unless the caller takes any SoC."""
     if wish.soc == ANY:
         return
     kinds: dict[tuple[str, str], list[str]] = {}

@@ -37,7 +37,7 @@ class PoolCall:
         self._done = done
         self._lock = threading.Lock()
         self.calls: Calls | None = None
-        """The calls of the member's stream where it is; ``at`` is its name there."""
+        """The stream of the member where it is; that stream knows the call as ``sent``."""
         self.sent: Any = None
 
     def end(self, outcome: Outcome) -> None:
