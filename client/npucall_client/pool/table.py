@@ -82,7 +82,7 @@ class Table(Generic[T]):
         """Bytes that each member has room for."""
 
     def update(self, members: Sequence[Member], *, complete: bool) -> list[Candidate[T]]:
-        """Takes what a source lists. Returns the members that are gone; their links may be closed."""
+        """Takes what a source lists. Returns the members that are gone, to close their links."""
         with self._lock:
             for member in members:
                 known = self._known.get(member.address)
@@ -131,7 +131,7 @@ class Table(Generic[T]):
                 return None
             best = fitting[0]
             if count > 1:
-                # The better of two at random: if all clients took the best, all would take the same.
+                # The better of two at random: the best would get the calls of all clients.
                 first = int(random() * count)  # noqa: S311  # no secret
                 second = int(random() * (count - 1))  # noqa: S311  # no secret
                 best, other = fitting[first], fitting[second + (second >= first)]
@@ -268,7 +268,7 @@ class Table(Generic[T]):
         tried: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[Candidate[T]]:
-        """The members that may be called now; suspects and reserved ones only if there are no others.
+        """Members that may be called now; suspects and reserved ones only if there are no others.
 
         What a source says about reservations is a second old, and only the member has the details.
         """

@@ -1,4 +1,4 @@
-"""``pool:directory:HOST:PORT``: servers announce themselves to a directory; the client watches it."""
+"""``pool:directory:HOST:PORT``: a directory to which servers announce themselves is watched."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DirectorySource:
         return "; ".join(f"directory {each.address}: {each.failure}" for each in self._directories)
 
     def refusal(self) -> NpucallError | None:
-        """The error if all directories refuse this client, such as for its credential; else None."""
+        """The error if all directories refuse this client, as for its credential; else None."""
         refusals = [each.refusal for each in self._directories]
         return refusals[0] if all(refusals) else None
 
