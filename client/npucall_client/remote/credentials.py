@@ -1,4 +1,4 @@
-"""The token in each call, by which a server knows the caller; it is renewed before it ends. No gRPC.
+"""The token in each call that tells the server who calls; renewed before it ends. No gRPC.
 
 This module never waits for a server's answer to a call, so that every sender may use it.
 """

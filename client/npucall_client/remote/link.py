@@ -192,7 +192,7 @@ class Link:
             raise
 
     async def authorization(self) -> str:
-        """The current credential of the caller; empty if there is none. Raises UnauthenticatedError."""
+        """The caller's current credential; empty if there is none. Raises UnauthenticatedError."""
         known = self._credential.at_hand()
         if known is not None:
             return known

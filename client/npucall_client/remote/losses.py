@@ -1,8 +1,8 @@
 """The poison rule: whether a call may itself make its servers end. Pure.
 
 The client repeats a call after its connection broke. If the call itself makes servers end, repeats
-would end one server after the other. But calls that only waited next to it must go on. So an attempt
-counts as lost only if its server's process ended, and the call had its turn on the device there.
+would end one server after the other. But calls that only waited next to it must go on. So an
+attempt counts as lost only if its server's process ended, and the call had its turn on the device.
 Each attempt after a break asks the server to say when that turn begins. The first attempt did not
 ask, and counts as begun. After two losses of a call that shared the device, it is not known yet
 which call was the cause: this call runs once more, alone. A call that is lost while it is alone, as

@@ -24,7 +24,7 @@ class Telling:
         """Outputs may come while inputs are sent; the lock lets one at a time call the function."""
 
     def sent(self, size: int) -> None:
-        """Called in gRPC's thread, where nothing may raise. Frames are little more than their data."""
+        """Called in gRPC's thread, which must not raise. Frames are little more than their data."""
         self._sent = min(self._sent + size, self._request_bytes)
         try:
             self._report()

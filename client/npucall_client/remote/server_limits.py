@@ -19,7 +19,7 @@ _CHECKED_FROM = 1 << 20
 
 
 class ServerLimits:
-    """``GetServerInfoResponse.limits``, in which 0 is no limit, and the client's ``stream_from``."""
+    """``GetServerInfoResponse.limits``, where 0 is no limit, and the client's ``stream_from``."""
 
     def __init__(self, limits: pb.Limits, stream_from: int) -> None:
         self._stream_from = stream_from
@@ -45,8 +45,8 @@ class ServerLimits:
     def travels_in_chunks(self, call: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
 
-        It does so also if only the answer may be large, since the server has the inputs already; its
-        request then does not travel in chunks.
+        It also gets one if only the answer may be large, since the server has the inputs already;
+        then its request does not travel in chunks.
         """
         if not self.stream_window:
             return False
@@ -71,7 +71,7 @@ class ServerLimits:
             raise _too_large(call, size, limit, setting)
 
     def check_room(self, call: BoundCall) -> None:
-        """A call in chunks may be larger than a message, but not larger than the server's memory."""
+        """A call in chunks may be larger than a message, but not than the server's memory."""
         size = size_of(call)
         if self._memory and size > self._memory:
             raise _too_large(call, size, self._memory, "memory_limit")
