@@ -82,7 +82,7 @@ class Renewal:
                 return  # the client was closed
             except NpucallError:
                 continue
-            # This may be earlier than the server's end, but never later.
+            # An upper limit, since the answer took time. A renewal never makes the end later.
             self._ends = min(self._ends, time.monotonic() + granted.ends_seconds)
 
 

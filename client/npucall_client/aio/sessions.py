@@ -209,5 +209,5 @@ class Program(ProgramBase):
         return await shortly(self._add(operator, args, kwargs))
 
     async def plan(self) -> ProgramPlan:
-        """What running the calls added so far would need and give. Sends no data."""
+        """What running the calls that it has so far would need and give. Sends no data."""
         return await shortly(self._plan())

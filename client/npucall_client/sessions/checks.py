@@ -50,7 +50,7 @@ class Checks:
         self._declared = declared
 
     def results_of(self, call: BoundCall) -> Mapping[str, Result]:
-        """The outputs by name. Raises the error that the server would raise before the call runs."""
+        """The outputs by name. Raises what the server would raise before it runs the call."""
         try:
             return _results_of(self._of(call.operator).of(call.call))
         except NpucallError as error:
