@@ -329,7 +329,7 @@ class Link:
         return None, found
 
     async def why_unreachable(self) -> str:
-        """gRPC's text on a connection that was refused, such as for its certificate."""
+        """The text of gRPC for a connection that was refused, such as for its certificate."""
         channels = self._connections.take()
         try:
             await channels.method("GetServerInfo")(b"", _LAST_TRY_SECONDS)
