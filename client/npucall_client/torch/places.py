@@ -110,12 +110,12 @@ class Place:
 
     @cached_property
     def _product(self) -> Product:
-        # By its short name: as a SoC's name "Ascend910B" is another product.
+        # By the short name: "Ascend910B" as a name of a SoC is another product.
         named = (product for product in PRODUCTS if product.soc == self._info.product)
         return next(named, None) or product_of(self._info.server.soc)
 
     def _note(self, result: Result) -> None:
-        """Warns once a client of a backward whose time goes by on the wire."""
+        """Warns, once for each client, of a backward that spends its time on the wire."""
         wire = result.total_ns - sum(result.timings)
         if self.is_local or wire <= _MOST_ON_THE_WIRE * result.total_ns:
             return
