@@ -29,9 +29,9 @@ Its modules, from the top::
     calling                   options, results, plans; arguments become a call
     reservations, shared      a reservation that is renewed; memory shared with a server
     answers, arguments, argument_texts  answers; arguments, of Python and of a command line
-    hints                     what a server says, as Python says it: hints in errors, warnings
+    hints                     Python's hints in errors, and warnings, from what a server says
     arrays, held              what callers hold for a tensor; what a session holds
-    senders                   what waits and sends
+    senders                   wait and send, by threads or on an event loop
     settings, tracing         every setting of the client; spans of OpenTelemetry
     targets, timeouts         what a target says; how long a caller may wait
 """
@@ -67,7 +67,7 @@ __version__: str
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> str:
-        """The version, read from the distribution's metadata where somebody asks for it."""
+        """The version, read from the distribution's metadata when a program asks for it."""
         if name == "__version__":
             return import_module("importlib.metadata").version("npucall-client")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The answer to a call <-> what its caller gets. Pure."""
+"""From the answer to a call to the values that its caller gets. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 decode_reply = lru_cache(CACHED_CALLS)(replies.decode_reply)
-"""The reply in its bytes; kept, since the same call gets the same bytes."""
+"""Decodes a reply; cached, since the same call gets the same bytes."""
 
 
 def unpack(
@@ -33,8 +33,8 @@ def unpack(
 ) -> dict[str, Any]:
     """The outputs of an answer by name, each in memory of its own or in the caller's array.
 
-    They are tensors of torch where tensors of torch came in.
-    ``kept`` has what stands for those that stay on the server. A list of tensors is a list.
+    They are tensors of torch if tensors of torch came in. For outputs that stay on the server,
+    ``kept`` has the objects to return. A list of tensors is a list.
     """
     outputs = {
         name: kept.get(name)
@@ -46,7 +46,7 @@ def unpack(
 
 
 def _given(bound: BoundCall, name: str, array: AnyArray) -> Any:
-    """An output as its caller has tensors: of torch where such came in, else of NumPy."""
+    """An output as a tensor of torch if the caller gave such tensors, else as a NumPy array."""
     if name in bound.tensors:
         return bound.tensors[name]
     if bound.from_torch and name not in bound.targets:
@@ -57,8 +57,8 @@ def _given(bound: BoundCall, name: str, array: AnyArray) -> Any:
 def placed(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str, Place]:
     """Where the outputs of an answer are, by name.
 
-    Raises InternalError for other lengths than the reply says, and where what was to be kept or
-    discarded was not, or something else was.
+    Raises InternalError if a length differs from the reply's, and if the server kept or discarded
+    other outputs than it was told to.
     """
     found = tuple(map(_length, places, reply.stored_bytes))
     if found != reply.stored_bytes or len(places) != len(found):
@@ -73,7 +73,7 @@ def placed(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str,
 
 
 def in_lists(bound: BoundCall, by_name: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs by name, those of a list of tensors as a list."""
+    """The outputs by name; the tensors of a list as one list."""
     if not bound.lists:
         return dict(by_name)
     outputs: dict[str, Any] = {}
@@ -88,7 +88,7 @@ def in_lists(bound: BoundCall, by_name: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _length(place: Place, expected: int) -> int:
-    """Bytes of a storage of an answer; one that was discarded has those that it would have had."""
+    """Bytes of a storage of an answer; a discarded one counts with the bytes that were expected."""
     if isinstance(place, RegionPart | HandlePart):
         return place.length
     return expected if place is None else len(place)
@@ -105,7 +105,7 @@ def _check_kept(bound: BoundCall, name: str, place: Place) -> None:
 
 
 def receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyArray:
-    """An output, of which the server may have written the memory itself."""
+    """An output; the server may have written it to shared memory itself."""
     if isinstance(place, tuple):
         if bound.placement is None or bound.placement.outputs.get(name) != place:
             raise InternalError(f"response: expected the bytes of {name}, found {place}")

@@ -1,4 +1,4 @@
-"""NAME=VALUE, as a user types it -> the arguments of a call."""
+"""From NAME=VALUE, as a user types it, to the arguments of a call."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def arguments_of(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a call and its outputs, by name.
 
-    ``dtype`` is that of tensors given as numbers; labels are int64, whatever it is. An operator
-    with reference makes its outputs itself; of another one each is given, and ``written`` names
-    those that its listing takes for inputs.
-    Raises ValueError for what cannot be read, or has no such name.
+    ``dtype`` is that of tensors given as numbers; labels are always int64. An operator with a
+    reference makes its outputs itself. For another operator the user gives each output, and
+    ``written`` names the outputs that its listing takes for inputs.
+    Raises ValueError for a text that cannot be read, and for an unknown name.
     """
     if operator.reference and written:
         raise ValueError(f"{written[0]}: {operator.name} knows its outputs itself")
@@ -68,7 +68,7 @@ def _check(text: str, name: str, known: Collection[str], expected: str) -> None:
 
 
 def _word(text: str) -> str:
-    """The word that stands for a number; empty where there is none."""
+    """The word for a number; empty if the text is none."""
     text = text.strip('"')
     return text if text.isalpha() and text not in _JSON_WORDS else ""
 
@@ -102,7 +102,7 @@ def _read_json(name: str, text: str) -> Any:
 
 
 def _load(path: str, dtype: str) -> Any:
-    """The array in a file; NumPy writes types that it does not have itself without their names."""
+    """The array in a file. NumPy writes types that it does not have itself without their names."""
     try:
         array = np.load(Path(path), allow_pickle=False)
     except (EOFError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Arguments of a Python call <-> a call of the contract and its storage. Pure."""
+"""From the arguments of a Python call to a call of the contract and its storage. Pure."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Placement(NamedTuple):
-    """What of a call lies in memory that the server sees too, and so does not travel."""
+    """The tensors of a call in memory that the server sees too, so that they do not travel."""
 
     storage: Mapping[str, RegionPart]
-    """By argument, as ``BoundCall.storage``."""
+    """By argument, as in ``BoundCall.storage``."""
     outputs: Mapping[str, RegionPart]
     """Where outputs are to be written, by name."""
 
@@ -61,15 +61,15 @@ class BoundCall:
     keep_layout: bool = False
     send_unread: bool = False
     planning: bool = False
-    """It is only checked, so that tensors without data will do."""
+    """Whether the call is only checked, so that tensors need no data."""
     from_torch: bool = False
     """Whether tensors of torch came in; then its results are such tensors too."""
     tensors: dict[str, Any] = field(default_factory=dict)
     """The caller's own tensors of torch, of which ``targets`` has the memory."""
     progress: Callable[[int, int, int], object] | None = None
-    """Is told bytes sent, bytes received, and bytes known to travel in all."""
+    """Called with bytes sent, bytes received, and bytes known to travel in all."""
     variant: str = ""
-    """The one that is asked for; empty: the default, or the only one."""
+    """The variant that the caller asks for; empty: the default, or the only one."""
     home: Home | None = None
     """The session whose handles it names."""
     within: object = None
@@ -77,11 +77,11 @@ class BoundCall:
     held: list[Held] = field(default_factory=list)
     """What has to stay on the server until the call has ended."""
     kept: dict[str, Keep | Discard] = field(default_factory=dict)
-    """Outputs that are not answered, by name."""
+    """Outputs that do not come back, by name."""
 
     @property
     def session(self) -> str:
-        """What the server is told of the session; empty where the call needs none."""
+        """The id of the session for the server; empty if the call needs none."""
         return "" if self.home is None else self.home.id
 
     @property
@@ -105,13 +105,14 @@ def bind(  # noqa: PLR0913  # all that makes a call
 ) -> BoundCall:
     """The call that calls an operator with these arguments.
 
-    Of inputs whose values the operator never reads only the spec goes, unless ``send_unread``.
-    ``outputs`` has the caller's own arrays to write to, or None for a null pointer. For an operator
-    without reference it decides what is an output, whatever the listing guessed; those that the
-    listing takes for inputs, or for read and written, are sent as they are. Names in C count too.
+    If the operator never reads the values of an input, only its spec is sent, unless
+    ``send_unread``. ``outputs`` has the caller's own arrays to write to, or None for a null
+    pointer. For an operator without a reference it decides which parameters are outputs, whatever
+    the listing guessed; those that the listing takes for inputs, or for read and written, are sent
+    as they are. Arguments may also have their names in C.
     ``planning``: the call is only checked; tensors may be of torch's device "meta", or ``Empty``.
-    ``home``: the session that all has to be in which a session holds, ``within`` its program.
-    Raises TypeError where a Python call would, and the errors of the contract for what cannot
+    ``home``: the session to which all tensors on the server must belong; ``within``: its program.
+    Raises TypeError if a Python call would, and the errors of the contract for values that cannot
     travel.
     """
     bound = BoundCall(
@@ -148,15 +149,15 @@ def bind(  # noqa: PLR0913  # all that makes a call
 
 
 _Item: TypeAlias = "tuple[str, Any, str, tuple[Tensor, ...], bool, bool]"
-"""An argument as a part of a key: name; value of an attribute, and its spelling, without which True
-and 1, or 0.0 and -0.0, would be one key; tensors; whether they are a list, whether they are sent.
-A plain tuple, since a named one takes as long as all the rest."""
+"""An argument as a part of a key: name; value of an attribute; its spelling, since True and 1, or
+0.0 and -0.0, would otherwise be one key; tensors; whether they are a list; whether they are sent.
+It is a plain tuple, since making a named one takes as long as all the rest."""
 
 
 def _roles(
     operator: Operator[Any, Any], kwargs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> dict[str, type[Input | Output]]:
-    """What tensors are for, where this call differs from a listing that had to guess."""
+    """Which tensors are inputs or outputs, if this call differs from a listing that guessed."""
     if operator.reference:
         return {}
     given: dict[str, type[Input | Output]] = {
@@ -183,7 +184,7 @@ def _inputs(bound: BoundCall, parameter: Input | Output, value: Any) -> _Item:
 
 
 def _described(bound: BoundCall, name: str, value: Any) -> Tensor:
-    """A tensor of which only shape and dtype go."""
+    """A tensor of which only the shape and the dtype are sent."""
     if isinstance(value, Held):
         dtype, shape = value.tensor[:2]
     elif (without_data := _without_data(bound, name, value)) is not None:
@@ -195,7 +196,7 @@ def _described(bound: BoundCall, name: str, value: Any) -> Tensor:
 
 
 def _without_data(bound: BoundCall, name: str, value: Any) -> Tensor | None:
-    """What has only a shape and a dtype, for a call that is only checked; None: it has data."""
+    """A tensor without data, for a call that is only checked; None if the value has data."""
     if not bound.planning:
         return None
     if isinstance(value, Empty):
@@ -220,7 +221,7 @@ def _input(bound: BoundCall, name: str, value: Any) -> Tensor:
 
 
 def _hold(bound: BoundCall, name: str, held: Held) -> Tensor:
-    """Names what a session holds."""
+    """Adds a tensor of a session to the call by its handle."""
     if bound.home is None:
         bound.home = held.home
     elif bound.home is not held.home:
@@ -237,7 +238,7 @@ def _hold(bound: BoundCall, name: str, held: Held) -> Tensor:
 def _outputs(
     bound: BoundCall, name: str, parameter: Parameter | None, value: Any, *, read: bool
 ) -> _Item:
-    """Arrays that are written to, and sent too where the operator may read them."""
+    """Arrays to write outputs to; they are also sent if the operator may read them."""
     updated = read or (isinstance(parameter, Output) and parameter.in_place)
     stored = updated or bound.keep_layout
     if updated:
@@ -266,7 +267,8 @@ def _target(bound: BoundCall, name: str, value: Any, stored: bool) -> Tensor:  #
 def _members(name: str, value: Any) -> list[tuple[str, Any]]:
     """The members of a list of tensors, each with its own name.
 
-    An array is none, though it could be cut into rows: who gives one meant another operator.
+    An array is no list, though it could be cut into rows: a caller who gives one meant another
+    operator.
     """
     if not isinstance(value, Sequence):
         raise TypeError(f"{name}: expected a list of arrays, found {type(value).__name__}")

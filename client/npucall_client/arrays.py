@@ -1,4 +1,4 @@
-"""What callers hold for a tensor <-> NumPy arrays <-> how it travels. Pure."""
+"""A tensor as callers hold it, as a NumPy array, and as it travels. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sent(NamedTuple):
 def as_array(name: str, value: Any) -> AnyArray:
     """A NumPy array of the same memory, of an array or a CPU tensor of another library.
 
-    Raises TypeError for what is no array, DTypeError for elements that cannot travel.
+    Raises TypeError if the value is no array, DTypeError for elements that cannot travel.
     """
     if isinstance(value, np.ndarray):
         array: AnyArray = value
@@ -62,7 +62,7 @@ def as_array(name: str, value: Any) -> AnyArray:
 
 
 def checked_dtype(name: str, value: Any) -> np.dtype[Any]:
-    """The dtype of NumPy; whatever ``numpy.dtype`` takes. Raises DTypeError where none travels."""
+    """The dtype of NumPy, from any value that ``numpy.dtype`` takes. Raises DTypeError."""
     dtype = np.dtype(value)
     if dtype not in BY_NUMPY:
         known = ", ".join(str(dtype) for dtype in BY_NUMPY)
@@ -73,8 +73,7 @@ def checked_dtype(name: str, value: Any) -> np.dtype[Any]:
 def as_target(name: str, value: Any) -> AnyArray:
     """The caller's own array, or torch tensor as an array of the same memory, to write to.
 
-    Raises TypeError for what cannot be written in place, TensorLayoutError where elements share
-    memory.
+    Raises TypeError if it cannot be written in place, TensorLayoutError if elements share memory.
     """
     if isinstance(value, np.ndarray) or hasattr(value, "detach"):
         array = as_array(name, value)
@@ -90,8 +89,9 @@ def as_target(name: str, value: Any) -> AnyArray:
 def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
     """How an array travels.
 
-    Row-major ones go as they are, others with their strides where that is no more than their
-    elements, else gathered. ``keep_layout``: with strides, whatever lies between the elements.
+    A row-major array goes as it is. Another one goes with its strides if that takes no more bytes
+    than its elements; otherwise its elements are gathered. ``keep_layout``: it goes with its
+    strides, even if there are gaps between the elements.
     """
     if array.flags.c_contiguous:
         return Sent(array.dtype, array.shape, None, None, _bytes(array))
@@ -112,7 +112,7 @@ def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
 def receive(spec: TensorSpec, storage: Buffer) -> AnyArray:
     """The elements in an array of its own memory.
 
-    Received bytes cannot be written, and would keep the whole message: those are copied.
+    Received bytes are copied: they cannot be written, and would keep the whole message in memory.
     """
     array = view(spec, storage)
     return array if array.flags.writeable else array.copy()
@@ -150,7 +150,7 @@ def memory(target: AnyArray) -> memoryview:
 
 
 def address(array: AnyArray) -> int:
-    """Where an array's first element is in memory; in half the time that ``ctypes`` takes."""
+    """The address of an array's first element, in half the time that ``ctypes`` takes."""
     start: int = array.__array_interface__["data"][0]
     return start
 
@@ -177,7 +177,7 @@ def dtype_of_torch(name: str, tensor: Any) -> np.dtype[Any]:
 
 
 def to_torch(array: AnyArray) -> Any:
-    """A torch tensor of the same memory. Raises ImportError where torch is not installed."""
+    """A torch tensor of the same memory. Raises ImportError if torch is not installed."""
     torch: Any = import_module("torch")
     for name, (dtype, integers) in _TORCH_ONLY.items():
         if array.dtype == dtype:
@@ -194,7 +194,7 @@ def _same_memory(array: AnyArray, value: Any) -> bool:
 
 
 def _check_apart(name: str, array: AnyArray) -> None:
-    """Counts in bytes, since a field of records steps over no whole elements."""
+    """Counts in bytes, since the strides of a field of records need not be whole elements."""
     if array.flags.c_contiguous:
         return
     strides = (*map(abs, array.strides), 1)
@@ -207,14 +207,14 @@ def _check_apart(name: str, array: AnyArray) -> None:
 
 
 def _strides(array: AnyArray) -> Shape | None:
-    """Strides in elements, or None where they are negative, or no whole elements."""
+    """Strides in elements, or None if they are negative, or not whole elements."""
     if array.size == 0 or any(s < 0 or s % array.itemsize for s in array.strides):
         return None
     return tuple(stride // array.itemsize for stride in array.strides)
 
 
 def _memory(array: AnyArray, elements: int) -> AnyArray:
-    """All memory from an array's first element on, as far as the array reaches."""
+    """All memory from an array's first element to the end of its last one."""
     return np.lib.stride_tricks.as_strided(array, (elements,), (array.itemsize,))
 
 

@@ -1,4 +1,4 @@
-"""What a client does, whatever sends for it: settings, the transport, and what calls go through."""
+"""What both clients do, for threads and for asyncio: settings, the transport, the way of a call."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _WISHES = ("soc", "product", "labels")
 
 
 def settings_of(**given: Any) -> ClientSettings:
-    """The settings that ``connect`` was given; those of the process count from here on.
+    """The settings from the arguments of ``connect``; applies those that hold for the process.
 
-    Raises ValueError for a setting that cannot be.
+    Raises ValueError for an invalid setting.
     """
     for name in _PATHS:
         if given.get(name) is not None:
@@ -51,7 +51,7 @@ def settings_of(**given: Any) -> ClientSettings:
 
 
 def _check_wishes(target: str, wishes: dict[str, object]) -> None:
-    """Raises ValueError for a wish that the caller has beside a target with one server."""
+    """Raises ValueError for a wish that does not fit the target, such as a label for one server."""
     for name, wish in wishes.items():
         allowed = target.startswith(POOL) or (name == "soc" and target == LOCAL)
         if wish is not None and not allowed:
@@ -63,7 +63,7 @@ def _check_wishes(target: str, wishes: dict[str, object]) -> None:
 
 
 async def opened(settings: ClientSettings, sender: Sender) -> Transport:
-    """Where calls are computed. Raises what ``connect`` does."""
+    """The transport to the place that computes calls. Raises the errors of ``connect``."""
     if settings.target == LOCAL:
         return LocalTransport(settings.soc or DEFAULT_SOC, sender)
     transport: Transport
@@ -102,7 +102,7 @@ class ClientBase:
         *,
         refill: bool,
     ) -> Home:
-        """A session, whose tensors are of that class."""
+        """A session whose tensors are of that class."""
         transport, options = self._open(), self._binding.options
         home = Home(
             transport.sessions,
@@ -137,7 +137,7 @@ class ClientBase:
         return Renewal(transport, granted, transport.sender)
 
     def _waiting(self, wait: bool | None) -> Transport:  # noqa: FBT001  # as the option
-        """The transport with that option; None: as it is."""
+        """The transport with this option; None: as it is."""
         return self._transport if wait is None else self._transport.waiting(wait)
 
     def _open(self) -> Transport:
@@ -157,12 +157,12 @@ class ReservedBase(ClientBase):
 
     @property
     def key(self) -> str:
-        """What calls are made under: NPUCALL_RESERVATION for a child process."""
+        """The key that calls carry: NPUCALL_RESERVATION for a child process."""
         return self._reservation.key
 
     @property
     def remaining(self) -> float:
-        """Seconds until its end, at the latest; 0 where it has ended or was lost."""
+        """Seconds until the reservation ends, at most; 0 if it has ended or was lost."""
         return self._reservation.remaining
 
     def _has_it_already(self, seconds: float, wait: float, count: int) -> ValueError:
@@ -172,6 +172,6 @@ class ReservedBase(ClientBase):
         )
 
     def _open(self) -> Transport:
-        """The transport. Raises ReservedError where the reservation was lost."""
+        """The transport. Raises ReservedError if the reservation was lost."""
         self._reservation.check()
         return super()._open()

@@ -1,6 +1,7 @@
 """What a caller asks for and gets: options, results, plans, and how arguments become a call.
 
-Knows no gRPC and no transport, so that every client binds and reads in the same way.
+This module uses no gRPC and no transport, so that every client makes calls and reads answers in the
+same way.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from npucall_client.settings import ClientSettings
 
 Progress: TypeAlias = "Callable[[int, int, int], object]"
-"""Is told bytes sent, bytes received, and bytes known to travel in all."""
+"""A function that gets bytes sent, bytes received, and bytes known to travel in all."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What goes with a call besides its arguments."""
+    """What goes with a call in addition to its arguments."""
 
     timeout: float
     variant: str
@@ -54,17 +55,17 @@ class Result:
     outputs: Mapping[str, Any]
     """The output arrays by name; for a list of tensors a list of arrays."""
     value: Any
-    """What ``run`` answers: the only output, or a named tuple of several."""
+    """What ``run`` returns: the only output, or a named tuple of several."""
     variant: str
     """The variant that ran; empty for an operator that has only one."""
     kernel_dtype: DType | None
-    """What the operator computed and rounded in, where the device tells."""
+    """The dtype in which the operator computed and rounded, if the device says it."""
     timings: Timings
     """Where the server's time went."""
     total_ns: int
-    """Nanoseconds from arrays to arrays; what ``timings`` leave over is wire and client."""
+    """Nanoseconds from arrays to arrays; the part that is not in ``timings`` is wire and client."""
     warnings: tuple[str, ...]
-    """What you should know though the call was valid."""
+    """What you should know, though the call was valid."""
     server: ServerIdentity
     """Who answered."""
 
@@ -76,13 +77,13 @@ class Plan:
     outputs: Mapping[str, TensorSpec]
     """The specs of the outputs by name; tensors of a list one by one, as ``out[0]``."""
     workspace_bytes: int
-    """Device memory besides the tensors."""
+    """Device memory in addition to the tensors."""
     variant: str
     """The variant that would run."""
     kernel_dtype: DType | None
-    """What the operator would compute and round in."""
+    """The dtype in which the operator would compute and round."""
     warnings: tuple[str, ...]
-    """What you should know though the call is valid."""
+    """What you should know, though the call is valid."""
     server: ServerIdentity
     """Who answered."""
 
@@ -93,7 +94,7 @@ _OPTIONS = {each.name for each in fields(Options)}
 
 
 class Binding:
-    """Arguments become calls, with the options and settings of a client."""
+    """Makes calls from arguments, with the options and settings of a client."""
 
     def __init__(
         self,
@@ -107,17 +108,17 @@ class Binding:
         """Operators that only the server knows, asked for once."""
 
     def having(self, **given: Any) -> Binding:
-        """The same with other options, None standing for not given."""
+        """The same with other options; None means not given."""
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         if "timeout" in named:
             named["timeout"] = checked_seconds(named["timeout"])
         return Binding(self._settings, replace(self.options, **named), self._declared)
 
     def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
-        """Takes the options that a call by name has among its arguments out of them.
+        """Removes the options from the arguments of a call by name, and returns them.
 
-        Raises TypeError for what is no operator and no name, and for an option that
-        ``client.options`` takes and a call does not.
+        Raises TypeError if the operator is neither an operator nor a name, and for an option that
+        only ``client.options`` takes.
         """
         if isinstance(operator, Operator):
             _check_no_option(operator, kwargs)
@@ -128,7 +129,7 @@ class Binding:
         return self.having(**given).options if given else self.options
 
     def knows(self, operator: Operator[Any, Any] | str) -> bool:
-        """Whether it can bind a call; if not, the server has to be asked for the operator."""
+        """Whether it can bind a call; if not, the client has to ask the server for the operator."""
         if isinstance(operator, Operator) or operator in self._declared:
             return True
         return bool(CATALOGUE.of_name(operator))
@@ -152,11 +153,11 @@ class Binding:
         *,
         planning: bool = False,
     ) -> BoundCall:
-        """The call of an operator; one that is not declared here must have been declared before.
+        """The call of an operator. One that only the server knows must have been declared before.
 
-        ``home``: the session that all belongs to that a session holds; ``within``: its program.
-        Variants take the same arguments, since they share a C prototype: any will do to bind, but
-        they may know other words.
+        ``home``: the session to which all tensors on the server belong; ``within``: its program.
+        Variants take the same arguments, since they share a C prototype, so any of them can bind a
+        call; but they may know different words.
         """
         if isinstance(operator, Operator):
             called, variant = operator, operator.variant
@@ -184,7 +185,7 @@ class Binding:
 
 
 def _no_operator(given: object) -> TypeError:
-    """What to write in place of what somebody took for an operator: most often its module."""
+    """The error for a value that is no operator, most often an operator's module."""
     if not isinstance(given, ModuleType):
         return TypeError(
             'operator: expected an operator, or its name such as "aclnnKlDiv", '
@@ -211,7 +212,7 @@ def closed() -> CancelledError:
 
 
 def value_of(call: BoundCall, response: Response) -> Any:
-    """What ``run`` answers: the only output, or a named tuple of several; warns as the reply."""
+    """What ``run`` returns: the only output, or a named tuple. Warns as the reply says."""
     reply = answers.decode_reply(response.reply)
     warn(reply.warnings)
     return answers.value_of(call.operator, answers.unpack(call, reply, response.storage))
@@ -234,7 +235,7 @@ def result_of(call: BoundCall, response: Response, start: int) -> Result:
 
 
 def plan_of(response: pb.PlanResponse) -> Plan:
-    """What a server answers to a plan."""
+    """A plan from a server's answer."""
     reply = decode_reply(response.reply.SerializeToString())
     return Plan(
         reply.outputs,

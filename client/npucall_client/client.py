@@ -1,4 +1,4 @@
-"""``connect`` and ``Client``: what a user of npucall sees, whose threads wait for answers."""
+"""``connect`` and ``Client`` for users whose threads wait for answers."""
 
 from __future__ import annotations
 
@@ -53,60 +53,61 @@ def connect(  # noqa: PLR0913  # one a setting
     product: str | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Client:
-    """Connects to a server or to a pool of them, and closes again as a context manager.
+    """Connects to a server or to a pool of them. As a context manager it closes at the end.
 
     target: ``HOST:PORT``, ``HOST`` (port 50051) or ``unix:PATH`` of a server; ``local:`` computes
         in this process. Of a pool ``pool:HOST:PORT,HOST:PORT`` with all its servers,
         ``pool:dns:NAME:PORT`` with a name that has an address for each, ``pool:file:PATH`` with a
         file that lists them or a folder of ready files, or ``pool:directory:HOST:PORT`` with a
-        directory that they announce themselves to (several after commas, of which one that answers
-        is watched). If not given NPUCALL_TARGET counts, otherwise 127.0.0.1:50051.
+        directory to which they announce themselves (you may name several, with commas; the client
+        watches one that answers). If not given: NPUCALL_TARGET, else 127.0.0.1:50051.
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
     connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
         10).
     wait: wait for a server that is full, or for a quota, as long as the server says and ``timeout``
         allows, and send the call again; False raises the refusal at once (NPUCALL_WAIT, True).
-    tls: encrypt what travels, and have the server prove who it is (NPUCALL_TLS, True where ``ca``,
+    tls: encrypt the connection, and make the server prove who it is (NPUCALL_TLS, True if ``ca``,
         ``certificate`` or ``server_name`` is given and the target is no Unix socket).
-    ca: file of the authorities, one of which has to have signed the server's certificate
-        (NPUCALL_CA, else those that gRPC comes with).
+    ca: file of the authorities that may have signed the server's certificate (NPUCALL_CA, else
+        those that gRPC comes with).
     certificate, key: files of the client's certificate and its key, for servers that ask for one.
-        When they change new calls travel on a new connection (NPUCALL_CERTIFICATE, NPUCALL_KEY).
-    server_name: the name that the server's certificate has, where ``target`` is another one, such
-        as the near end of a tunnel (NPUCALL_SERVER_NAME, else that of the target).
-    proxy: ``http://HOST:PORT`` of the HTTP proxy through which the server is reached, with
-        ``NAME:PASSWORD@`` before the host where it asks for that; ``none``: no proxy
-        (NPUCALL_PROXY, else grpc_proxy, https_proxy or http_proxy in the environment).
-    token: by which the server knows you, or a function that answers one and is asked again before
-        it ends (NPUCALL_TOKEN). Without TLS it travels to this machine alone.
+        When they change, new calls travel on a new connection (NPUCALL_CERTIFICATE, NPUCALL_KEY).
+    server_name: the name in the server's certificate, if ``target`` has another name, such as the
+        near end of a tunnel (NPUCALL_SERVER_NAME, else that of the target).
+    proxy: ``http://HOST:PORT`` of the HTTP proxy to the server, with ``NAME:PASSWORD@`` before the
+        host if the proxy asks for that; ``none``: no proxy (NPUCALL_PROXY, else grpc_proxy,
+        https_proxy or http_proxy in the environment).
+    token: a token that tells the server who calls, or a function that returns one; the client calls
+        it again before the token ends (NPUCALL_TOKEN). Without TLS it travels to this machine
+        alone.
     token_file: a file that holds the token, read again when it changes (NPUCALL_TOKEN_FILE).
-    token_url, token_url_bearer: an address that answers a token as JSON, as CI jobs of GitHub have
-        it, and what it is asked with (NPUCALL_TOKEN_URL, NPUCALL_TOKEN_URL_BEARER).
-    stream_from: bytes of a call's arrays from which they travel in chunks, in little more memory
-        than their own (NPUCALL_STREAM_FROM, 4 MiB).
+    token_url, token_url_bearer: an address that returns a token as JSON, as in CI jobs of GitHub,
+        and the token that the client shows there (NPUCALL_TOKEN_URL, NPUCALL_TOKEN_URL_BEARER).
+    stream_from: the client sends the arrays of a call in chunks if they have so many bytes or more;
+        that needs little more memory than their own (NPUCALL_STREAM_FROM, 4 MiB).
     keep_memory: keep freed memory in this process for its next large arrays, which makes large
-        calls about three times as fast; True for 1 GiB, or the bytes. It counts for the whole
+        calls about three times as fast; True for 1 GiB, or the bytes. It applies to the whole
         process, and needs Linux with glibc (NPUCALL_KEEP_MEMORY, 0).
     send_unread: send also the values of inputs that an operator never reads (``self`` of
         ``kl_div_backward``), not only their shape and dtype (NPUCALL_SEND_UNREAD, False).
-    shared_memory_socket: the path here of the server's socket for ``Client.shared``, where it is
-        another than in the server's file system (NPUCALL_SHARED_MEMORY_SOCKET, the server's own).
+    shared_memory_socket: the path on this side of the server's socket for ``Client.shared``, if it
+        differs from the server's own path (NPUCALL_SHARED_MEMORY_SOCKET, the server's own).
     reservation: key of a reservation that somebody else renews, such as ``npucall reserve``; calls
-        are made under it (NPUCALL_RESERVATION, none).
-    variant: the variant of operators called by name that have several (NPUCALL_VARIANT, else the
-        server's own default).
-    poison: for tests, fill new memory of this process with a pattern, so that bytes which nobody
-        wrote show (NPUCALL_POISON, False).
-    soc: of a pool, the SoC of the members that are called, or ``any``; if not given they have to be
-        all the same, since results differ (NPUCALL_SOC). With ``local:``, the SoC whose rules hold
-        (NPUCALL_SOC, Ascend910B1). A single server has its own.
-    product: of a pool, the family of the members that are called, such as ``Ascend910B``
+        run under it (NPUCALL_RESERVATION, none).
+    variant: the variant to run if an operator called by name has several (NPUCALL_VARIANT, else
+        the server's own default).
+    poison: for tests, fill new memory of this process with a pattern, so that you see bytes that
+        nobody wrote (NPUCALL_POISON, False).
+    soc: with a pool, the SoC of the members to call, or ``any``; if not given, all of them must
+        have the same one, since results differ (NPUCALL_SOC). With ``local:``, the SoC whose rules
+        apply (NPUCALL_SOC, Ascend910B1). A single server has its own.
+    product: with a pool, the family of the members to call, such as ``Ascend910B``
         (NPUCALL_PRODUCT, any).
-    labels: of a pool, labels that the members have to have that are called (NPUCALL_LABELS such as
+    labels: with a pool, the labels that members to call must have (NPUCALL_LABELS such as
         ``rack=3,kind=cpu``, any).
 
-    Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError where the server
-    does not know who calls, SettingError (a ValueError) for a setting that cannot be.
+    Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError if the server
+    does not know who calls, SettingError (a ValueError) for an invalid setting.
     """
     settings = settings_of(
         target=target,
@@ -152,9 +153,9 @@ class Client(ClientBase):
         self.close()
 
     def close(self) -> None:
-        """Closes the connection. Calls under way, and whatever comes, raise CancelledError.
+        """Closes the sessions, then the connection.
 
-        Its sessions are closed before.
+        Calls under way and later ones raise CancelledError.
         """
         finished(self._close())
 
@@ -174,23 +175,23 @@ class Client(ClientBase):
     def run(self, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Runs an operator: arrays in, an array out; a named tuple of arrays if it has several.
 
-        With an operator object the call is typed by the operator's own signature, and that object's
-        variant runs. With a name it also takes ``variant``, ``outputs`` and ``timeout`` (see
-        ``options``) and reaches operators that only the server knows, from the headers installed
-        there. Those take their arguments by name, as C spells it (``**{"from": 0}`` for a name that
-        Python reserves), and every output has to be given in ``outputs``; what is given there
-        counts as an output, whatever the listing guessed.
+        With an operator object the call has the types of the operator's own signature, and that
+        object's variant runs. With a name, ``run`` also takes ``variant``, ``outputs`` and
+        ``timeout`` (see ``options``), and it can call operators that only the server knows, from
+        the headers installed there. Those take their arguments by name, as C spells it
+        (``**{"from": 0}`` for a name that Python reserves), and you have to give every output in
+        ``outputs``; an array given there counts as an output, whatever the listing guessed.
 
-        Arguments may have their names in C too (``gradOutput``), and a number that has words may be
-        given as a word (``reduction="mean"``).
+        You may also give arguments by their names in C (``gradOutput``), and a number that has
+        words as a word (``reduction="mean"``).
 
-        Tensors are NumPy arrays of any memory order, or CPU tensors of torch, lists of tensors
-        lists of those; None is a null pointer. Results are NumPy arrays in memory of their own;
-        where tensors of torch came in they are tensors of torch.
+        Tensors are NumPy arrays of any memory order, or CPU tensors of torch; lists of tensors are
+        lists of those; None is a null pointer. Results are NumPy arrays in memory of their own, or
+        tensors of torch if tensors of torch came in.
 
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
-        ``aclnn_status`` and ``parameter``; TypeError where a Python call would. What the reply
-        warns of is a ``CallWarning`` of Python at the line of the call.
+        ``aclnn_status`` and ``parameter``, and TypeError if a Python call would. A warning of the
+        reply becomes a ``CallWarning`` of Python at the line of the call.
         """
         return finished(self._calls.run(operator, args, kwargs))
 
@@ -208,9 +209,9 @@ class Client(ClientBase):
         **kwargs: Any,
     ) -> Result: ...
     def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
-        """As ``run``, and answers everything: outputs, variant, timings, warnings, server.
+        """Runs as ``run``, and returns everything: outputs, variant, timings, warnings, server.
 
-        What the reply warns of is in ``warnings``, and no warning of Python.
+        The warnings of the reply are in ``warnings``; Python does not warn.
         """
         return finished(self._calls.execute(operator, args, kwargs))
 
@@ -245,55 +246,55 @@ class Client(ClientBase):
     def session(
         self, *, lease: float | None = None, budget: int | None = None, refill: bool = False
     ) -> Session:
-        """Arrays that stay on the server, to be computed with many times.
+        """Arrays that stay on the server, for many calls.
 
         ``with client.session() as s: x = s.put(array)``, then ``s.run`` and ``s.program``; results
         stay there too, and their ``numpy()`` downloads. With ``local:`` they stay in this process.
 
-        lease: seconds after which the server releases everything once nothing is heard of this
-            process; the server's ``session_lease`` bounds it, and is what holds if not given.
-        budget: bytes that the session may hold; the server's ``session_memory`` bounds it.
-        refill: where the server was started again, or the lease has ended, open the session anew
-            and send again what was ``put``; the arrays are kept for that. Results of calls cannot
-            be filled again: using them raises HandleLostError. False: all uses raise it.
+        lease: if the server hears nothing of this process for so many seconds, it releases
+            everything; at most the server's ``session_lease``, which also applies if not given.
+        budget: bytes that the session may hold; at most the server's ``session_memory``.
+        refill: if the server was started again, or the lease has ended, open the session again and
+            send the arrays that were ``put`` again; the session keeps them for that. It cannot fill
+            results of calls again: using them raises HandleLostError. False: all uses raise it.
 
-        Raises HandleMemoryError where the server holds no handles, QueueFullError and QuotaError
-        where there are too many sessions.
+        Raises HandleMemoryError if the server holds no handles, QueueFullError and QuotaError if
+        there are too many sessions.
         """
         return Session(finished(self._home(Remote, lease, budget, refill=refill)), self._calls)
 
     def shared(self, nbytes: int) -> SharedMemory:
-        """Memory that a server on this host sees too, so that what lies in it does not travel.
+        """Memory that a server on this host sees too, so that arrays in it do not travel.
 
-        ``with client.shared(2**30) as memory: x = memory.array(x)``, then calls as ever; with
-        ``options(outputs={"out": memory.empty(...)})`` outputs are written there, nothing copied.
-        The arrays of a call must not change until it has ended. With ``local:`` it is ordinary
-        memory. Where the server is restarted its arrays travel from then on, and a RuntimeWarning
-        says so.
+        ``with client.shared(2**30) as memory: x = memory.array(x)``, then calls as usual; with
+        ``options(outputs={"out": memory.empty(...)})`` the server writes outputs there, and nothing
+        is copied. The arrays of a call must not change until it has ended. With ``local:`` it is
+        ordinary memory. If the server is restarted, its arrays travel from then on, and a
+        RuntimeWarning says so.
 
-        Raises SharedMemoryError where the server shares none, or not with this process; what the
-        server refuses it for, such as TooLargeError and QueueFullError; DeadlineError.
+        Raises SharedMemoryError if the server shares none, or not with this process; the server's
+        refusal, such as TooLargeError or QueueFullError; DeadlineError.
         """
         return finished(self._memory(nbytes))
 
     def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
-        """Reserves the device, and answers a client of the same connection that has it alone.
+        """Reserves the device, and returns a client of the same connection that has it alone.
 
-        ``with client.reserve(60) as quiet:`` and then calls of ``quiet``; its pipelines too. Calls
-        of others are refused meanwhile, and so are those of this client. It is renewed in the
-        background, also across a restart of a server with a ``reservation_key``, and released at
-        the end. Where it was lost, calls of ``quiet`` raise ReservedError.
+        ``with client.reserve(60) as quiet:`` and then calls of ``quiet``; its pipelines too. The
+        server refuses calls of others meanwhile, and those of this client too. The reservation is
+        renewed in the background, also across a restart of a server with a ``reservation_key``, and
+        released at the end. If it was lost, calls of ``quiet`` raise ReservedError.
 
-        seconds: for how long at most; the server's ``max_reservation`` bounds it.
+        seconds: for how long at most; not more than the server's ``max_reservation``.
         wait: seconds to wait until others have ended theirs.
-        count: devices, in a pool; calls go to those that are reserved, and to no others.
+        count: devices, in a pool; calls go to the reserved ones only.
 
-        Raises ReservedError where others do not end in time; PermissionDeniedError.
+        Raises ReservedError if others do not end theirs in time; PermissionDeniedError.
         """
         return Reserved(self, finished(self._renewal(seconds, wait, count)))
 
     def release_reservation(self) -> None:
-        """Ends the reservation of whoever has one. Raises PermissionDeniedError unless an admin."""
+        """Ends any reservation. Raises PermissionDeniedError unless you are an admin."""
         finished(self._open().release("", self._binding.options.timeout))
 
     def options(  # noqa: PLR0913  # one an option
@@ -310,17 +311,20 @@ class Client(ClientBase):
         """A client of the same connection that calls with these options.
 
         timeout: seconds until a call fails, retries included.
-        variant: the variant of operators called by name that have several.
-        outputs: arrays (or torch tensors) of your own to write outputs to, by name; of any strides,
-            gaps stay untouched. They are validated, never resized, and choose the output's dtype.
-            None as a value is a null pointer; a list of tensors is a list of arrays. What the
-            operator reads too, as in-place operators do, is read from there. After an error
-            anything may stand in them: a large call's outputs are written as their bytes come.
+        variant: the variant to run if an operator called by name has several.
+        outputs: arrays (or torch tensors) of your own to write outputs to, by name. They may have
+            any strides; gaps stay untouched. They are validated, never resized, and choose the
+            output's dtype. None as a value is a null pointer; a list of tensors is a list of
+            arrays. If the operator also reads an output, as in-place operators do, it reads this
+            array. After an error they may hold anything: a large call writes outputs as their bytes
+            come.
         request_id: your own name for calls, in the server's log and in errors.
         keep_layout: send arrays with their strides and gaps, and outputs too, so that the device
-            itself reads and writes through the strides; otherwise what is not dense is gathered.
-        progress: called with bytes sent, bytes received, and bytes known to travel in all, while a
-            call travels in chunks; from any thread. What it raises ends the call.
+            itself reads and writes through the strides; otherwise the client gathers the elements
+            of an array that is not dense.
+        progress: a function that is called while a call travels in chunks, from any thread, with
+            bytes sent, bytes received, and bytes known to travel in all. If it raises, the call
+            ends.
         wait: wait for a server that is full, or for a quota; False raises the refusal at once.
         """
         binding = self._binding.having(
@@ -346,10 +350,10 @@ class Client(ClientBase):
         return finished(self._open().server_info(self._binding.options.timeout))
 
     def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
-        """What callers used in the last seconds (0: as far as is known), as a message.
+        """What callers used in the last seconds (0: all that the server knows), as a message.
 
-        A line for each tenant, caller and operator: your own lines alone, unless your role is
-        admin. ``local:`` keeps no account and has no line.
+        It has a line for each tenant, caller and operator: only your own lines, unless your role is
+        admin. ``local:`` counts nothing and has no line.
         """
         return finished(self._open().usage(last_seconds, self._binding.options.timeout))
 
@@ -366,5 +370,5 @@ class Reserved(ReservedBase, Client):
         finished(self._reservation.close())
 
     def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
-        """It has the device already: raises ValueError."""
+        """Raises ValueError, since this client has the device already."""
         raise self._has_it_already(seconds, wait, count)

@@ -243,12 +243,12 @@ def _help(text: str) -> str:
 
 
 def _c_name(name: str) -> str:
-    """An operator's name in C, which may be typed without what nearly all of them begin with."""
+    """An operator's name in C; the user may leave out the prefix that nearly all of them have."""
     return name if name.startswith("acl") else f"aclnn{name}"
 
 
 def _one_by_one(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arrays, those of lists as ``out[0]``."""
+    """The arrays by name; those of a list as ``out[0]``."""
     for name, value in outputs.items():
         if isinstance(value, list):
             yield from ((element(name, index), array) for index, array in enumerate(value))

@@ -1,4 +1,4 @@
-"""What ``npucall info`` and ``npucall operators`` say: of a server, of an operator."""
+"""What ``npucall info`` and ``npucall operators`` say about a server and about an operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 UNVALIDATED = "no reference, unvalidated"
-"""What is said of an operator that nothing here can check."""
+"""The text for an operator that nothing here can check."""
 
 _ROLES = {pb.ROLE_INPUT: "in", pb.ROLE_OUTPUT: "out", pb.ROLE_INPUT_OUTPUT: "in/out"}
 _HEALTH = {pb.DEVICE_HEALTH_NORMAL: "normal", pb.DEVICE_HEALTH_ABNORMAL: "abnormal"}
@@ -45,7 +45,7 @@ def server_facts(answer: pb.GetServerInfoResponse) -> dict[str, str]:
 
 
 def in_short(operator: pb.OperatorInfo) -> str:
-    """What the table of operators says of one, with rich's marks."""
+    """The text for an operator in the table of operators, with rich's markup."""
     lines = [escape(operator.summary.replace("``", "")) if operator.reference else UNVALIDATED]
     if operator.unavailable_because:
         lines.append(f"[yellow]{escape(operator.unavailable_because)}[/yellow]")
@@ -89,14 +89,14 @@ def describe(operator: pb.OperatorInfo) -> None:
 
 
 def _titled(console: Console, title: str, columns: Sequence[Column], rows: list[list[str]]) -> None:
-    """A table below its title; the texts are a server's, not markup."""
+    """A table below its title. The texts come from a server, so they are not read as markup."""
     print()
     cells = [[Text(cell) for cell in row] for row in rows]
     show(console, table(columns, cells, console.width, title))
 
 
 def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
-    """What a device says of itself; rows without text are not shown."""
+    """What a device says about itself; rows without text are not shown."""
     used = device.utilization
     units = {
         "cube": used.cube_percent if used.HasField("cube_percent") else None,
@@ -116,7 +116,7 @@ def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
 
 
 def _known_as(caller: pb.CallerInfo) -> str:
-    """Who the server takes this caller for, where it asks."""
+    """As whom the server knows this caller, if it asks."""
     if not caller.tenant:
         return ""
     known_by = pb.KnownBy.Name(caller.known_by).removeprefix("KNOWN_BY_").replace("_", " ").lower()
@@ -126,7 +126,7 @@ def _known_as(caller: pb.CallerInfo) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """In the largest unit of which there are two."""
+    """A duration in the largest unit of which it has at least two."""
     for unit, length in ("days", 86_400), ("hours", 3600), ("minutes", 60):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""What all commands share: where the target is given, and tables of which nothing is cut.
+"""What all commands share: how they take their target, and tables that never cut a text.
 
 At a terminal a table is as wide as the terminal. In a pipe or a log it has 160 columns, or as many
 as the environment variable COLUMNS says, no colours and no blanks at the ends of lines.
@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 _LOG = (160, 24)
-"""Columns and lines where there is no terminal."""
+"""Columns and lines if there is no terminal."""
 _GAP = 2
 """Blanks between columns."""
 _LEAST = 24
@@ -70,7 +70,7 @@ class Column:
 def the_target(argument: str | None, option: str | None) -> str | None:
     """The target of a command, which takes it as an argument or as an option.
 
-    Raises ValueError where it is given twice.
+    Raises ValueError if it is given twice.
     """
     if argument is not None and option is not None:
         raise ValueError(f"target: give it once; found {argument} and --target {option}")
@@ -85,7 +85,7 @@ def output() -> Console:
 
 
 def show(console: Console, *shown: RenderableType) -> None:
-    """Prints things below each other; where there is no terminal, without blanks at line ends."""
+    """Prints things below each other; if there is no terminal, without blanks at line ends."""
     if console.is_terminal:
         console.print(*shown, sep="\n")
         return
@@ -100,10 +100,10 @@ def table(
     width: int,
     title: str = "",
 ) -> RenderableType:
-    """A table of at most that width, of which nothing is cut.
+    """A table of at most that width, in which no text is cut.
 
-    Where it is too wide, what the first column has stands in lines of its own; where even that is
-    too wide, each row becomes lines of HEADING VALUE. Texts are read as rich's markup.
+    If it is too wide, the cells of the first column get lines of their own. If it is still too
+    wide, each row becomes lines of HEADING VALUE. Texts are read as rich's markup.
     """
     cells = [[_text(cell) for cell in _filled(row, len(columns))] for row in rows]
     parts: list[RenderableType] = [Text(title, "bold")] if title else []
@@ -137,7 +137,7 @@ def _rests(cells: list[list[Text]]) -> list[list[Text]]:
 
 
 def _fitting(columns: Sequence[Column], cells: list[list[Text]], width: int) -> list[int] | None:
-    """The widths of the columns; None where the table cannot be made that narrow."""
+    """The widths of the columns; None if the table cannot be made that narrow."""
     widths = [
         max(len(column.heading), *(_width(row[index]) for row in cells), 0)
         for index, column in enumerate(columns)

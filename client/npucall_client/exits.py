@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     meaning: str
 
     def __new__(cls, value: int, meaning: str) -> Self:
-        """One line of the table."""
+        """A member with its number and its meaning."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning

@@ -1,4 +1,4 @@
-"""Tensors whose bytes are not here: a server holds them, or will. What a call takes of them."""
+"""Tensors whose bytes a server holds, or will hold, and what a call needs to know of them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Home(Protocol):
 
     @property
     def id(self) -> str:
-        """By which its server knows it; another one once it was opened anew."""
+        """The id by which its server knows it; it changes when the session is opened again."""
 
     async def attempt(
         self, send: Callable[[float], Awaitable[T]], timeout: float, held: Sequence[Held] = ()
     ) -> T:
-        """What a call gives that names its handles; ``send`` gets the seconds left."""
+        """The result of ``send``, a call that uses its handles; ``send`` gets the seconds left."""
 
     async def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
-        """Checks that it is open, opened anew where it was lost. Raises what ended it."""
+        """Checks that it is open; opens it again if it was lost. Raises the error that ended it."""
 
 
 class Held:
@@ -55,10 +55,10 @@ class Held:
 class Empty(NamedTuple):
     """An output of this shape and dtype, in new memory.
 
-    For ``outputs`` of operators that only a C header declares, and to choose an output's dtype. In
-    ``plan`` it stands for any tensor.
+    Use it in ``outputs`` for operators that only a C header declares, and to choose an output's
+    dtype. In ``plan`` it may replace any tensor.
     """
 
     shape: Shape
     dtype: Any
-    """Whatever ``numpy.dtype`` takes."""
+    """Any value that ``numpy.dtype`` takes."""

@@ -1,4 +1,4 @@
-"""What a server says, as Python says such things: hints in errors, and warnings."""
+"""Turns a server's texts into Python's: hints in errors, and warnings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_TORCH = "give ", ".float()"
 
 
 class CallWarning(UserWarning):
-    """A call is valid, but its caller should know something: what ``Result.warnings`` has."""
+    """A valid call of which its caller should know something; ``Result.warnings`` has the same."""
 
 
 def warn(messages: Iterable[str]) -> None:
@@ -43,7 +43,7 @@ def _depth() -> int:
 
 
 def add_hint(error: Exception, call: BoundCall) -> None:
-    """Adds to the error of a call what its caller can do in Python, where that is known."""
+    """Adds to the error of a call what its caller can do in Python, if that is known."""
     if not isinstance(error, DTypeError):
         return
     with suppress(NpucallError):  # nothing more is known than the error says
@@ -55,7 +55,7 @@ def add_hint(error: Exception, call: BoundCall) -> None:
 
 
 def _float64(error: DTypeError, call: BoundCall) -> list[str]:
-    """The arguments to blame that are float64, where the operator takes float32 and no float64."""
+    """The float64 arguments that are to blame, if the operator takes float32 but not float64."""
     asked = decode(call.call, CATALOGUE, error.details.get("variant", ""))
     operator = asked.operator
     taken = operator.dtypes_on(product_of(error.details.get("soc", "")))

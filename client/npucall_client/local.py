@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class LocalTransport:
-    """Answers as a CPU reference server of that SoC would."""
+    """Answers as a CPU reference server with that SoC would."""
 
     def __init__(self, soc: str, sender: Sender = THREADS) -> None:
         self.sender = sender
@@ -62,7 +62,7 @@ class LocalTransport:
         return self._sessions
 
     async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
-        """Computes it in this process. There is no deadline: nothing else could end it."""
+        """Computes a call in this process. It has no deadline: nothing could end the call."""
         del timeout, request_id
         if call.home is not None:
             return await self._sessions.execute(call)
@@ -109,12 +109,12 @@ class LocalTransport:
         )
 
     async def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
-        """Nobody keeps an account here."""
+        """An empty answer: nothing is counted here."""
         del last_seconds, timeout
         return access_pb.GetUsageResponse()
 
     async def activity(self, timeout: float) -> access_pb.GetActivityResponse:
-        """Nobody waits for anybody here."""
+        """An empty answer: there is no queue here."""
         del timeout
         return access_pb.GetActivityResponse()
 
@@ -124,31 +124,31 @@ class LocalTransport:
         return ordinary(nbytes)
 
     async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
-        """Nobody else is here."""
+        """Grants it at once: there are no other callers."""
         check_one(count)
         del wait, timeout
         return Granted("", seconds, seconds)
 
     async def renew(self, key: str, timeout: float) -> Granted:
-        """Nothing ends here."""
+        """Grants it again: a reservation never ends here."""
         del timeout
         return Granted(key, math.inf, math.inf)
 
     async def release(self, key: str, timeout: float) -> None:
-        """Nothing to end."""
+        """Does nothing."""
 
     def under(self, key: str) -> Self:
-        """The same."""
+        """The same transport."""
         del key
         return self
 
     def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
-        """The same: nobody is refused here."""
+        """The same transport: it never refuses a call for lack of room."""
         del wait
         return self
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: it holds nothing."""
 
     def calls(self) -> OneByOne:
         """Calls of a pipeline, computed when they are sent."""
@@ -167,7 +167,7 @@ class LocalTransport:
         return _run(call, call.storages(storages))
 
     def response(self, call: Prepared, storages: Sequence[Place], run_ns: int) -> Response:
-        """The answer to a call that ran so long."""
+        """The answer to a call that ran for ``run_ns``."""
         answered: list[Any] = [memoryview(e) if isinstance(e, bytearray) else e for e in storages]
         return Response(self._reply(call), encode_timings(Timings(run_ns=run_ns)), answered)
 

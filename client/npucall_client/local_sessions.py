@@ -1,4 +1,4 @@
-"""Sessions with ``local:``: what they hold lies in this process, and ends with it."""
+"""Sessions with ``local:``: their arrays lie in this process, and end with it."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Computer(Protocol):
         """The storages of its outputs."""
 
     def response(self, call: Prepared, storages: Sequence[Place], run_ns: int) -> Response:
-        """The answer to it; ``run_ns``: how long it was computed."""
+        """The answer to it; ``run_ns``: how long the computation took."""
 
     def plan_of(self, call: Prepared) -> pb.PlanResponse:
         """What it would give."""
 
 
 class LocalSessions:
-    """Their handles follow the same table as a server's. There is no lease, and nothing is lost."""
+    """Their handles have the same states as a server's. There is no lease, and nothing is lost."""
 
     def __init__(self, computer: Computer, sender: Sender) -> None:
         self._computer = computer
@@ -71,7 +71,7 @@ class LocalSessions:
         return Opened(name, math.inf, budget)
 
     async def renew(self, home: Home, timeout: float) -> None:
-        """Nothing ends here."""
+        """Does nothing: there is no lease."""
 
     async def close(self, home: Home, timeout: float) -> None:
         del timeout
@@ -123,7 +123,7 @@ class LocalSessions:
     async def run_program(
         self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
     ) -> list[Response]:
-        """As a server: all is checked before anything runs, and all is kept or nothing."""
+        """As a server: checks all steps before any of them runs, and keeps all results or none."""
         del timeout, request_id
         return await self._sender.beside(lambda: self._computed(home, steps))
 
@@ -205,14 +205,14 @@ class LocalSessions:
 
 
 class _Kept:
-    """The handles of one session. To be used with the lock."""
+    """The handles of one session. Use them with the lock held."""
 
     def __init__(self, budget: int) -> None:
         self._handles: Handles[Buffer] = Handles()
         self._budget = budget
 
     def begin(self, handle: bytes, size: int) -> Handle[Buffer]:
-        """A handle is to hold so many bytes. Nothing is repeated here: each is another filling."""
+        """Makes a handle for so many bytes. No call repeats here, so each one is a new filling."""
         held = sum(each.size for each in self._handles)
         if held + size > self._budget:
             raise HandleMemoryError(
@@ -236,18 +236,18 @@ class _Kept:
         }
 
     def fill(self, handle: Handle[Buffer], data: Buffer) -> None:
-        """It holds its bytes."""
+        """Stores the bytes of a handle."""
         if self._handles.fill(handle):
             handle.value = data
 
     def fail(self, filling: Sequence[Mapping[str, Handle[Buffer]]], why: str) -> None:
-        """They cannot be filled."""
+        """Marks handles that cannot be filled."""
         for handles in filling:
             for handle in handles.values():
                 self._handles.fail(handle, why)
 
     def release(self, handle: bytes) -> None:
-        """Nobody names it any more."""
+        """Releases a handle: later calls cannot use it."""
         self._handles.release(handle)
 
     def read(self, part: HandlePart, name: str) -> memoryview:

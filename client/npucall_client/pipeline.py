@@ -37,10 +37,10 @@ class Calls(Protocol):
         request_id: str,
         done: Callable[[Response | Exception], object],
     ) -> Any:
-        """Sends a call; ``done`` hears how it ended. Waits while too many are in flight."""
+        """Sends a call; ``done`` is told how it ended. Waits while too many are in flight."""
 
     def cancel(self, call: Any) -> None:
-        """Ends what ``send`` answered."""
+        """Ends the call that ``send`` returned."""
 
     async def close(self) -> None:
         """Waits until every call has ended."""
@@ -74,7 +74,7 @@ class OneByOne:
 
 
 class Pending(Protocol):
-    """A call of a pipeline, for whoever ends it."""
+    """A call of a pipeline, as the pipeline sees it when the call ends."""
 
     answered: Result | None
     """All that ``client.execute`` answers."""
@@ -88,14 +88,14 @@ class Pending(Protocol):
         """It ended with this."""
 
     def set_exception(self, exception: Exception) -> None:
-        """It failed so."""
+        """It failed with this."""
 
 
 F = TypeVar("F", bound=Pending)
 
 
 class PipelineBase(Generic[F]):
-    """A pipeline without its public methods. ``made``: makes what stands for a call."""
+    """A pipeline without its public methods. ``made``: makes the future of a call."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class PipelineBase(Generic[F]):
         return call
 
     async def _next_completed(self) -> F | None:
-        """The one that ended first of those that it did not give yet; None: none is in flight."""
+        """The next call that ended and that it did not give yet; None if none is in flight."""
         while True:
             with self._lock:
                 await self._ended.wait_for(lambda: self._finished or not self._in_flight)
@@ -189,20 +189,20 @@ class PendingCall(Future[R], Generic[R]):
         self.set_running_or_notify_cancel()
 
     def result(self, timeout: float | None = None) -> R:
-        """Waits for the call, and answers and warns as ``client.run`` does."""
+        """Waits for the call, and returns and warns as ``client.run`` does."""
         value = super().result(timeout)
         if self.answered is not None:
             warn(self.answered.warnings)
         return value
 
     def answer(self, timeout: float | None = None) -> Result:
-        """Waits as ``result`` does, and answers all that ``client.execute`` does."""
+        """Waits as ``result`` does, and returns all that ``client.execute`` does."""
         super().result(timeout)
         assert self.answered is not None  # noqa: S101  # it has a result
         return self.answered
 
     def cancel(self) -> bool:
-        """Ends the call: unless it was done, it raises ``npucall.errors.CancelledError``."""
+        """Ends the call. Unless it was done, ``result`` raises npucall.errors.CancelledError."""
         if self.done():
             return False
         self.end()
@@ -212,9 +212,9 @@ class PendingCall(Future[R], Generic[R]):
 class Pipeline(PipelineBase[PendingCall[Any]]):
     """Sends calls without waiting for their answers. Leaving the context waits for all of them.
 
-    Answers come in the order in which calls finish; errors are each call's own. A connection that
-    breaks is opened again, and what had no answer is sent once more, as long as its timeout allows.
-    Safe to use from several threads.
+    Answers come in the order in which calls finish; each call raises its own error. If the
+    connection breaks, the pipeline opens it again, and sends the calls without an answer once more
+    while their timeouts allow. Safe to use from several threads.
     """
 
     def __init__(
@@ -258,16 +258,16 @@ class Pipeline(PipelineBase[PendingCall[Any]]):
     def submit(self, operator: Any, /, *args: Any, **kwargs: Any) -> PendingCall[Any]:
         """Sends a call with the arguments of ``client.run``; waits while too many are in flight.
 
-        Arrays must not be changed until the call is done. Raises what is wrong with the arguments,
-        DeadlineError where no place comes free within the call's timeout, and CancelledError once
-        the pipeline is closed; all else is raised by ``result`` of what it answers.
+        Arrays must not be changed until the call is done. Raises the error for wrong arguments,
+        DeadlineError if no place becomes free within the call's timeout, and CancelledError once
+        the pipeline is closed. ``result`` of the call that it returns raises every other error.
         """
         return finished(self._submit(operator, args, kwargs))
 
     def as_completed(self) -> Iterator[PendingCall[Any]]:
         """Calls in the order in which they end, until none is in flight.
 
-        Of those that ended before, the ones that you hold and that it did not give yet.
+        Calls that ended before come first: those that you hold and that it did not give yet.
         """
         while (call := finished(self._next_completed())) is not None:
             yield call

@@ -1,4 +1,4 @@
-"""A reservation of the device, from its grant to its release: it is renewed beside the client."""
+"""A reservation of the device, from its grant to its release; it is renewed in the background."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from npucall_client.senders import Sender
 
 RUNNING_SECONDS = 5.0
-"""That a server gives calls of others to end, however short somebody is willing to wait."""
+"""Seconds that a server gives calls of others to end, even if the caller does not wait."""
 _RENEWALS_A_LEASE = 3
 _RELEASE_SECONDS = 5.0
 _LONGEST_PAUSE = 3600.0
 
 
 class Granted(NamedTuple):
-    """What a server grants. Empty keys are of who shares the device with nobody."""
+    """A server's grant. The key is empty if the caller shares the device with nobody."""
 
     key: str
     ends_seconds: float
@@ -30,7 +30,7 @@ class Holder(Protocol):
     """Renews and releases."""
 
     async def renew(self, key: str, timeout: float) -> Granted:
-        """Has a reservation go on. Raises ReservedError where it has ended."""
+        """Renews a reservation. Raises ReservedError if it has ended."""
 
     async def release(self, key: str, timeout: float) -> None:
         """Ends a reservation."""
@@ -50,19 +50,19 @@ class Renewal:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the end, at the latest; 0 where it has ended or was lost."""
+        """Seconds until it ends, at most; 0 if it has ended or was lost."""
         over = self._lost is not None or self._stop.is_set()
         return 0.0 if over else max(0.0, self._ends - time.monotonic())
 
     def check(self) -> None:
-        """Raises ReservedError where it was lost, CancelledError where it was closed."""
+        """Raises ReservedError if it was lost, CancelledError if it was closed."""
         if self._stop.is_set():
             raise CancelledError("this client has released the reservation; reserve again")
         if self._lost is not None:
             raise ReservedError(str(self._lost)) from self._lost
 
     async def close(self) -> None:
-        """Releases it. Where the server does not answer, it ends by itself."""
+        """Releases it. If the server does not answer, it ends by itself."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -71,7 +71,7 @@ class Renewal:
         await self._task.join()
 
     async def _renew(self) -> None:
-        """Beside the client. Goes on while the server does not answer: it may be starting again."""
+        """Renews in the background, also while the server does not answer: it may be restarting."""
         while not await self._stop.wait(min(self._pause, _LONGEST_PAUSE)):
             try:
                 granted = await self._holder.renew(self.key, max(self._pause, 1.0))
@@ -82,12 +82,12 @@ class Renewal:
                 return  # the client was closed
             except NpucallError:
                 continue
-            # Where it was asked later than it was answered, the end is no later than this.
+            # An upper limit, since the answer took time. A renewal never makes the end later.
             self._ends = min(self._ends, time.monotonic() + granted.ends_seconds)
 
 
 def check_one(count: int) -> None:
-    """Raises ValueError for another number of devices than the one that there is."""
+    """Raises ValueError unless one device is wanted: there is only one."""
     if count != 1:
         raise ValueError(
             f"count: expected 1, since the target is one server, found {count}; a pool has several"

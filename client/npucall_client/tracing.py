@@ -1,4 +1,4 @@
-"""Spans of calls, by OpenTelemetry's API, where the application has set a provider of them."""
+"""Spans of calls, by OpenTelemetry's API, if the application has set a provider for them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Spans:
 
 
 def spans() -> Spans | None:
-    """None where nobody has set a provider, so that calls cost nothing then."""
+    """The maker of spans; None if no provider is set, so that calls then cost nothing."""
     try:
         from opentelemetry import trace  # noqa: PLC0415
     except ImportError:

@@ -1,4 +1,4 @@
-"""Where calls are computed: what a client asks of a server, or of this process."""
+"""The requests of a client to the place that computes its calls: a server, or this process."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class Transport(Protocol):
         """Where a pipeline sends its calls."""
 
     async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
-        """Memory that it shares; ``socket``: where, unless it is where the server says."""
+        """Memory that it shares; ``socket``: the path of its socket, if not the one it says."""
 
     async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
-        """Reserves so many devices. Raises ValueError where there are not so many."""
+        """Reserves ``count`` devices. Raises ValueError if there are not so many."""
 
     async def renew(self, key: str, timeout: float) -> Granted:
-        """Has a reservation go on. Raises ReservedError where it has ended."""
+        """Renews a reservation. Raises ReservedError if it has ended."""
 
     async def release(self, key: str, timeout: float) -> None:
-        """Ends a reservation; without a key whatever there is."""
+        """Ends a reservation; without a key, ends any that there is."""
 
     def under(self, key: str) -> Transport:
         """The same, for calls under a reservation."""
 
     def waiting(self, wait: bool) -> Transport:  # noqa: FBT001  # it is what the setting is called
-        """The same, for calls that wait, or not, for a server that is full."""
+        """The same, for calls that wait, or do not wait, for a server that is full."""
 
     @property
     def sessions(self) -> SessionTransport:
-        """What keeps the handles of sessions."""
+        """The transport that keeps the handles of sessions."""
 
     async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
         """Lists the operators."""
@@ -64,7 +64,7 @@ class Transport(Protocol):
         """Describes the server."""
 
     async def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
-        """Who used it how long."""
+        """Who used it, and how long."""
 
     async def activity(self, timeout: float) -> access_pb.GetActivityResponse:
         """Who uses it now."""

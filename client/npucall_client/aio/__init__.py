@@ -1,4 +1,4 @@
-"""The client for asyncio: what waits in ``npucall_client`` is awaited here.
+"""The client for asyncio: you await the methods that wait in ``npucall_client``.
 
 ::
 

@@ -42,7 +42,7 @@ def connect(*args: Any, **kwargs: Any) -> Opening[Client]:
     """Connects to a server or to a pool, by ``async with`` or by ``await``.
 
     Settings and errors are those of ``npucall_client.connect``. The client belongs to the event
-    loop on which it was opened. Raises ValueError at once for a setting that cannot be.
+    loop on which it was opened. Raises ValueError at once for an invalid setting.
     """
     settings = settings_of(**inspect.signature(client.connect).bind(*args, **kwargs).arguments)
 
@@ -55,8 +55,8 @@ def connect(*args: Any, **kwargs: Any) -> Opening[Client]:
 class Client(ClientBase):
     """Calls operators, for the tasks of one event loop. Made by ``connect``.
 
-    Methods, options and errors are those of ``npucall_client.Client``; what waits there is awaited
-    here. Cancelling a task cancels the call that it waits for, on the server too.
+    Methods, options and errors are those of ``npucall_client.Client``; you await the methods that
+    wait there. If you cancel a task, that cancels the call that it waits for, on the server too.
     """
 
     async def __aenter__(self) -> Self:
@@ -71,10 +71,9 @@ class Client(ClientBase):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connection. Calls under way, and whatever comes, raise CancelledError.
+        """Closes the sessions, then the connection. Calls under way and later ones fail.
 
-        That is the one of ``npucall.errors``, which is no asyncio.CancelledError. Its sessions are
-        closed before.
+        They raise the CancelledError of ``npucall.errors``, which is not asyncio.CancelledError.
         """
         await self._close()
 
@@ -114,7 +113,7 @@ class Client(ClientBase):
         **kwargs: Any,
     ) -> Result: ...
     async def execute(self, operator: Any, /, *args: Any, **kwargs: Any) -> Result:
-        """As ``run``, and answers everything: outputs, variant, timings, warnings, server."""
+        """Runs as ``run``, and returns everything: outputs, variant, timings, warnings, server."""
         return await shortly(self._calls.execute(operator, args, kwargs))
 
     @overload
@@ -160,7 +159,7 @@ class Client(ClientBase):
         return Opening(open_, Session.close)
 
     def shared(self, nbytes: int) -> Opening[SharedMemory]:
-        """Memory that a server on this host sees too, so that what lies in it does not travel.
+        """Memory that a server on this host sees too, so that arrays in it do not travel.
 
         ``async with client.shared(2**30) as memory: x = memory.array(x)``. See
         ``npucall_client.Client.shared``.
@@ -168,7 +167,7 @@ class Client(ClientBase):
         return Opening(lambda: self._memory(nbytes), _closed)
 
     def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Opening[Reserved]:
-        """Reserves the device, and answers a client of the same connection that has it alone.
+        """Reserves the device, and returns a client of the same connection that has it alone.
 
         ``async with client.reserve(60) as quiet:``. See ``npucall_client.Client.reserve``.
         """
@@ -179,7 +178,7 @@ class Client(ClientBase):
         return Opening(open_, Reserved.close)
 
     async def release_reservation(self) -> None:
-        """Ends the reservation of whoever has one. Raises PermissionDeniedError unless an admin."""
+        """Ends any reservation. Raises PermissionDeniedError unless you are an admin."""
         await self._open().release("", self._binding.options.timeout)
 
     def options(  # noqa: PLR0913  # one an option
@@ -220,7 +219,7 @@ class Client(ClientBase):
         return await self._open().server_info(self._binding.options.timeout)
 
     async def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
-        """What callers used in the last seconds (0: as far as is known), as a message."""
+        """What callers used in the last seconds (0: all that the server knows), as a message."""
         return await self._open().usage(last_seconds, self._binding.options.timeout)
 
     async def activity(self) -> access_pb.GetActivityResponse:
@@ -236,7 +235,7 @@ class Reserved(ReservedBase, Client):
         await self._reservation.close()
 
     def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Opening[Reserved]:
-        """It has the device already: raises ValueError."""
+        """Raises ValueError, since this client has the device already."""
         raise self._has_it_already(seconds, wait, count)
 
 

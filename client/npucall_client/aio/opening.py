@@ -1,4 +1,4 @@
-"""What is opened by ``await``, or by ``async with``, which closes it again."""
+"""Objects that ``await`` opens, or ``async with``, which also closes them."""
 
 from __future__ import annotations
 

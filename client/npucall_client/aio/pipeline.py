@@ -33,22 +33,22 @@ class PendingCall(asyncio.Future[R], Generic[R]):
         self.end: Callable[[], object] = lambda: None
 
     def __await__(self) -> Generator[Any, None, R]:
-        """Waits for the call, and answers and warns as ``client.run`` does."""
+        """Waits for the call, and returns and warns as ``client.run`` does."""
         value: R = yield from super().__await__()
         if self.answered is not None:
             warn(self.answered.warnings)
         return value
 
     async def answer(self) -> Result:
-        """Waits for the call, and answers all that ``client.execute`` does."""
+        """Waits for the call, and returns all that ``client.execute`` does."""
         await _ended(self)
         assert self.answered is not None  # noqa: S101  # it has a result
         return self.answered
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Ends the call, here and on its server: whoever awaits it gets asyncio's CancelledError.
+        """Ends the call, here and on its server. Tasks that await it get asyncio's CancelledError.
 
-        So does cancelling a task that awaits it.
+        If you cancel a task that awaits the call, that ends the call too.
         """
         if not super().cancel(msg):
             return False
@@ -65,8 +65,9 @@ def _ended(call: asyncio.Future[R]) -> Generator[Any, None, R]:
 class Pipeline(PipelineBase[PendingCall[Any]]):
     """Sends calls without waiting for their answers. Leaving the context waits for all of them.
 
-    Answers come in the order in which calls finish; errors are each call's own. A connection that
-    breaks is opened again, and what had no answer is sent once more, as long as its timeout allows.
+    Answers come in the order in which calls finish; each call raises its own error. If the
+    connection breaks, the pipeline opens it again, and sends the calls without an answer once more
+    while their timeouts allow.
     """
 
     def __init__(
@@ -110,17 +111,17 @@ class Pipeline(PipelineBase[PendingCall[Any]]):
     async def submit(self, operator: Any, /, *args: Any, **kwargs: Any) -> PendingCall[Any]:
         """Sends a call with the arguments of ``client.run``; waits while too many are in flight.
 
-        Arrays must not be changed until the call is done. Raises what is wrong with the arguments,
-        DeadlineError where no place comes free within the call's timeout, and CancelledError of
-        ``npucall.errors`` once the pipeline is closed; all else is raised where what it answers is
-        awaited.
+        Arrays must not be changed until the call is done. Raises the error for wrong arguments,
+        DeadlineError if no place becomes free within the call's timeout, and CancelledError of
+        ``npucall.errors`` once the pipeline is closed. You get every other error when you await the
+        call that it returns.
         """
         return await shortly(self._submit(operator, args, kwargs))
 
     async def as_completed(self) -> AsyncIterator[PendingCall[Any]]:
         """Calls in the order in which they end, until none is in flight.
 
-        Of those that ended before, the ones that you hold and that it did not give yet.
+        Calls that ended before come first: those that you hold and that it did not give yet.
         """
         while (call := await self._next_completed()) is not None:
             yield call

@@ -22,9 +22,9 @@ P = ParamSpec("P")
 
 
 class Remote(RemoteTensor):
-    """A tensor on the server. Made by a session; give it wherever an array may stand in a call.
+    """A tensor on the server. Made by a session; a call takes it wherever it takes an array.
 
-    See ``npucall_client.Remote``, whose methods are awaited here.
+    See ``npucall_client.Remote``; here you await its methods.
     """
 
     __slots__ = ()
@@ -40,18 +40,18 @@ class Remote(RemoteTensor):
         return await shortly(self._torch(progress, timeout))
 
     async def fetch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
-        """Downloads it: as a torch tensor where tensors of torch came in, else as an array."""
+        """Downloads it: as a torch tensor if tensors of torch came in, else as an array."""
         return await shortly(self._fetch(progress, timeout))
 
     async def release(self) -> None:
-        """Gives its memory back now, not when it is collected. It cannot be used any more."""
+        """Gives its memory back now, not when Python collects it. You cannot use it after that."""
         await self._release()
 
 
 class Session(SessionBase):
     """Arrays that stay on the server. Made by ``client.session``.
 
-    See ``npucall_client.Session``, whose methods are awaited here.
+    See ``npucall_client.Session``; here you await its methods.
     """
 
     async def __aenter__(self) -> Self:
@@ -126,7 +126,7 @@ class Session(SessionBase):
         return Program(self._home, self._connection, self._timeout(timeout))
 
     async def release(self, remotes: Remote | Iterable[Remote]) -> None:
-        """Gives the memory of these back now, not when they are collected; in one call."""
+        """Gives the memory of these back now, not when Python collects them; in one call."""
         await self._release(remotes)
 
     def options(
@@ -156,7 +156,7 @@ class Session(SessionBase):
 class Program(ProgramBase):
     """Calls that are sent together when the block is left. Made by ``session.program``.
 
-    See ``npucall_client.Program``, whose methods are awaited here, but for ``fetch``.
+    See ``npucall_client.Program``; here you await its methods, except ``fetch``.
     """
 
     async def __aenter__(self) -> Self:
@@ -209,5 +209,5 @@ class Program(ProgramBase):
         return await shortly(self._add(operator, args, kwargs))
 
     async def plan(self) -> ProgramPlan:
-        """What running it would need and give, as far as it has calls. Sends no data."""
+        """What running the calls that it has so far would need and give. Sends no data."""
         return await shortly(self._plan())

@@ -29,34 +29,34 @@ class Candidate(Generic[T]):
         self.member = member
         self.link: T | None = None
         self.opened = ""
-        """The instance that the link knows."""
+        """The instance of the server that the link was opened to."""
         self.opening = opening
-        """Held by who opens the link, or asks again what the member is."""
-        self.order = random()  # noqa: S311  # another one in each client, so that they spread
+        """A lock, held by the task that opens the link, or asks the member again what it is."""
+        self.order = random()  # noqa: S311  # differs in each client, so that they spread
         self.own = 0.0
-        """What calls of this client cost that are under way there."""
+        """The cost of this client's calls that are under way there."""
         self.others = 0.0
-        """What those of others cost, as the member last said."""
+        """The cost of other clients' calls, as the member last said."""
         self.lanes = 1
         self.work = 0.0
-        """What it has to do, for each of its lanes."""
+        """How much it has to do, for each of its lanes."""
         self.rest = 0.0
         self.rests_until = 0.0
-        """It failed: it is not called before that, and only once it has said that it serves."""
+        """It failed: it gets no calls until it says that it serves; it is asked after this time."""
         self.asked = False
-        """Somebody asks it whether it serves."""
+        """Whether the client is asking it if it serves."""
         self.busy_until = 0.0
-        """It said that others may answer sooner."""
+        """Until then other members may answer sooner, as it said itself."""
         self.failure: NpucallError | None = None
-        """Of the last attempt, where that failed."""
+        """The error of the last attempt, if that failed."""
 
     @property
     def host(self) -> str:
-        """The machine, or what is known of it."""
+        """The machine, or the host of the address if the machine is not known."""
         return self.member.host or self.address.rpartition(":")[0]
 
     def hear(self, member: Member) -> None:
-        """What the source says now, where it says it; the rest stays as the member itself said."""
+        """Takes what the source says now. What it leaves out stays as the member itself said."""
         known = self.member
         if member.instance in ("", known.instance) and not member.soc:
             member = replace(
@@ -75,5 +75,5 @@ class Candidate(Generic[T]):
         self.weigh()
 
     def weigh(self) -> None:
-        """Finds out anew what it has to do."""
+        """Computes again how much it has to do."""
         self.work = (self.own + self.others) / self.lanes

@@ -1,6 +1,6 @@
-"""A call on its way over the members of a pool: where it was, and whether it goes on. No I/O.
+"""The members that a call of a pool has tried, and whether it tries another one. No I/O.
 
-A call that ended a member may end the next one too [src:pool-poison].
+A call that made a member's process end may do so to the next one too [src:pool-poison].
 """
 
 from __future__ import annotations
@@ -32,48 +32,48 @@ class Course:
     ) -> None:
         self.wanted = wanted
         self.waits = waits
-        """Whether it is tried again where all of them are full."""
+        """Whether it is tried again if all members are full."""
         self.request_id = request_id
         self.timeout = timeout
         self.ends = time.monotonic() + timeout
         self.at = ""
-        """The address where it is, or was last."""
+        """The address of the member where it is, or was last."""
         self.tried: dict[str, NpucallError] = {}
-        """What members said since it was last tried with all of them, by address."""
+        """The errors of members by address, since the call was last tried with all of them."""
         self.hosts: set[str] = set()
-        """Machines on which a member broke off: others there may have the same trouble."""
+        """Machines on which a member failed: other members there may have the same trouble."""
         self.losses: Losses | None = None
-        """What was lost of it; None until a connection broke."""
+        """Its lost attempts; None until a connection broke."""
         self._rounds = 0
 
     @property
     def left(self) -> float:
-        """Seconds that it has."""
+        """Seconds until its timeout."""
         return max(0.0, self.ends - time.monotonic())
 
     def lost(self, error: NpucallError, address: str, instance: str, *, ended: bool) -> None:
-        """A connection broke. Raises PoisonedCallError where the call must not be sent again."""
+        """A connection broke. Raises PoisonedCallError if the call must not be sent again."""
         if self.losses is None:
             self.losses = Losses(self.wanted.operator, self.request_id)
         self.losses.check(error, address, instance, ended=ended)
 
     def failed(self, address: str, host: str, error: NpucallError) -> bool:
-        """A member did not answer it; whether another one may."""
+        """A member did not answer the call. Returns whether another one may."""
         if error.repeat in (Repeat.NEVER, Repeat.LATER_HERE):
             return False
-        self.tried[address] = copy.copy(error)  # without how it came: that would keep the call
+        self.tried[address] = copy.copy(error)  # without its traceback, which would keep the call
         if error.repeat is Repeat.FEW_TIMES:
             self.hosts.add(host)
         return True
 
     def said(self) -> NpucallError:
-        """What the last of them said."""
+        """The error of the last member that was tried."""
         return copy.copy(next(reversed(self.tried.values())))
 
     def tried_all(self) -> float | None:
-        """Seconds until it is tried with all of them again.
+        """Seconds until the call is tried with all members again.
 
-        None where there is no sense in it, or no time.
+        None if that does not help, or if there is no time.
         """
         errors = self.tried.values()
         final = (Repeat.ELSEWHERE,) if self.waits else (Repeat.ELSEWHERE, Repeat.LATER)

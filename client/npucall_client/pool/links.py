@@ -1,4 +1,4 @@
-"""The links to the members: opened when a call goes there, asked for health behind a failure."""
+"""The links to the members: opened when a call goes there, checked for health after a failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from npucall_client.settings import ClientSettings
 
 _OPEN_SECONDS = 3.0
-"""For a connection, and an answer on it."""
+"""Time for a connection, and for an answer on it."""
 _HEALTH_SECONDS = 1.0
 _SERVES = b"\x08\x01"
 """``grpc.health.v1.HealthCheckResponse`` with the status SERVING."""
@@ -43,18 +43,18 @@ class Links:
         self._retired: list[Candidate[ChannelTransport]] = []
 
     async def of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
-        """The link to a member, which is opened where there is none. Raises what keeps it."""
+        """The link to a member. Opens it if there is none. Raises the error if it cannot."""
         link = candidate.link
         if link is None or candidate.opened != candidate.member.instance:
             link = await self._waited_for(candidate, seconds)
-        if not self._table.wish.allows(candidate.member):  # nobody knew it when it was picked
+        if not self._table.wish.allows(candidate.member):  # its kind was unknown before
             raise none_fits(self._table.wish, [candidate.member])
         return link
 
     async def _waited_for(
         self, candidate: Candidate[ChannelTransport], seconds: float
     ) -> ChannelTransport:
-        """Opened by this thread, or by another one meanwhile."""
+        """Opens the link, or waits until another thread has opened it."""
         if not await candidate.opening.acquire(seconds):
             raise ServerUnreachableError(
                 f"the client could not connect to {candidate.address} in {seconds:g} s"
@@ -65,7 +65,7 @@ class Links:
             link = await self._opened(candidate, min(seconds, _OPEN_SECONDS))
         finally:
             candidate.opening.release()
-        self._table.allowed()  # raises, where it is of another kind than the others
+        self._table.allowed()  # raises if it is of another kind than the others
         return link
 
     async def _opened(
@@ -93,7 +93,7 @@ class Links:
     def _learn(
         self, candidate: Candidate[ChannelTransport], info: pb.GetServerInfoResponse
     ) -> None:
-        """What a member says of itself."""
+        """Takes what a member says about itself."""
         member = said(candidate.member, info)
         candidate.opened = member.instance
         self._table.learn(candidate, member)
@@ -101,7 +101,7 @@ class Links:
     async def _learn_operators(self, seconds: float) -> None:
         """Asks which operators there are, once for all members that have the same ones.
 
-        Where all have the same ones nobody has to know them.
+        If all members have the same ones, the client need not know them.
         """
         table = self._table
         open_ones = {e.member.catalogue: e.link for e in table.known.values() if e.link is not None}
@@ -115,7 +115,7 @@ class Links:
                 table.catalogues[catalogue] = frozenset(names)
 
     async def ask(self, candidate: Candidate[ChannelTransport]) -> None:
-        """Has a member say whether it serves, and what it is now; tells the table."""
+        """Asks a member whether it serves, and what it is now; tells the table."""
         try:
             link = candidate.link
             if link is None:
@@ -133,17 +133,16 @@ class Links:
             self._table.asked(candidate, None)
 
     def hear(self, members: Sequence[Member], *, complete: bool) -> None:
-        """What the source lists. Links to those whom it lists no more are closed once idle.
+        """Takes what the source lists. Links to members that have left it are closed once idle.
 
-        The source hears of nobody else whether the pool is still used: all clients of it share
-        these links.
+        The source keeps no other reference to the pool: all clients of it share these links.
         """
         gone = self._table.update(members, complete=complete)
         with self._lock:
             self._retired += gone
 
     async def close_idle(self) -> None:
-        """Closes the links to those who are gone, where no call is under way."""
+        """Closes the links to members that are gone, if no call is under way there."""
         with self._lock:
             idle = [each for each in self._retired if not each.own]
             self._retired = [each for each in self._retired if each.own]
@@ -164,7 +163,7 @@ async def _close(candidates: Iterable[Candidate[ChannelTransport]]) -> None:
 
 
 def settings_of(member: Member, settings: ClientSettings, seconds: float) -> ClientSettings:
-    """Those of a pool, for the link to one member, which is waited for so long."""
+    """The settings for the link to one member, from those of the pool; it waits ``seconds``."""
     timeout, name = min(seconds, settings.connect_timeout), settings.server_name
     if settings.encrypts:
         name = name or member.server_name
@@ -178,7 +177,7 @@ async def serves(link: ChannelTransport, seconds: float) -> bool:
 
 
 def said(member: Member, info: pb.GetServerInfoResponse) -> Member:
-    """A member with what it says of itself."""
+    """A member, completed by what it says about itself."""
     return replace(
         member,
         instance=info.server.instance,

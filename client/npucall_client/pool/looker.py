@@ -1,4 +1,4 @@
-"""Asks members which failed whether they serve again, and closes idle links, beside the client."""
+"""Asks failed members whether they serve again, and closes idle links, in the background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Looker:
-    """Runs until it is closed, or nobody has the links any more."""
+    """Runs until it is closed, or until nothing uses the links any longer."""
 
     def __init__(self, table: Table[ChannelTransport], links: Links, sender: Sender) -> None:
         self._stop = stop = sender.event()
@@ -35,6 +35,6 @@ async def _look(
             return
         await links.close_idle()
         for candidate in table.to_ask():
-            # Each beside: one that does not answer keeps no other from being asked.
+            # Each in a task of its own: one that does not answer must not delay the others.
             sender.start(partial(links.ask, candidate), "npucall-pool-health")
         del links

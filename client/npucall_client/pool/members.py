@@ -32,16 +32,16 @@ class Load(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A server of a pool. What a source does not know is left empty, and the server is asked."""
+    """A server of a pool. A source leaves empty what it does not know; the client then asks."""
 
     address: str
     """HOST:PORT."""
     server_name: str = ""
     """The name that its certificate has to have; empty: HOST."""
     instance: str = ""
-    """Of the process; another one after each restart."""
+    """The id of the process; it changes with each restart."""
     host: str = ""
-    """The machine, which its members share; empty: HOST."""
+    """The machine, which several members may share; empty: HOST."""
     device: str = ""
     soc: str = ""
     product: str = ""
@@ -53,11 +53,11 @@ class Member:
     labels: Mapping[str, str] = field(default_factory=dict)
     state: State = State.SERVING
     load: Load | None = None
-    """None where the source does not know."""
+    """None if the source does not know it."""
 
 
 class Update(Protocol):
-    """Hears what a source lists, from any thread."""
+    """A function that a source calls with its members, from any thread."""
 
     def __call__(self, members: Sequence[Member], *, complete: bool) -> object:
         """``members``: all that it lists now. Not ``complete``: there may be others."""
@@ -67,16 +67,16 @@ class Source(Protocol):
     """Where the members of a pool come from."""
 
     def start(self, update: Update) -> None:
-        """Tells ``update`` what it lists, at once where it can, and whenever that changes."""
+        """Tells ``update`` what it lists: at once if it can, and whenever that changes."""
 
     def look(self) -> None:
-        """A member failed: what it lists may have changed. Returns at once."""
+        """A member failed, so the list may have changed: looks again soon. Returns at once."""
 
     def why_empty(self) -> str:
-        """What kept it from listing members, for an error; empty where nothing did."""
+        """Why it lists no members, as text for an error; empty if there is no reason."""
 
     def refusal(self) -> NpucallError | None:
-        """What it is refused for, where waiting does not help; None where nothing is."""
+        """The error if it was refused and waiting does not help; else None."""
 
     def close(self) -> None:
         """Ends its threads."""

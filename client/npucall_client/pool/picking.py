@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from npucall_client.pool.members import Load, Member
 
 COST_BYTES = MIB
-"""Bytes that cost as much as a call of none."""
+"""So many bytes cost as much as a call without any."""
 _VERSION = version("npucall")
 ANY = "any"
-"""As a wish for the SoC: whatever it is, and on whatever device."""
+"""As a wish for the SoC: any SoC, and any kind of device."""
 
 
 class Wish(NamedTuple):
-    """What a client wants of every member that it calls; empty: nothing."""
+    """What every member must have that the client calls; empty: nothing."""
 
     soc: str = ""
     product: str = ""
     labels: Mapping[str, str] = {}
 
     def allows(self, member: Member) -> bool:
-        """Whether a member is so, as far as is known of it yet."""
+        """Whether a member fits, as far as the client knows it yet."""
         return (
             _major(member.version or _VERSION) == _MAJOR
             and (self.soc in ("", ANY) or member.soc in ("", self.soc))
@@ -48,16 +48,16 @@ def _major(text: str) -> str:
 
 
 _MAJOR = _major(_VERSION)
-"""Servers of another one speak another contract."""
+"""Servers of another major version speak another contract."""
 
 
 def work_of(load: Load) -> float:
-    """What a member said that it has to do: calls, and bytes in calls of none."""
+    """How much a member said that it has to do: calls, plus bytes counted as calls."""
     return load.running + load.waiting + load.bytes_in_flight / COST_BYTES
 
 
 def check_alike(wish: Wish, members: Collection[Member]) -> None:
-    """Raises MixedPoolError for members whose results differ, where nobody said which to take."""
+    """Raises MixedPoolError if the members' results differ, unless the caller takes any SoC."""
     if wish.soc == ANY:
         return
     kinds: dict[tuple[str, str], list[str]] = {}
@@ -84,7 +84,7 @@ def _told(member: Member) -> str:
 
 
 def none_fits(wish: Wish, members: Collection[Member]) -> NoMemberError:
-    """What is raised where no member is as the client wants it."""
+    """The error if no member fits what the client wants."""
     found = sorted({_told(member) for member in members})
     return NoMemberError(
         f"pool: expected a member with {wish}, found {len(members)} others"

@@ -1,4 +1,4 @@
-"""Pipelines over a pool: a stream for each member; what one does not answer goes elsewhere."""
+"""Pipelines over a pool: a stream for each member; a call without an answer goes to another one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Outcome = Response | Exception
 
 _REPEATING = 16
-"""Calls that are under way for a second time."""
+"""At most so many calls are under way for a second time."""
 
 
 def _nobody(_: Outcome) -> None:
@@ -29,7 +29,7 @@ def _nobody(_: Outcome) -> None:
 
 
 class PoolCall:
-    """A call of a pipeline, wherever it is."""
+    """A call of a pipeline, on any member."""
 
     def __init__(self, call: BoundCall, course: Course, done: Callable[[Outcome], object]) -> None:
         self.call = call
@@ -37,17 +37,17 @@ class PoolCall:
         self._done = done
         self._lock = threading.Lock()
         self.calls: Calls | None = None
-        """Those of the member's stream where it is, and what that knows it by."""
+        """The stream of the member where it is; that stream knows the call as ``sent``."""
         self.sent: Any = None
 
     def end(self, outcome: Outcome) -> None:
-        """How it ended; only the first time counts."""
+        """Tells the caller how it ended; only the first time counts."""
         with self._lock:
-            done, self._done = self._done, _nobody  # what waits for the call is not kept by it
+            done, self._done = self._done, _nobody  # the call must not keep its waiter in memory
         done(outcome)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Ends it on its member: the caller no longer waits for it."""
         self.end(CancelledError("call: cancelled"))
         if self.calls is not None and self.sent is not None:
             self.calls.cancel(self.sent)
@@ -116,12 +116,12 @@ class PoolCalls:
     def _end(
         self, sent: PoolCall, candidate: Candidate[ChannelTransport], outcome: Outcome
     ) -> None:
-        """A member has answered, or has not."""
+        """A member has answered the call, or has failed to."""
         self._pool.give_back(candidate, sent.course, well=not isinstance(outcome, Exception))
         if not isinstance(outcome, NpucallError) or isinstance(outcome, CancelledError):
             sent.end(outcome)
             return
-        self._pool.note(candidate, outcome)  # at once, for calls that come
+        self._pool.note(candidate, outcome)  # at once, for the calls that follow
 
         async def again() -> Outcome:
             delay = await self._pool.failed(candidate, sent.course, outcome)
@@ -130,7 +130,7 @@ class PoolCalls:
             await self._pool.wait(delay)
             return await self._pool.run(sent.course, sent.call)
 
-        # As a call of its own, beside: whoever is here belongs to the member's stream.
+        # As a call of its own, in another thread: this one belongs to the member's stream.
         self._submit(sent, again)
 
     def _submit(self, sent: PoolCall, execute: Callable[[], Awaitable[Outcome]]) -> None:

@@ -1,6 +1,6 @@
-"""How many calls a client may send once more: a bucket, so that it does not storm what is broken.
+"""How many calls a client may send once more: a bucket, so that it does not flood a broken pool.
 
-No I/O, and nobody waits here.
+No I/O, and no waiting.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FEWEST = 10
-"""Repeats at once that a client always has, after a while without any."""
+"""Repeats that a client may send at once after a while without any."""
 _SHARE = 0.2
 """Repeats that each answered call adds."""
 _MOST = 1000
 _A_SECOND = 10.0
-"""Repeats that each second adds up to the fewest."""
+"""Repeats that each second adds, until the bucket has ``_FEWEST``."""
 
 
 class Bucket:
-    """Of repeats. Who finds it empty waits, and is never refused. Safe to use from threads."""
+    """A bucket of repeats. A call that finds it empty waits; none is refused. Safe for threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class Bucket:
             self._left = min(_MOST, self._left + _SHARE)
 
     def take(self) -> float:
-        """Takes a repeat; answers the seconds after which it may be sent."""
+        """Takes a repeat; returns the seconds after which it may be sent."""
         with self._lock:
             now = self._clock()
             more = (now - self._at) * _A_SECOND

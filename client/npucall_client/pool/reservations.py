@@ -1,7 +1,7 @@
-"""Reservations over a pool: members reserve themselves, the client asks them in one order.
+"""Reservations over a pool: each member grants its own; the client asks members in a fixed order.
 
-Whoever asks holds nothing while it waits: where one member refuses, it gives the others back and
-begins anew. So two that want the same members never wait for each other.
+A client holds nothing while it waits: if one member refuses, the client gives the others back and
+starts again. So two clients that want the same members never wait for each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RELEASE_SECONDS = 5.0
 
 
 def keys_of(key: str) -> Mapping[str, str]:
-    """The keys of members by address, of the key of a pool's reservation. Raises ValueError."""
+    """The members' keys by address, from the key of a pool's reservation. Raises ValueError."""
     pairs = [part.partition("=") for part in key.split(";")]
     if not all(address and found for address, found, _ in pairs):
         raise ValueError(
@@ -36,7 +36,7 @@ def keys_of(key: str) -> Mapping[str, str]:
 
 
 def _together(granted: Mapping[str, Granted]) -> Granted:
-    """What several members granted, as one: it ends with the first of them."""
+    """The grants of several members as one grant, which ends when the first of them ends."""
     return Granted(
         ";".join(f"{address}={each.key}" for address, each in granted.items()),
         min(each.ends_seconds for each in granted.values()),
@@ -45,13 +45,13 @@ def _together(granted: Mapping[str, Granted]) -> Granted:
 
 
 class PoolReservations:
-    """Grants, renews and ends for the members of a pool."""
+    """Makes, renews and ends reservations of the members of a pool."""
 
     def __init__(self, pool: PoolTransport) -> None:
         self._pool = pool
 
     async def reserve(self, seconds: float, wait: float, timeout: float, count: int) -> Granted:
-        """Reserves so many members that fit. Raises ReservedError where they do not become free."""
+        """Reserves ``count`` members that fit. Raises ReservedError if they do not become free."""
         ends = time.monotonic() + wait
         while True:
             granted: dict[str, Granted] = {}
@@ -71,7 +71,7 @@ class PoolReservations:
     async def _reserve_all(
         self, granted: dict[str, Granted], seconds: float, timeout: float, count: int
     ) -> None:
-        """Reserves in the order of addresses; ``granted`` gets what is to be given back."""
+        """Reserves in the order of addresses; adds each grant to ``granted``, to be given back."""
         chosen = self._chosen(count)
         for candidate in sorted(chosen, key=lambda each: each.address):
             try:
@@ -103,7 +103,7 @@ class PoolReservations:
                 await self._release(address, each.key, _RELEASE_SECONDS)
 
     async def renew(self, key: str, timeout: float) -> Granted:
-        """Has all of it go on. Raises ReservedError where that of one member has ended."""
+        """Renews it on every member. Raises ReservedError if it has ended on one of them."""
         return _together(
             {
                 address: await (await self._candidate_link(address, timeout)).renew(own, timeout)
@@ -112,7 +112,7 @@ class PoolReservations:
         )
 
     async def release(self, key: str, timeout: float) -> None:
-        """Ends all of it; without a key that of every member, whoever has it."""
+        """Ends it on every member; without a key, ends every member's reservation, also others'."""
         keys = keys_of(key) if key else dict.fromkeys(self._pool.table.known, "")
         failures = []
         for address, own in keys.items():
@@ -137,5 +137,5 @@ class PoolReservations:
 
 
 def _may_change(error: NpucallError) -> bool:
-    """Whether others may be reserved, or this one later."""
+    """Whether other members may grant it, or this one later."""
     return error.repeat is not Repeat.NEVER

@@ -1,4 +1,4 @@
-"""Sessions of a pool: each is on the member that opened it, and ends with that."""
+"""Sessions of a pool: each is on the member that opened it, and ends with that member."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 _SECONDS = 10.0
-"""For which a member is waited whose limits are asked."""
+"""Time for a member that is asked for its limits."""
 
 
 @contextmanager
 def _lost_elsewhere() -> Iterator[None]:
-    """Another server at the address of a session's member: the member is gone, and the handles."""
+    """If another server answers at the member's address, the member and its handles are lost."""
     try:
         yield
     except WrongServerError as error:
@@ -49,30 +49,30 @@ class PoolSessions:
         self._places: dict[str, Candidate[ChannelTransport]] = {}
 
     def over(self, pool: PoolTransport) -> Self:
-        """The same sessions, by a pool of the same members."""
+        """The same sessions, for a copy of the pool with the same members."""
         other = copy.copy(self)
         other._pool = pool  # noqa: SLF001  # of its own kind
         return other
 
     async def program_steps(self) -> int:
-        """Of one of the members."""
+        """Most steps of a program on one of the members."""
         course = self._pool.way(NOTHING, _SECONDS)
         return await self._pool.anywhere(course, lambda link, _: link.sessions.program_steps())
 
     async def remembers(self) -> bool:
-        """Whether one of the members does."""
+        """Whether one of the members keeps bytes by their digests."""
         course = self._pool.way(NOTHING, _SECONDS)
         return await self._pool.anywhere(course, lambda link, _: link.sessions.remembers())
 
     async def execute(
         self, call: BoundCall, home: Home, timeout: float, request_id: str
     ) -> Response:
-        """A call that names handles of a session."""
+        """Sends a call that uses handles of a session."""
         with _lost_elsewhere():
             return await self.link_of(home).execute(call, timeout, request_id)
 
     def link_of(self, home: Home) -> ChannelTransport:
-        """The link to the member of a session. Raises HandleLostError where it is gone."""
+        """The link to the member of a session. Raises HandleLostError if it is gone."""
         candidate = self._places.get(home.id)
         link = None if candidate is None else candidate.link
         if candidate is None or link is None:

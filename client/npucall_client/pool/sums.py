@@ -1,4 +1,4 @@
-"""What the members of a pool answer, as one answer."""
+"""Adds up the answers of the members of a pool to one answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sum_of_usage(answers: Sequence[access.GetUsageResponse]) -> access.GetUsageR
 
 
 def sum_of_activity(answers: Sequence[access.GetActivityResponse]) -> access.GetActivityResponse:
-    """A line for each caller, over all members; who has reserved one of them is not told."""
+    """A line for each caller, over all members; it does not say who has reserved a member."""
     total = access.GetActivityResponse()
     for answer in answers:
         _add(_BUSY, total, answer)

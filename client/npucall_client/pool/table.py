@@ -1,4 +1,4 @@
-"""What a client knows of the members of its pool, and who gets its next call. No I/O."""
+"""What a client knows about the members of its pool, and which one gets the next call. No I/O."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WIDTH = 4
-"""Members that a client connects to at first; to others when those have enough to do."""
+"""Members that a client connects to at first; it connects to others when those are busy."""
 _CALLS_A_MEMBER = 32
-"""Calls after which it connects to one more: who calls much uses all alike."""
+"""Calls after which it connects to one more, so that a client with many calls uses all members."""
 _SHORTEST_REST, _LONGEST_REST = 1.0, 30.0
 """Seconds for which a member that failed is not called; twice as long each time."""
 
 
 _LOOK_SECONDS = 60.0
-"""After which it is found out anew who may be called, whatever has changed."""
+"""After this time the client computes again which members it may call, even without a change."""
 _EAGER_SECONDS = 0.1
-"""Between two looks at a pool of which nobody serves."""
+"""Between two looks at a pool in which no member serves."""
 
 
 _NOTHING = 1e-6
@@ -73,7 +73,7 @@ class Table(Generic[T]):
         self._clock = clock
         self._known: dict[str, Candidate[T]] = {}
         self._fitting: dict[Wanted, list[Candidate[T]]] = {}
-        """Whom a call may go to, by its operator; found anew when something changes."""
+        """The members that a call may go to, by its operator; computed again after each change."""
         self._until = 0.0
         """When that changes by itself."""
         self._width = _WIDTH
@@ -82,7 +82,7 @@ class Table(Generic[T]):
         """Bytes that each member has room for."""
 
     def update(self, members: Sequence[Member], *, complete: bool) -> list[Candidate[T]]:
-        """Takes what a source lists. Answers those who are gone, whose links may be closed."""
+        """Takes what a source lists. Returns the members that are gone, to close their links."""
         with self._lock:
             for member in members:
                 known = self._known.get(member.address)
@@ -99,7 +99,7 @@ class Table(Generic[T]):
             return gone
 
     def learn(self, candidate: Candidate[T], member: Member) -> None:
-        """Takes what a member says of itself."""
+        """Takes what a member says about itself."""
         with self._lock:
             candidate.member = replace(member, load=candidate.member.load)
             self._forget()
@@ -111,15 +111,15 @@ class Table(Generic[T]):
         only: Collection[str] | None = None,
         hosts: Collection[str] = (),
     ) -> Candidate[T] | None:
-        """Who gets a call, which is counted as under way there; None where one has to wait.
+        """The member that gets a call, counted as under way there; None if the call has to wait.
 
-        ``tried``: addresses that are left out; ``only``: addresses that alone count; ``hosts``:
-        machines that are taken last. Raises NoMemberError, MixedPoolError.
+        ``tried``: addresses to leave out; ``only``: no other addresses than these; ``hosts``:
+        machines to take last. Raises NoMemberError, MixedPoolError.
         """
         with self._lock:
             if self._clock() >= self._until:
                 self._fitting.clear()
-            # Where all have the same operators one list is for all calls.
+            # If all members have the same operators, one list serves all calls.
             key = wanted._replace(nbytes=0) if self.catalogues else NOTHING
             fitting = self._fitting.get(key)
             if fitting is None:
@@ -131,7 +131,7 @@ class Table(Generic[T]):
                 return None
             best = fitting[0]
             if count > 1:
-                # Of two at random: where everybody takes the best, all take the same one.
+                # The better of two at random: the best would get the calls of all clients.
                 first = int(random() * count)  # noqa: S311  # no secret
                 second = int(random() * (count - 1))  # noqa: S311  # no secret
                 best, other = fitting[first], fitting[second + (second >= first)]
@@ -151,16 +151,16 @@ class Table(Generic[T]):
         """A call has ended there; ``well``: the member answered it."""
         with self._lock:
             own = candidate.own - 1.0 - nbytes / COST_BYTES
-            candidate.own = own if own > _NOTHING else 0.0  # it is no exact sum
+            candidate.own = own if own > _NOTHING else 0.0  # sums of floats are not exact
             candidate.weigh()
             if well and candidate.rest:
                 candidate.rest = 0.0
                 candidate.failure = None
 
     def failed(self, candidate: Candidate[T], error: NpucallError) -> None:
-        """It could not be reached, broke off, or goes down: it rests."""
+        """A member could not be reached, broke off, or goes down: it gets no calls for a while."""
         with self._lock:
-            candidate.failure = copy.copy(error)  # without how it came: that would keep its call
+            candidate.failure = copy.copy(error)  # without its traceback, which would keep its call
             now = self._clock()
             if candidate.rests_until <= now:  # of many calls that fail at once one counts
                 candidate.rest = min(_LONGEST_REST, max(_SHORTEST_REST, 2 * candidate.rest))
@@ -168,14 +168,14 @@ class Table(Generic[T]):
             self._forget()
 
     def busy(self, candidate: Candidate[T], error: NpucallError, seconds: float) -> None:
-        """It refuses calls for so long."""
+        """A member refuses calls for so many seconds."""
         with self._lock:
             candidate.failure = copy.copy(error)
             candidate.busy_until = self._clock() + seconds
             self._forget()
 
     def to_ask(self) -> list[Candidate[T]]:
-        """Those whose rest has ended, or all that rest where there are no others.
+        """Members whose rest has ended; if all members rest, all of them.
 
         From now on they count as asked.
         """
@@ -191,7 +191,7 @@ class Table(Generic[T]):
         return [each for each in every if 0 < each.rests_until <= last and not each.asked]
 
     def asked(self, candidate: Candidate[T], error: NpucallError | None) -> None:
-        """It has said that it serves, or has not."""
+        """A member has said that it serves; or ``error`` says why it did not."""
         with self._lock:
             candidate.asked = False
         if error is not None:
@@ -202,7 +202,7 @@ class Table(Generic[T]):
             self._forget()
 
     def next_look(self) -> float:
-        """Seconds after which ``to_ask`` may have somebody."""
+        """Seconds after which ``to_ask`` may have a member."""
         with self._lock:
             resting = [each.rests_until for each in self._known.values() if each.rests_until]
             if resting and len(resting) == len(self._known):
@@ -215,7 +215,7 @@ class Table(Generic[T]):
             await self._changed.wait(seconds)
 
     def wake(self) -> None:
-        """Has whoever waits look again."""
+        """Makes all waiting calls look again."""
         with self._lock:
             self._changed.notify_all()
 
@@ -226,16 +226,16 @@ class Table(Generic[T]):
             return dict(self._known)
 
     def of(self, address: str) -> Candidate[T] | None:
-        """One of them; None where there is none."""
+        """The member at an address; None if there is none."""
         return self._known.get(address)
 
     def allowed(self) -> list[Candidate[T]]:
-        """Those that are as the client wants them. Raises NoMemberError, MixedPoolError."""
+        """The members that fit what the client wants. Raises NoMemberError, MixedPoolError."""
         with self._lock:
             return self._allowed()
 
     def _forget(self) -> None:
-        """Something has changed: who may be called is found out anew. With the lock held."""
+        """Something has changed: forgets which members may be called. With the lock held."""
         self._fitting.clear()
         rooms = [each.member.memory_limit for each in self._known.values()]
         self._smallest = min((room for room in rooms if room), default=1 << 62)
@@ -268,9 +268,9 @@ class Table(Generic[T]):
         tried: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[Candidate[T]]:
-        """Those who may be called now; where there are no others the suspects, then the reserved.
+        """Members that may be called now; suspects and reserved ones only if there are no others.
 
-        What a source says of reservations is a second old, and the member itself has the details.
+        What a source says about reservations is a second old, and only the member has the details.
         """
         serving = [
             each
@@ -309,5 +309,5 @@ def _is_reserved(candidate: Candidate[Any]) -> bool:
 
 
 def _nearest(candidates: list[Candidate[Any]], width: int) -> list[Candidate[Any]]:
-    """Those with a link first: a client that has little to do keeps to few of them."""
+    """Members with a link first, so that a client with few calls uses few members."""
     return sorted(candidates, key=lambda each: (each.link is None, each.order))[:width]

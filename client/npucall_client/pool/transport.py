@@ -1,4 +1,4 @@
-"""A pool of servers: each call goes to a member with little to do, and elsewhere if it fails."""
+"""A pool of servers: a call goes to a member with little to do, and to another one if it fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RESERVED_SECONDS = 1.0
-"""For which a member that somebody has reserved is not asked again."""
+"""For so long a member that somebody has reserved is not asked again."""
 
 
 class PoolTransport:
@@ -65,18 +65,18 @@ class PoolTransport:
         self._bucket = Bucket()
         self._closed = sender.event()
         self.waits_for_room = settings.wait
-        """Whether calls wait where all members are full."""
+        """Whether calls wait if all members are full."""
         self._keys: Mapping[str, str] | None = None
-        """Of the reserved members, by address, where calls go to those alone."""
+        """The keys of the reserved members by address, if calls go only to those; else None."""
         self._sharing: list[Candidate[ChannelTransport]] = []
         self._sessions = PoolSessions(self)
         self._looker = Looker(self.table, self.links, sender)
 
     async def open(self) -> Self:
-        """Connects to one of them; to be called first.
+        """Connects to one of the members. Call this first.
 
-        Raises ServerUnreachableError where none of them answers within ``connect_timeout``,
-        NoMemberError and MixedPoolError for wishes that none, or too many kinds, of them fit.
+        Raises ServerUnreachableError if none of them answers within ``connect_timeout``,
+        NoMemberError if none of them fits, MixedPoolError if those that fit are of several kinds.
         """
         self._source.start(self.links.hear)
         try:
@@ -89,7 +89,7 @@ class PoolTransport:
     # --- Calls ------------------------------------------------------------------------------------
 
     async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
-        """One call: where its session or its memory is, else wherever it is quickest."""
+        """Sends a call to the member with its session or its shared memory, else to any member."""
         if call.home is not None:
             return await self._sessions.execute(call, call.home, timeout, request_id)
         if self._sharing and (link := self._sharing_link(call)) is not None:
@@ -97,16 +97,16 @@ class PoolTransport:
         return await self.run(self.course(call, timeout, request_id), call)
 
     def course(self, call: BoundCall, timeout: float, request_id: str) -> Course:
-        """The way of a call over the members."""
+        """The course of a call over the members."""
         wanted = Wanted(call.operator, call.variant, size_of(call))
         return self.way(wanted, timeout, request_id)
 
     def way(self, wanted: Wanted, timeout: float, request_id: str = "") -> Course:
-        """The way over the members of whatever any of them may answer."""
+        """The course of a request that any member may answer."""
         return Course(wanted, timeout, request_id, waits=self.waits_for_room)
 
     async def run(self, course: Course, call: BoundCall) -> Response:
-        """A call that may go to any member; ``course``: where it has been."""
+        """Sends a call that may go to any member; ``course``: the members that it has tried."""
         return await self.anywhere(
             course, lambda link, seconds: link.execute(call, seconds, course.request_id)
         )
@@ -125,9 +125,9 @@ class PoolTransport:
     async def anywhere(
         self, course: Course, send: Callable[[ChannelTransport, float], Awaitable[T]]
     ) -> T:
-        """What a member gives; ``send`` gets its link and the seconds left.
+        """The result of ``send`` on a member; ``send`` gets its link and the seconds left.
 
-        Goes on to others while that is worth it, within the time of the course.
+        If it fails, tries other members while that may help, within the time of the course.
         """
         while True:
             candidate = await self.take(course)
@@ -150,10 +150,10 @@ class PoolTransport:
     async def failed(
         self, candidate: Candidate[ChannelTransport], course: Course, error: NpucallError
     ) -> float | None:
-        """A member did not answer a call. Answers the seconds until the next attempt.
+        """A member did not answer a call. Returns the seconds until the next attempt.
 
-        Looks for two seconds whether the member's process has ended, where that matters. None
-        where there is no other attempt; raises PoisonedCallError.
+        If it matters, checks for up to two seconds whether the member's process has ended. Returns
+        None if there is no other attempt; raises PoisonedCallError.
         """
         self.note(candidate, error)
         if is_break(error) and (link := candidate.link) is not None:
@@ -171,7 +171,7 @@ class PoolTransport:
             self._bucket.answered()
 
     async def take(self, course: Course) -> Candidate[ChannelTransport]:
-        """Who gets a call; waits where nobody can take it. Raises what ends the call."""
+        """The member that gets a call; waits if none can take it. Raises the error that ends it."""
         while True:
             self.check_open()
             candidate = self.table.take(course.wanted, course.tried, self._only, course.hosts)
@@ -204,7 +204,7 @@ class PoolTransport:
         return link if self._keys is None else link.under(self._keys[candidate.address])
 
     def note(self, candidate: Candidate[ChannelTransport], error: NpucallError) -> None:
-        """What a failure says of the member."""
+        """Tells the table what a failure says about the member."""
         if isinstance(error, BusyError) or error.repeat is Repeat.LATER:
             self.table.busy(candidate, error, error.retry_after or 0.1)
         elif isinstance(error, ReservedError) and self._keys is None:
@@ -239,7 +239,7 @@ class PoolTransport:
         return await self.anywhere(course, lambda link, left: link.operator(name, variant, left))
 
     async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
-        """What one of the members is."""
+        """What one of the members says about itself."""
         return await self.anywhere(
             self.way(NOTHING, timeout), lambda link, left: link.server_info(left)
         )
@@ -247,18 +247,18 @@ class PoolTransport:
     # --- What all of them answer ------------------------------------------------------------------
 
     async def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
-        """Who used the members how long. Raises what kept one of them from answering."""
+        """Who used the members, and how long. Raises the error if one of them does not answer."""
         answers = await self.of_all(lambda link: link.usage(last_seconds, timeout), timeout)
         return sum_of_usage(answers)
 
     async def activity(self, timeout: float) -> access.GetActivityResponse:
-        """Who uses the members now. Raises what kept one of them from answering."""
+        """Who uses the members now. Raises the error if one of them does not answer."""
         return sum_of_activity(await self.of_all(lambda link: link.activity(timeout), timeout))
 
     async def of_all(
         self, ask: Callable[[ChannelTransport], Awaitable[T]], timeout: float
     ) -> list[T]:
-        """What each member that the client would call answers."""
+        """The answers of all members that the client may call."""
         allowed = sorted(self.table.allowed(), key=lambda each: each.address)
         return [await ask(await self.link_of(candidate, timeout)) for candidate in allowed]
 
@@ -289,11 +289,11 @@ class PoolTransport:
         )
 
     async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
-        """Reserves so many members."""
+        """Reserves ``count`` members."""
         return await PoolReservations(self).reserve(seconds, wait, timeout, count)
 
     async def renew(self, key: str, timeout: float) -> Granted:
-        """Has a reservation go on, of each of its members."""
+        """Renews a reservation on each of its members."""
         return await PoolReservations(self).renew(key, timeout)
 
     async def release(self, key: str, timeout: float) -> None:
@@ -301,13 +301,13 @@ class PoolTransport:
         await PoolReservations(self).release(key, timeout)
 
     def under(self, key: str) -> Self:
-        """The same pool, for calls on reserved members alone."""
+        """The same pool, for calls on the reserved members only."""
         other = copy.copy(self)
         other._keys = keys_of(key) if key else None  # noqa: SLF001  # of its own kind
         return other
 
     def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
-        """The same pool, for calls that wait, or not, where all members are full."""
+        """The same pool, for calls that wait, or do not wait, if all members are full."""
         other = copy.copy(self)
         other.waits_for_room = wait
         other._sessions = self._sessions.over(other)  # noqa: SLF001  # of its own kind
@@ -338,7 +338,7 @@ class PoolTransport:
             raise closed()
 
     def _nobody(self, course: Course) -> NpucallError:
-        """What is raised where no member answers."""
+        """The error if no member answers."""
         known = self.table.known.values()
         failures = [f"{e.address}: {e.failure}" for e in known if e.failure is not None]
         why = self._source.why_empty()
@@ -350,5 +350,5 @@ class PoolTransport:
 
 
 async def _itself(link: ChannelTransport, _: float) -> ChannelTransport:
-    """A link is all that is wanted."""
+    """Returns the link: the caller needs no answer."""
     return link

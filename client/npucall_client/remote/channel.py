@@ -63,9 +63,9 @@ class ChannelTransport(Link):
         self.info = pb.GetServerInfoResponse()
 
     async def open(self) -> Self:
-        """Asks what the server is; to be called first.
+        """Asks what the server is. Call this first.
 
-        Raises ServerUnreachableError where nothing answers within ``connect_timeout``.
+        Raises ServerUnreachableError if nothing answers within ``connect_timeout``.
         """
         seconds = self._connect_timeout
         try:
@@ -86,9 +86,10 @@ class ChannelTransport(Link):
         return self
 
     async def _first_asked(self, seconds: float) -> str:
-        """Asks what the server is; waits for one that is starting. Answers what is there instead.
+        """Asks what the server is; waits for one that is starting.
 
-        Where somebody else has other attempts, there is one, and nothing is said.
+        Returns a sentence if something else answers there. With ``once`` there is one attempt, and
+        no sentence.
         """
         ends = time.monotonic() + seconds
         data, found = (None, "") if self._once else await self.first_look(seconds)
@@ -99,7 +100,7 @@ class ChannelTransport(Link):
         return found
 
     async def asked(self, timeout: float) -> pb.GetServerInfoResponse:
-        """What the server is now; its limits count from here on."""
+        """What the server is now; the client uses its limits from then on."""
         return self._learned(await self.server_info(timeout))
 
     def _learned(self, info: pb.GetServerInfoResponse) -> pb.GetServerInfoResponse:
@@ -108,14 +109,14 @@ class ChannelTransport(Link):
         return info
 
     async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
-        """One call, repeated while the server is unavailable and the timeout allows."""
+        """Sends a call; repeats it while the server is unavailable and the timeout allows."""
         if call.home is not self._home:
             return await self.at(call.home).execute(call, timeout, request_id)
         with self._span("Execute", call):
             return await self._executed(call, timeout, request_id)
 
     def _span(self, method: str, call: BoundCall) -> AbstractContextManager[None]:
-        """Of one call, where somebody wants spans."""
+        """The span of one call, if the application wants spans."""
         if self._spans is None:
             return _NO_SPAN
         return self._spans.call(method, call.operator, self.target)
@@ -149,7 +150,7 @@ class ChannelTransport(Link):
     async def again(
         self, call: BoundCall, timeout: float, request_id: str, losses: Losses
     ) -> Response:
-        """One call of which something was lost before."""
+        """Sends a call of which an attempt was lost before."""
         link = self.carrying(losses)
         link._home = call.home  # noqa: SLF001  # of its own kind
         return await link.execute(call, timeout, request_id)
@@ -178,7 +179,7 @@ class ChannelTransport(Link):
         return pb.GetServerInfoResponse.FromString(data)
 
     async def usage(self, last_seconds: float, timeout: float) -> access.GetUsageResponse:
-        """Who used the server how long."""
+        """Who used the server, and how long."""
         request = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
         data = await self.send("GetUsage", request, timeout)
         return access.GetUsageResponse.FromString(data)
@@ -189,7 +190,7 @@ class ChannelTransport(Link):
         return access.GetActivityResponse.FromString(data)
 
     async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
-        """Memory of the server's; ``socket``: where, unless it is where the server says."""
+        """Memory of the server; ``socket``: the path of its socket, if not the one it says."""
 
         async def attempt(seconds: float) -> SharedMemory:
             ends = time.monotonic() + seconds
@@ -217,7 +218,7 @@ class ChannelTransport(Link):
         return RemoteSessions(self.target, self._limits, self, self.at)
 
     async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
-        """Reserves the device; ``timeout``: seconds for the answer besides ``wait``."""
+        """Reserves the device; ``timeout``: seconds for the answer in addition to ``wait``."""
         check_one(count)
         ends = time.monotonic() + wait
         asks = wait + RUNNING_SECONDS + timeout
@@ -232,23 +233,24 @@ class ChannelTransport(Link):
         return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
 
     async def renew(self, key: str, timeout: float) -> Granted:
-        """Has a reservation go on."""
+        """Renews a reservation."""
         request = access.RenewReservationRequest(key=key).SerializeToString()
         data = await self.send("RenewReservation", request, timeout)
         answer = access.RenewReservationResponse.FromString(data)
         return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
 
     async def release(self, key: str, timeout: float) -> None:
-        """Ends a reservation; without a key whatever there is."""
+        """Ends a reservation; without a key, ends any that there is."""
         request = access.ReleaseReservationRequest(key=key).SerializeToString()
         await self.send("ReleaseReservation", request, timeout)
 
     async def _check_same_server(
         self, before: pb.GetServerInfoResponse, error: NpucallError, seconds: float
     ) -> None:
-        """Raises what is repeated where a server went while its side socket was asked.
+        """Raises ServerUnreachableError, so that it is tried again, if the server was replaced.
 
-        A socket that is gone, refuses or closes says no more than that; who lives on meant it.
+        A side socket that is gone, refuses or closes does not say why. If the server is still the
+        same one, it meant to refuse.
         """
         now = await self.server_info(max(0.0, seconds))
         if now.server.instance != before.server.instance:
@@ -257,18 +259,18 @@ class ChannelTransport(Link):
             ) from error
 
     def place(self, call: BoundCall) -> None:
-        """Has what lies in shared memory stay there, where the server can take it so."""
+        """Leaves arrays in shared memory there, if the server can take them so."""
         self._memories.place(call)
         if not self._limits.chunks_beside_places:
             place_nothing_in_chunks(call, self._limits.chunk_bytes)
 
     def shares(self, call: BoundCall) -> bool:
-        """Whether some of a call lies in memory that this server shares."""
+        """Whether any array of a call lies in memory that this server shares."""
         self._memories.place(call)
         return call.placement is not None
 
     def withdraw(self, call: BoundCall) -> bool:
-        """Has everything travel, where the server does not know the memory; else False."""
+        """Makes all arrays travel, since the server does not know the memory; False if they did."""
         return self._memories.withdraw(call)
 
     async def close(self) -> None:
@@ -277,7 +279,7 @@ class ChannelTransport(Link):
         self._memories.close()
 
     def calls(self) -> Calls:
-        """Calls of a pipeline; one after the other where the server has no streams."""
+        """Calls of a pipeline; one after the other if the server has no streams."""
         self.check_open()
         window, chunk_bytes = self._limits.stream_window, self._limits.chunk_bytes
         if not window:
@@ -290,7 +292,7 @@ class ChannelTransport(Link):
     async def _execute_in_chunks(
         self, call: BoundCall, timeout: float, request_id: str
     ) -> Response:
-        """One call on a stream of its own."""
+        """Sends a call on a stream of its own."""
         chunk_bytes, early = self._limits.chunk_bytes, self._limits.early_outputs
         if not self._limits.chunks_beside_places:
             place_nothing_in_chunks(call, chunk_bytes)

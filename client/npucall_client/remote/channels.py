@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from npucall_client.settings import ClientSettings
 
 _LOOK_SECONDS = 1.0
-"""Between two looks at the files of certificates."""
+"""Time between two looks at the files of certificates."""
 
 
 class Channels:
-    """Two channels, of which streams have one: small calls do not wait behind large ones."""
+    """Two channels: one for streams, one for the rest, so that small calls need not wait."""
 
     def __init__(self, sender: Sender, way: Way, files: Files | None) -> None:
         self._calls, self._streams = (
@@ -33,7 +33,7 @@ class Channels:
         )
         self._methods: dict[str, Unary] = {}
         self.users = 0
-        """Calls and streams under way, counted by who owns this."""
+        """Calls and streams under way; the owner of this object counts them."""
 
     def method(self, name: str) -> Unary:
         """A method with one request and one response."""
@@ -69,9 +69,9 @@ class Channels:
 class Connections:
     """The channels that new calls take. Safe to use from several threads.
 
-    Where a file of the certificates has changed, new calls take new channels, and those under way
-    end on the old ones. Raises ValueError for files that are no certificates, and for a proxy that
-    cannot be.
+    When a file of the certificates has changed, new calls take new channels, and those under way
+    end on the old ones. Raises ValueError for files that are no certificates, and for an invalid
+    proxy.
     """
 
     def __init__(self, settings: ClientSettings, sender: Sender) -> None:
@@ -119,7 +119,7 @@ class Connections:
                 return
             self._contents = files.read()
         except ValueError:
-            return  # half of a new pair: what was good before counts on
+            return  # half of a new pair: the old one still counts
         self._retired.append(self._current)
         self._current = self._opened()
 
@@ -149,7 +149,7 @@ class _Files(NamedTuple):
         return cls(*(Path(file) if file else None for file in files))
 
     def read(self) -> Files:
-        """Raises ValueError where a file cannot be read, and for a key of another certificate."""
+        """Raises ValueError if a file cannot be read, and for a key of another certificate."""
         before = self.contents()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
@@ -170,7 +170,7 @@ class _Files(NamedTuple):
         return before
 
     def contents(self) -> Files:
-        """What they say, whether or not it is any good. Raises ValueError for a missing one."""
+        """Their contents, valid or not. Raises ValueError for a missing one."""
         contents = []
         for name, file in self._asdict().items():
             try:

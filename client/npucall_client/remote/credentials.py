@@ -1,6 +1,6 @@
-"""What calls carry so that a server knows who calls: a token, asked again before it ends. No gRPC.
+"""The token in each call that tells the server who calls; renewed before it ends. No gRPC.
 
-Nothing here waits for a server's answer to a call, so that every sender may use it.
+This module never waits for a server's answer to a call, so that every sender may use it.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
 _SOONEST_SECONDS = 60.0
 _SHARE_LEFT = 0.2
-"""A credential is asked again when this share of its life is left, and no more than a minute."""
+"""A credential is renewed when this share of its life is left, but at most a minute."""
 _AGAIN_SECONDS = 1.0
-"""Between two looks at a file, and between two vain attempts to get a new credential."""
+"""Time between two looks at a file, and after a failed attempt to get a new credential."""
 _ANSWER_SECONDS = 10.0
-"""For which a URL, or the server's side socket, is waited."""
+"""How long to wait for a URL, or for the server's side socket."""
 _LONGEST_ANSWER = 2**16
 _JWT_PARTS = 3
 
 
 class Held(NamedTuple):
-    """A credential, as metadata have it; times in seconds since 1970."""
+    """A credential, as text for the metadata; times in seconds since 1970."""
 
     authorization: str
     ends: float = math.inf
     """When it ends, as far as is known."""
     renew: float = math.inf
-    """When it is asked again."""
+    """When to ask for a new one."""
 
     @classmethod
     def until(cls, authorization: str, ends: float) -> Held:
-        """One that ends then, and is asked again shortly before."""
+        """A credential that ends at ``ends`` and is renewed shortly before."""
         left = ends - time.time()
-        if not 0 < left < math.inf:  # it has none, or clocks differ: the server says when it ended
+        if not 0 < left < math.inf:  # no end, or the clocks differ: the server will refuse it
             return cls(authorization)
         return cls(authorization, ends, ends - min(_SOONEST_SECONDS, left * _SHARE_LEFT))
 
@@ -63,38 +63,38 @@ class Source(Protocol):
     """Where credentials come from."""
 
     def fetch(self) -> Held:
-        """The one that counts now. Raises UnauthenticatedError where there is none."""
+        """The current credential. Raises UnauthenticatedError if there is none."""
 
     def helps(self, error: UnauthenticatedError) -> bool:
-        """Whether there may be another one behind an error of the server's."""
+        """Whether there may be another credential after this error of the server."""
 
 
 class Credential:
-    """The credential of a client. Safe to use from several threads, of which one asks at a time.
+    """The credential of a client. Safe to use from several threads; one of them asks at a time.
 
-    ``source``: None where the settings name none; then a server of this host (``is_local``) may
-    say at which socket it gives one to each user, or know callers by other means.
+    ``source``: None if the settings name none. Then a server of this host (``is_local``) may name a
+    socket at which it gives a credential to each user, or know callers by other means.
     """
 
     def __init__(self, source: Source | None, *, is_local: bool, socket: str = "") -> None:
         self._source = source
         self._is_local = is_local
         self._socket = socket
-        """Where the server's side socket is, if it is elsewhere than the server says."""
+        """The path of the server's side socket, if it differs from the one that the server says."""
         self._held: Held | None = None
         self._lock = threading.Lock()
 
     def at_hand(self) -> str | None:
-        """The metadata of a call; empty where nothing is to be said, None where one has to ask."""
+        """The metadata of a call: empty if it needs none, None if the client has to ask first."""
         held = self._held
         if held is not None and time.time() < held.renew:
             return held.authorization
         return "" if self._source is None else None
 
     def authorization(self) -> str:
-        """The metadata of a call. Asks where they are not at hand, which may take seconds.
+        """The metadata of a call. If it is not at hand, asks for it, which may take seconds.
 
-        Raises UnauthenticatedError where there is no credential any more.
+        Raises UnauthenticatedError if there is no valid credential.
         """
         known, held = self.at_hand(), self._held
         if known is not None or self._source is None:
@@ -102,16 +102,16 @@ class Credential:
         return self._renewed(self._source, held)
 
     def seconds_left(self) -> float | None:
-        """Until it is asked again, at least one; None where it never is."""
+        """Seconds until it is renewed, at least one; None if it never is."""
         held = self._held
         if held is None or held.renew == math.inf:
             return None
         return max(_AGAIN_SECONDS, held.renew - time.time())
 
     def another(self, error: UnauthenticatedError, sent: str) -> bool:
-        """Whether there is another one than that which was sent, and refused with this error.
+        """Whether there is a credential other than ``sent``, which was refused with this error.
 
-        Raises UnauthenticatedError where the server's side socket says why there is none.
+        Raises UnauthenticatedError if the server's side socket says why there is none.
         """
         with self._lock:
             if self._held is not None and self._held.authorization != sent:
@@ -144,7 +144,7 @@ class Credential:
             self._lock.release()
 
     def _source_behind(self, error: UnauthenticatedError) -> Source | None:
-        """The source; where there is none, the socket of which the server's error tells."""
+        """The source; if there is none, the socket that the server's error names."""
         told = error.details.get("credential_socket", "")
         is_of_user = self._source is None or isinstance(self._source, _LocalUser)
         if told and is_of_user and self._is_local:
@@ -153,7 +153,7 @@ class Credential:
 
 
 def credential_of(settings: ClientSettings) -> Credential:
-    """What the settings name. Raises ValueError where a token would travel for everybody to read.
+    """The credential of the settings. Raises ValueError if a token would travel unencrypted.
 
     No more than one of ``token``, ``token_file`` and ``token_url`` may be set.
     """
@@ -202,7 +202,7 @@ class _Given:
 
 
 class _Function:
-    """What a function of the caller's answers."""
+    """The token that a function of the caller returns."""
 
     def __init__(self, function: Callable[[], str]) -> None:
         self._function = function
@@ -222,7 +222,7 @@ class _Function:
 
 
 class _File:
-    """A file that somebody writes anew, such as Kubernetes."""
+    """A file that another program rewrites, such as Kubernetes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -245,7 +245,7 @@ class _File:
 
 
 class _Url:
-    """What the machinery of a CI job answers: JSON whose ``value`` is a token."""
+    """The token from the URL of a CI system, which returns JSON with a ``value``."""
 
     def __init__(self, url: str, bearer: str) -> None:
         address = urlsplit(url)
@@ -259,7 +259,7 @@ class _Url:
 
         request = urllib.request.Request(self._url)  # noqa: S310  # its scheme is known
         request.add_header("Accept", "application/json")
-        if self._bearer:  # for this host alone: no other one shall get it by a redirection
+        if self._bearer:  # for this host only: a redirection must not give it to another
             request.add_unredirected_header("Authorization", f"bearer {self._bearer}")
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
@@ -276,7 +276,7 @@ class _Url:
 
 
 class _LocalUser:
-    """What a server's side socket answers each user of its host."""
+    """The credential that a server's side socket gives each user of its host."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -286,12 +286,12 @@ class _LocalUser:
         return Held.until(authorization, time.time() + seconds)
 
     def helps(self, error: UnauthenticatedError) -> bool:
-        del error  # whatever it is: a server that was started anew knows none of before
+        del error  # any error: a server that was started again knows no earlier credential
         return True
 
 
 def _bearer(setting: str, token: object) -> str:
-    """The metadata; never tells the token."""
+    """The metadata with a token; errors never show the token."""
     if not isinstance(token, str) or not token:
         found = "an empty one" if token == "" else type(token).__name__
         raise CredentialMissingError(f"{setting}: expected a token, found {found}")
@@ -303,7 +303,7 @@ def _bearer(setting: str, token: object) -> str:
 
 
 def _end_of(token: str) -> float:
-    """When a token ends, if it is a JWT that says so; the server alone can judge it."""
+    """When a token ends, if it is a JWT that says so; only the server can verify it."""
     parts = token.split(".") if isinstance(token, str) else []
     if len(parts) != _JWT_PARTS:
         return math.inf

@@ -1,4 +1,4 @@
-"""What gRPC's end of a call means for the caller. No I/O: every sender asks here."""
+"""Makes the caller's error from gRPC's error. No I/O: every sender uses this module."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 _RESET = "RST_STREAM"
-"""What gRPC says where one call was cut and not its connection, by a peer that has enough of it:
-then its code is that of the HTTP/2 error, such as INTERNAL or RESOURCE_EXHAUSTED."""
+"""gRPC's text if the peer cut one call, but not its connection. Its code is then that of the HTTP/2
+error, such as INTERNAL or RESOURCE_EXHAUSTED."""
 
 
 _NEVER = ("failed to connect to all addresses", "DNS resolution failed")
-"""What gRPC says where there was no connection: the call has not begun anywhere."""
+"""gRPC's texts if there was no connection: the call has not begun on any server."""
 
 
 class Origin(NamedTuple):
-    """What has to be known of who sent the call."""
+    """The state of the client that sent the call."""
 
     target: str
     is_connected: bool
@@ -35,13 +35,13 @@ class Origin(NamedTuple):
     is_closed: bool
     """Whether the client was closed, so that it cancelled its calls itself."""
     way: str = ""
-    """What an error says of the way to the target; empty of a straight one."""
+    """The text of an error about the way to the target; empty if there is no proxy."""
 
 
 def failure(
     origin: Origin, code: StatusCode, message: str | None, trailers: Any, timeout: float
 ) -> NpucallError:
-    """The error that the server raised, or what gRPC's own means.
+    """The error that the server raised, or the one for gRPC's own error.
 
     ``trailers`` are pairs of key and value; ``timeout`` is the call's, in seconds.
     """
@@ -55,8 +55,8 @@ def failure(
     if origin.is_closed:
         return known
     if isinstance(known, CancelledError):
-        # So gRPC answers what a server that goes down, or that somebody floods with calls, had not
-        # begun; nobody here asked for it.
+        # gRPC answers so if a server goes down, or has too many calls, before it began this one.
+        # This client did not cancel it.
         return ServerUnreachableError(
             f"the server at {origin.target} ended the call without an answer, as a server does "
             "that shuts down"
@@ -77,7 +77,7 @@ def _unavailable(origin: Origin, message: str) -> NpucallError:
 
 
 def lateness(origin: Origin, timeout: float) -> NpucallError:
-    """What a call that got no answer in time raises."""
+    """The error of a call that got no answer in time."""
     if not origin.is_connected:
         return unreachable(origin.target, timeout, way=origin.way)
     return DeadlineError(
@@ -89,9 +89,9 @@ def lateness(origin: Origin, timeout: float) -> NpucallError:
 def unreachable(
     target: str, seconds: float, why: str = "", way: str = ""
 ) -> ServerUnreachableError:
-    """What is raised where nothing answers.
+    """The error if nothing answers.
 
-    ``why``: what gRPC says of the connection; ``way``: what there is to say of the way.
+    ``why``: what gRPC says about the connection; ``way``: the text about the way.
     """
     return ServerUnreachableError(
         f"target: expected a server at {target}, found none in {seconds:g} s{way}; start one with "

@@ -1,4 +1,4 @@
-"""The attempts at one call on one server, and what was lost of it there."""
+"""The attempts at one call on one server, and which of them were lost."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Carrier(Protocol):
 
     @property
     def target(self) -> str:
-        """Where it is."""
+        """The target of the server."""
 
     @property
     def instance(self) -> str:
-        """Of the process that answered last."""
+        """The instance of the process that answered last."""
 
     def carrying(self, losses: Losses) -> Self:
-        """The same connection, for a call of which something was lost."""
+        """The same connection, for a call of which an attempt was lost."""
 
     async def has_ended(self, instance: str) -> bool:
         """Whether that process is gone."""
@@ -35,10 +35,10 @@ L = TypeVar("L", bound=Carrier)
 
 
 class Following(Generic[L, T]):
-    """Makes an attempt each time that it is called, and tells the next one what was lost by then.
+    """Makes an attempt each time that it is called, and tells the next one about lost attempts.
 
-    ``send`` gets the link and the seconds that are left. ``losses``: those of a call that was
-    under way elsewhere before.
+    ``send`` gets the link and the seconds that are left. ``losses``: the lost attempts of a call
+    that was under way elsewhere before.
     """
 
     __slots__ = ("_link", "_losses", "_name", "_request_id", "_send")
@@ -55,7 +55,7 @@ class Following(Generic[L, T]):
         self._name, self._request_id = name, request_id
 
     async def __call__(self, seconds: float) -> T:
-        """Raises what the attempt raises, or PoisonedCallError."""
+        """Raises the error of the attempt, or PoisonedCallError."""
         instance = self._link.instance
         try:
             return await self._send(self._link, seconds)

@@ -1,4 +1,4 @@
-"""A large call on a stream of its own, in memory little above its tensors."""
+"""A large call on a stream of its own, which needs little more memory than its tensors."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class LargeCall:
     async def run(self, stream: StreamOpener, timeout: float) -> Response:
         """Sends the call and receives its answer.
 
-        Raises the error that the server answers, grpc.RpcError where the stream breaks, and what a
-        progress callback raises.
+        Raises the error that the server answers, grpc.RpcError if the stream breaks, and the error
+        of a progress callback.
         """
         answers = stream(self._frames(), timeout)
         try:
@@ -60,7 +60,7 @@ class LargeCall:
             answers.cancel()  # does nothing to a call that has ended
 
     def _frames(self) -> Iterator[bytes]:
-        """What is sent, in gRPC's own thread; ends early where the answer is there already."""
+        """The frames to send, in gRPC's own thread; ends early if the answer has come already."""
         frames = outgoing(
             _CALL_ID,
             self._call,

@@ -1,6 +1,6 @@
 """The link to a server: channels, credentials, repeats, and gRPC's errors made the contract's.
 
-Knows no call: bytes go, and bytes come.
+It sends bytes and receives bytes; it does not know what a call is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LAST_TRY_SECONDS = 1.0
-"""To hear why there is no connection."""
+"""Seconds of a last attempt, to find out why there is no connection."""
 _NOBODY = "Connection refused"
 _NO_SOCKET = "No such file"
 _LOOK_SECONDS = 2.0
@@ -56,15 +56,15 @@ _BETWEEN_LOOKS = 0.05
 
 
 def _nothing() -> None:
-    """Nothing ends the attempts at a call but its timeout."""
+    """Does nothing: only its timeout ends the attempts at a call."""
 
 
 class Link:
     """Sends to the server that the settings name: for a reservation, a session, or for neither.
 
-    ``once``: one attempt at each call, that does not wait for a server which is starting; somebody
-    else has others. Only a limit of the caller's own (a quota) is waited for here.
-    Raises ValueError for credentials that cannot be.
+    ``once``: one attempt at each call, which does not wait for a server that is starting; the pool
+    makes the other attempts. The link itself waits only for the caller's own limit (a quota).
+    Raises ValueError for invalid credentials.
     """
 
     def __init__(self, settings: ClientSettings, sender: Sender, *, once: bool = False) -> None:
@@ -95,7 +95,7 @@ class Link:
         return other
 
     def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
-        """The same connection, for calls that wait, or not, for a server that is full."""
+        """The same connection, for calls that wait, or do not wait, for a server that is full."""
         other = copy.copy(self)
         other._waits_for_room = wait  # noqa: SLF001  # of its own kind
         return other
@@ -107,9 +107,9 @@ class Link:
         return other
 
     def carrying(self, losses: Losses) -> Self:
-        """The same connection, for a call of which something was lost: it tells the server so.
+        """The same connection, for a call of which an attempt was lost: it tells the server so.
 
-        What breaks then says whether the call had begun (``losses.told``).
+        If the connection breaks again, the error says whether the call had begun (``losses.told``).
         """
         other = copy.copy(self)
         other._losses = losses  # noqa: SLF001  # of its own kind
@@ -117,13 +117,13 @@ class Link:
 
     @property
     def instance(self) -> str:
-        """Of the process that answered last, as far as it was looked at."""
+        """The instance of the process that answered last, as far as the link knows it."""
         return self._seen.instance
 
     async def has_ended(self, instance: str) -> bool:
-        """Whether that process is gone: the address refuses, or another one answers there.
+        """Whether that process is gone: the address refuses, or another process answers there.
 
-        One that does not answer within two seconds counts as not ended.
+        A process that does not answer within two seconds counts as not ended.
         """
         ends = time.monotonic() + _LOOK_SECONDS
         while (left := ends - time.monotonic()) > 0:
@@ -141,7 +141,7 @@ class Link:
         return False
 
     async def _look(self, seconds: float, authorization: str) -> bytes:
-        """What the server is now, without waiting for one that does not answer yet."""
+        """What the server is now; does not wait for a server that does not answer yet."""
         metadata = self._metadata(authorization)
         channels = self._connections.take()
         try:
@@ -153,9 +153,9 @@ class Link:
         return answer
 
     def repeating(self, goes_on: Callable[[], object]) -> Self:
-        """The same connection, for calls that nobody else can answer: they are repeated here.
+        """The same connection, for calls that no other server can answer: the link repeats them.
 
-        ``goes_on`` is called between two attempts, and raises what ends them.
+        ``goes_on`` is called between two attempts; it raises an error to end them.
         """
         other = copy.copy(self)
         other._once, other._goes_on = False, goes_on  # noqa: SLF001  # of its own kind
@@ -170,7 +170,7 @@ class Link:
         request_id: str = "",
         ended: Callable[[], object] = _nothing,
     ) -> Stream:
-        """Opens a method of streams: the messages that come. ``ended`` is called at its end."""
+        """Opens a method of streams; returns the messages that come. Calls ``ended`` at its end."""
 
         def over() -> None:
             self._connections.give_back(channels)
@@ -192,18 +192,18 @@ class Link:
             raise
 
     async def authorization(self) -> str:
-        """What says now who calls; empty where nothing does. Raises UnauthenticatedError."""
+        """The caller's current credential; empty if there is none. Raises UnauthenticatedError."""
         known = self._credential.at_hand()
         if known is not None:
             return known
         return await self.sender.beside(self._credential.authorization)
 
     def authorization_lasts(self) -> float | None:
-        """Seconds until there is another one; None where there never is."""
+        """Seconds until the client asks for another one; None if it never does."""
         return self._credential.seconds_left()
 
     async def has_another(self, error: NpucallError, sent: str) -> bool:
-        """Whether there is another authorization than that which the server refused."""
+        """Whether there is an authorization other than ``sent``, which the server refused."""
         if not isinstance(error, UnauthenticatedError):
             return False
         refused = error
@@ -217,7 +217,7 @@ class Link:
         request_id: str = "",
         name: str = "",
     ) -> T:
-        """What an exchange over a stream of its own gives; begun anew where it breaks."""
+        """The result of an exchange on a stream of its own; starts again if the stream breaks."""
 
         async def send(link: Self, seconds: float, authorization: str) -> T:
             def open_stream(messages: Iterator[bytes], timeout: float) -> Stream:
@@ -231,9 +231,9 @@ class Link:
     async def send(
         self, method: str, request: bytes, timeout: float, request_id: str = "", name: str = ""
     ) -> bytes:
-        """A method of one request and one response, repeated as calls are.
+        """Calls a method of one request and one response; repeats it as it repeats calls.
 
-        ``name`` is the call's, for errors; else the method's.
+        ``name``: of the call, for errors; if not given, the method's.
         """
 
         def send(link: Self, seconds: float, authorization: str) -> Awaitable[bytes]:
@@ -244,9 +244,9 @@ class Link:
     def _metadata(
         self, authorization: str, request_id: str = ""
     ) -> tuple[tuple[str, str], ...] | None:
-        """What goes with a call, or with a stream.
+        """The metadata of a call, or of a stream.
 
-        As plain metadata: gRPC's own call credentials cost a call 360 us [src:grpc-credentials].
+        Plain metadata, since gRPC's own call credentials cost a call 360 us [src:grpc-credentials].
         """
         pairs: tuple[tuple[str, str], ...] = (
             (AUTHORIZATION, authorization), (REQUEST_ID, request_id), (RESERVATION, self._key),
@@ -264,10 +264,10 @@ class Link:
         name: str,
         request_id: str = "",
     ) -> T:
-        """What one of the attempts gives.
+        """The result of ``send``, tried again while that may help.
 
         ``send`` gets the link, the seconds left, and the authorization. Raises PoisonedCallError
-        for a call that ends its servers; ``name`` is its name.
+        for a call that makes its servers end; ``name`` is its name.
         """
         authorized = self._authorized(send)
         if self._once:
@@ -276,11 +276,11 @@ class Link:
         return await self.tried(following, timeout)
 
     async def tried(self, attempt: Callable[[float], Awaitable[T]], timeout: float) -> T:
-        """What an attempt gives: the only one, or one of several."""
+        """The result of an attempt, made again while that may help."""
         return await repeated(attempt, timeout, self.pause, self.attempts)
 
     def attempts(self, ends: float) -> Attempts:
-        """Those behind the first one that a call has until ``ends``."""
+        """The attempts after the first one that a call may make until ``ends``."""
         return Attempts(ends, waits=self._waits_for_room, alone=not self._once)
 
     @property
@@ -291,7 +291,7 @@ class Link:
     def _authorized(
         self, send: Callable[[Self, float, str], Awaitable[T]]
     ) -> Callable[[Self, float], Awaitable[T]]:
-        """An attempt; once more where the server wants another credential, and there is one."""
+        """An attempt, made twice if the server refuses the credential and there is another one."""
 
         async def attempt(link: Self, seconds: float) -> T:
             ends = time.monotonic() + seconds
@@ -307,9 +307,9 @@ class Link:
         return attempt
 
     async def first_look(self, seconds: float) -> tuple[bytes | None, str]:
-        """What the server is, if it answers at once: None where it may answer later.
+        """What the server is, if it answers at once; None if it may answer later.
 
-        And a sentence on what answers in its place, where something else does.
+        The second value is a sentence if something else answers there; otherwise it is empty.
         """
         look = self._authorized(lambda link, left, who: link._look(left, who))  # noqa: SLF001
         try:
@@ -329,7 +329,7 @@ class Link:
         return None, found
 
     async def why_unreachable(self) -> str:
-        """What gRPC says of a connection that somebody refuses, such as for its certificate."""
+        """The text of gRPC for a connection that was refused, such as for its certificate."""
         channels = self._connections.take()
         try:
             await channels.method("GetServerInfo")(b"", _LAST_TRY_SECONDS)
@@ -352,9 +352,10 @@ class Link:
         authorization: str,
         request_id: str = "",
     ) -> bytes:
-        """One attempt; ``timeout`` is that of all, for errors.
+        """Makes one attempt; ``timeout`` is that of all attempts, for errors.
 
-        Waiting for a channel that is ready makes a restart of the server cost time, not attempts.
+        It waits until the channel is ready, so that a restart of the server costs time, but no
+        attempts.
         """
         metadata = self._metadata(authorization, request_id)
         channels = self._connections.take()
@@ -367,7 +368,7 @@ class Link:
             self._connections.give_back(channels)
 
     def errors(self, timeout: float) -> InOurErrors:
-        """A context that has gRPC's errors become the contract's."""
+        """A context that turns gRPC's errors into the contract's."""
         return InOurErrors(self, timeout)
 
     def check_open(self) -> None:
@@ -382,7 +383,7 @@ class Link:
         self._goes_on()
 
     def failure(self, error: Any, timeout: float) -> NpucallError:
-        """What gRPC's error means."""
+        """The contract's error for gRPC's error."""
         trailers = error.trailing_metadata()
         known = failure(self._origin(), error.code(), error.details(), trailers, timeout)
         if self._losses is not None and is_break(known):
@@ -392,7 +393,7 @@ class Link:
         return known
 
     def lateness(self, timeout: float) -> NpucallError:
-        """What a call that got no answer in time raises."""
+        """The error of a call that got no answer in time."""
         return lateness(self._origin(), timeout)
 
     def _origin(self) -> Origin:
@@ -402,7 +403,7 @@ class Link:
 
 
 class Seen:
-    """Which process answered last: known to all copies of a link."""
+    """Which process answered last; all copies of a link share it."""
 
     __slots__ = ("instance",)
 
@@ -410,16 +411,16 @@ class Seen:
         self.instance = ""
 
     def hear(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
-        """Takes what a server said of itself before its answer, if it did."""
+        """Takes what a server said about itself before its answer, if it did."""
         for key, value in metadata:
             if key == INSTANCE:
                 self.instance = str(value)
 
 
 class InOurErrors:
-    """Has gRPC's errors become the contract's. What is closed is not used.
+    """Turns gRPC's errors into the contract's. Raises CancelledError if the client is closed.
 
-    A class, since a generator takes four times as long, and every call needs it.
+    It is a class, since a generator takes four times as long, and every call needs it.
     """
 
     __slots__ = ("_link", "_timeout")
@@ -432,7 +433,7 @@ class InOurErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, grpc.RpcError):
-            # gRPC's error is its __context__; printed it would be forty lines.
+            # gRPC's error is its __context__; printed, it would take forty lines.
             raise self._link.failure(error, self._timeout) from None
-        if isinstance(error, ValueError):  # gRPC's, of a channel that was closed this moment
+        if isinstance(error, ValueError):  # gRPC's error for a channel that was just closed
             self._link.check_open()

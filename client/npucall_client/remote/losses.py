@@ -1,12 +1,12 @@
-"""The poison rule: whether a call may itself be what ends its servers. Pure.
+"""The poison rule: whether a call may itself make its servers end. Pure.
 
-A call is repeated behind a connection that broke, and would so end one server after the other where
-it is the call that ends them. What waited beside it must go on meanwhile. Hence an attempt counts
-as lost only if its server's process ended, and the call had its turn on the device there. Each
-attempt behind a break asks the server to say when that turn begins. The first one did not ask, and
-is taken as begun. Behind two losses of a call that shared the device, nobody knows yet which one it
-was: the call runs once more, alone. Whatever is lost alone, as its second loss or a later one, is
-not sent again.
+The client repeats a call after its connection broke. If the call itself makes servers end, repeats
+would end one server after the other. But calls that only waited next to it must go on. So an
+attempt counts as lost only if its server's process ended, and the call had its turn on the device.
+Each attempt after a break asks the server to say when that turn begins. The first attempt did not
+ask, and counts as begun. After two losses of a call that shared the device, it is not known yet
+which call was the cause: this call runs once more, alone. A call that is lost while it is alone, as
+its second loss or a later one, is not sent again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TOLERATED = 2
-"""Losses of which the last one has to be alone."""
+"""After so many losses, of which the last one was alone, a call is not sent again."""
 
 
 class Loss(NamedTuple):
@@ -29,22 +29,22 @@ class Loss(NamedTuple):
 
     address: str
     instance: str
-    """Of the process; empty where nobody knows it."""
+    """The instance of the process; empty if it is not known."""
 
 
 class Losses:
-    """What has been lost of one call. ``operator`` and ``request_id`` are for the error."""
+    """The lost attempts of one call. ``operator`` and ``request_id`` are for the error."""
 
     def __init__(self, operator: str = "", request_id: str = "") -> None:
         self._operator, self._request_id = operator, request_id
         self._broke = False
         self.lost: list[Loss] = []
         self.alone = False
-        """Whether the next attempt has to be alone on its device."""
+        """Whether the next attempt must be alone on its device."""
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What the next attempt carries; nothing until a connection broke."""
+        """The metadata of the next attempt; empty until a connection broke."""
         if not self._broke:
             return ()
         return ((LOSSES, ALONE if self.alone else str(len(self.lost))),)
@@ -52,10 +52,10 @@ class Losses:
     def heard(
         self, error: NpucallError, address: str, instance: str = "", *, ended: bool
     ) -> PoisonedCallError | None:
-        """An attempt failed. Answers what to raise where the call must not be sent again.
+        """An attempt failed. Returns the error to raise if the call must not be sent again.
 
-        ``ended``: whether the process that had the call is gone; what said DEVICE_LOST is, anyway.
-        ``error.details`` says whether the call had begun, as ``told`` puts it there.
+        ``ended``: whether the process that had the call is gone; after DEVICE_LOST it always is.
+        ``error.details`` says whether the call had begun; ``told`` puts it there.
         """
         if not is_break(error):
             return None
@@ -72,7 +72,7 @@ class Losses:
         return None
 
     def check(self, error: NpucallError, address: str, instance: str = "", *, ended: bool) -> None:
-        """``heard``, and raises what it answers."""
+        """Does as ``heard``, and raises the error that it returns."""
         poisoned = self.heard(error, address, instance, ended=ended)
         if poisoned is not None:
             try:
@@ -102,7 +102,7 @@ def is_break(error: NpucallError) -> bool:
 
 
 def needs_look(error: NpucallError) -> bool:
-    """Whether it matters if the process has ended that had the call."""
+    """Whether it matters if the process that had the call has ended."""
     if not is_break(error) or isinstance(error, DeviceLostError):
         return False
     return error.details.get(BEGUN, SHARED) != NONE
@@ -118,9 +118,9 @@ def not_begun(error: NpucallError) -> NpucallError:
 
 
 def told(error: NpucallError, metadata: Iterable[tuple[str, str | bytes]]) -> None:
-    """Has a broken attempt that asked say what its server told it by then.
+    """Adds to the error of a broken attempt, if it asked, what its server had said by then.
 
-    ``metadata`` is the initial one of the answer; empty where none came.
+    ``metadata`` is the initial metadata of the answer; empty if none came.
     """
     said = {key: value for key, value in metadata if isinstance(value, str)}
     error.details.setdefault(BEGUN, said.get(BEGUN, NONE))

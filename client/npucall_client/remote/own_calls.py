@@ -18,7 +18,7 @@ _AT_A_TIME = 8
 
 
 class Again(Protocol):
-    """Sends a call of which something was lost."""
+    """Sends a call of which an attempt was lost."""
 
     async def again(
         self, call: BoundCall, timeout: float, request_id: str, losses: Losses
@@ -27,7 +27,7 @@ class Again(Protocol):
 
 
 class OwnCalls:
-    """Such calls, a few at a time. ``finish`` hears how each of them ended."""
+    """Sends such calls, a few at a time. ``finish`` is called with the end of each of them."""
 
     def __init__(
         self,

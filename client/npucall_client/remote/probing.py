@@ -1,6 +1,6 @@
-"""What answers at an address where the connection failed: TLS or none, HTTP/1, something else.
+"""What answers at an address if the connection failed: TLS or none, HTTP/1, something else.
 
-gRPC says "Socket closed" of most of them, and goes on trying until the time is over.
+For most of them gRPC says "Socket closed", and tries again until the time is over.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from contextlib import suppress
 from npucall.texts import cut, shown
 
 _SECONDS = 1.0
-"""For an answer."""
+"""Time for an answer."""
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a client of HTTP/2 says first: the preface, and settings."""
+"""The first bytes of a client of HTTP/2: the preface, and settings."""
 _SETTINGS = 4
-"""The type of the frame that a server of HTTP/2 says first, in its fourth byte."""
+"""The type of the first frame from a server of HTTP/2, in its fourth byte."""
 _ALERT = b"\x15\x03"
-"""How a server of TLS begins to refuse what is none."""
+"""The first bytes with which a TLS server refuses a client without TLS."""
 _HTTP_1 = (b"HTTP/", b"<")
-"""Before HTTP/1.0 an answer had no head."""
+"""How an answer of HTTP/1 begins; before HTTP/1.0 an answer had no head."""
 _SHOWN_BYTES = 40
 _MEANT = "; correct the target (NPUCALL_TARGET)"
 
@@ -34,10 +34,10 @@ def other_service(address: str) -> str:
 
 
 def misfit(address: str, *, encrypts: bool) -> str:
-    """A sentence on what answers at HOST:PORT, where that is not what the client speaks.
+    """A sentence on what answers at HOST:PORT, if the client does not speak its protocol.
 
-    Empty where it is, where nothing answers, and where it cannot be told. Blocks for two seconds at
-    the most.
+    Empty if the client does, if nothing answers, and if it cannot be found out. Blocks for at most
+    two seconds.
     """
     with suppress(OSError, ValueError):
         first = _first_bytes(address)
@@ -73,7 +73,7 @@ def _connected(address: str) -> socket.socket:
 
 
 def _first_bytes(address: str) -> bytes:
-    """What a server says to a client of HTTP/2; empty where it closes the connection."""
+    """What a server says to a client of HTTP/2; empty if it closes the connection."""
     with _connected(address) as connection:
         connection.sendall(_GREETING)
         with suppress(ConnectionError):
@@ -82,7 +82,7 @@ def _first_bytes(address: str) -> bytes:
 
 
 def _speaks_tls(address: str) -> bool:
-    """Whether a handshake begins. Nothing is sent over it, so that nobody has to prove anything."""
+    """Whether a handshake begins. Nothing is sent after it, so certificates need not be checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class Telling:
-    """Of one attempt; what the caller's function raises ends the call.
+    """The progress of one attempt. If the caller's function raises, the call ends.
 
-    ``tell``: hears bytes sent, bytes received, and bytes known to travel in all.
+    ``tell``: called with bytes sent, bytes received, and bytes known to travel in all.
     """
 
     def __init__(self, tell: Callable[[int, int, int], object] | None, request_bytes: int) -> None:
@@ -21,10 +21,10 @@ class Telling:
         self._sent = self._received = self._reply_bytes = 0
         self.broken: Exception | None = None
         self._lock = threading.Lock()
-        """Outputs may come while inputs are sent: the caller's function hears of one at a time."""
+        """Outputs may come while inputs are sent; the lock lets one at a time call the function."""
 
     def sent(self, size: int) -> None:
-        """In gRPC's thread, where nothing may be raised. Frames are little more than their data."""
+        """Called in gRPC's thread, which must not raise. Frames are little more than their data."""
         self._sent = min(self._sent + size, self._request_bytes)
         try:
             self._report()
@@ -32,13 +32,13 @@ class Telling:
             self.broken = error
 
     def received(self, received: int, of: int) -> None:
-        """In the caller's thread."""
+        """Called in the caller's thread."""
         self._received, self._reply_bytes = received, of
         self.check()
         self._report()
 
     def check(self) -> None:
-        """Raises what the caller's function raised in gRPC's thread."""
+        """Raises the error that the caller's function raised in gRPC's thread."""
         if self.broken is not None:
             raise self.broken
 

@@ -1,11 +1,11 @@
-"""Whether a call is sent once more, and when: one rule for calls, streams, and whatever comes.
+"""Whether a call is sent once more, and when: one rule for calls, streams and everything else.
 
-A server that restarts is asked again after pauses that grow. A server that is full says when it may
-have room (RetryInfo): that delay counts, and a little more by chance, so that those who were
-refused together do not come back together.
+If a server restarts, the client asks it again after pauses that grow. A server that is full says
+when it may have room (RetryInfo): the client waits so long, and a little more by chance, so that
+callers that were refused together do not come back together.
 
-Which errors are worth it the errors themselves say (``npucall.errors.Repeat``). Nothing waits here,
-so that who awaits obeys the same rule.
+The errors themselves say if a repeat may help (``npucall.errors.Repeat``). Nothing waits in this
+module, so that the client for asyncio obeys the same rule.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SPREAD = 1.25
 
 
 def delay_of(error: NpucallError) -> float | None:
-    """Seconds until a server that is full may have room; None where it does not say."""
+    """Seconds until a server that is full may have room; None if it does not say."""
     if error.repeat not in LATER or error.retry_after is None:
         return None
     return max(_SHORTEST_DELAY, error.retry_after) * random.uniform(1.0, _SPREAD)  # noqa: S311
@@ -43,8 +43,8 @@ def delay_of(error: NpucallError) -> float | None:
 class Attempts:
     """The attempts at one call that may go on until ``ends``, on the clock of ``monotonic``.
 
-    ``waits``: for a server that is full. ``alone``: no other server can answer the call; else
-    only a limit of the caller's own is waited for here.
+    ``waits``: whether they wait for a server that is full. ``alone``: no other server can answer
+    the call; otherwise they wait only for a limit of the caller's own.
     """
 
     def __init__(self, ends: float = math.inf, *, waits: bool = True, alone: bool = True) -> None:
@@ -55,15 +55,15 @@ class Attempts:
         self._failures = 0
 
     def may_follow(self, error: NpucallError) -> bool:
-        """Whether there is another attempt behind one that failed so.
+        """Whether another attempt follows one that failed with this error.
 
-        Not where the pause is too long: better told now what is wrong than late later. Whether the
-        call itself ends its servers ``losses`` says.
+        There is none if the pause would be too long: the caller gets the error now and not later.
+        ``losses`` says whether the call itself makes its servers end.
         """
         return self._pause(error) is not None
 
     def pause_after(self, error: NpucallError) -> float | None:
-        """Seconds until the next attempt, which is counted; None where there is none."""
+        """Seconds until the next attempt, which is counted; None if there is none."""
         pause = self._pause(error)
         if pause is not None and error.repeat in self._here:
             self._failures += 1
@@ -84,14 +84,15 @@ async def repeated(
     wait: Callable[[float], Awaitable[object]],
     attempts_until: Callable[[float], Attempts] = Attempts,
 ) -> T:
-    """What an attempt gives; made again while that is worth it and the timeout allows.
+    """The result of an attempt, made again while that may help and the timeout allows.
 
-    ``attempt`` gets the seconds that are left and raises NpucallError, ``wait`` those of a pause.
+    ``attempt`` gets the seconds that are left and raises NpucallError; ``wait`` gets the seconds of
+    a pause.
     """
     ends = time.monotonic() + timeout
     attempts = attempts_until(ends)
     while True:
-        # The error has no name beyond its block: its traceback would keep it, and the tensors.
+        # No name keeps the error after its block: its traceback would keep the tensors.
         try:
             return await attempt(max(0.0, ends - time.monotonic()))
         except NpucallError as error:

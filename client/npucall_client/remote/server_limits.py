@@ -1,4 +1,4 @@
-"""What a server allows, and so how a call travels to it. No I/O."""
+"""What a server allows, and how a call travels because of that. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
 
 _CHECKED_FROM = 1 << 20
-"""Bytes from which a request is held against the server's limits before it is sent."""
+"""A request of so many bytes or more is checked against the server's limits before it is sent."""
 
 
 class ServerLimits:
@@ -28,14 +28,14 @@ class ServerLimits:
         self.stream_window: int = limits.stream_window
         """Calls of one stream that may be without an answer; 0: the server has no streams."""
         self.frames_per_message: int = limits.frames_per_message
-        """That it takes in one message of a stream; 0: one."""
+        """Frames that it takes in one message of a stream; 0: one."""
         wish = limits.chunk_bytes or CHUNK_BYTES
         self.chunk_bytes: int = min(wish, MAX_CHUNK_BYTES, max(1, self._message - FRAME_BYTES))
-        """What the server wishes, as far as its messages and the contract allow it."""
+        """The server's wish, if its messages and the contract allow it; else what they allow."""
         self.chunks_beside_places: bool = limits.chunks_beside_places
-        """Whether a call whose storages follow in chunks may have others in places."""
+        """Whether a call may send some storages in chunks and have others in places."""
         self.early_outputs: bool = limits.early_outputs
-        """Whether outputs of a large call may come while it is still sent."""
+        """Whether outputs of a large call may come while its inputs are still sent."""
         self.has_sessions: bool = limits.handle_memory > 0 and limits.session_lease_seconds > 0
         self.program_steps: int = limits.program_steps
         """Most steps of a program; 0: the server has no programs."""
@@ -45,8 +45,8 @@ class ServerLimits:
     def travels_in_chunks(self, call: BoundCall) -> bool:
         """Whether a call gets a stream of its own.
 
-        Its request does not travel in chunks where only its answer could be as long: one that is
-        computed from much that the server has.
+        It also gets one if only the answer may be large, since the server has the inputs already;
+        then its request does not travel in chunks.
         """
         if not self.stream_window:
             return False
@@ -71,7 +71,7 @@ class ServerLimits:
             raise _too_large(call, size, limit, setting)
 
     def check_room(self, call: BoundCall) -> None:
-        """A call in chunks may be larger than a message, not larger than the memory."""
+        """A call in chunks may be larger than a message, but not than the server's memory."""
         size = size_of(call)
         if self._memory and size > self._memory:
             raise _too_large(call, size, self._memory, "memory_limit")

@@ -22,21 +22,21 @@ _PATHS = {
     for method in service.methods
 }
 HEALTH_CHECK = "Check"
-"""``grpc.health.v1.Health/Check``, of which an empty message is a request."""
+"""``grpc.health.v1.Health/Check``; an empty message is a valid request."""
 _PATHS[HEALTH_CHECK] = "/grpc.health.v1.Health/Check"
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_retries", 0),  # every call is repeated here; gRPC's way of it costs each of them
-    # Between attempts to connect that fail, so that a restart is noticed soon.
+    # The pause between failed attempts to connect, so that the client notices a restart soon.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # What one attempt may take, whatever its name: TLS over a slow link needs six ways.
+    # How long one attempt may take, despite the name: TLS on a slow link needs six trips.
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     *keepalive.CLIENT,
 ]
 MANY_FRAMES = (status.FRAMES_PER_MESSAGE, str(FRAMES_PER_MESSAGE))
-"""Metadata of streams: messages of several frames may come."""
+"""Metadata of streams: the client takes messages of several frames."""
 STREAM_OPTIONS = [
     *OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
@@ -44,10 +44,10 @@ STREAM_OPTIONS = [
 
 
 def instance_of(server_info: bytes) -> str:
-    """Of the process that answered GetServerInfo so."""
+    """The instance of the process, from its answer to GetServerInfo."""
     return operator_service_pb2.GetServerInfoResponse.FromString(server_info).server.instance
 
 
 def path_of(method: str) -> str:
-    """What gRPC is told to call, by the name that the proto gives the method."""
+    """The path of a method for gRPC, from its name in the proto."""
     return _PATHS[method]

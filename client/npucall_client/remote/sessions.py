@@ -1,4 +1,4 @@
-"""Sessions on a server: what travels for them, over the retries and errors of the channel."""
+"""Sessions on a server: their requests and answers, with the retries and errors of the channel."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sender(Protocol):
         timeout: float,
         request_id: str = "",
     ) -> T:
-        """What an exchange over a stream of its own gives; begun anew where it breaks."""
+        """The result of an exchange on a stream of its own; starts again if the stream breaks."""
 
 
 class RemoteSessions:
@@ -156,7 +156,7 @@ class RemoteSessions:
 
 
 def _upload_frames(upload: Upload, chunk_bytes: int, telling: Telling) -> Iterator[bytes]:
-    """What is sent, in gRPC's thread."""
+    """The frames to send, in gRPC's thread."""
     entry = session_pb.UploadEntry(
         handle=upload.handle,
         length=len(upload.data),
@@ -175,7 +175,7 @@ def _upload_frames(upload: Upload, chunk_bytes: int, telling: Telling) -> Iterat
 
 
 async def _heard(answers: Stream, telling: Telling) -> AsyncGenerator[bytes]:
-    """The messages that come. Raises what the caller's own function raised, where it did."""
+    """The messages that come. Raises the error of the caller's own function, if it raised."""
     try:
         async for message in answers:
             yield message

@@ -1,4 +1,4 @@
-"""Many calls on one long-lived stream, several in flight; begun anew where it breaks."""
+"""Many calls on one long-lived stream, several in flight; opened again if it breaks."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Connection(Authorized, Again, Protocol):
 
     @property
     def sender(self) -> Sender:
-        """What waits and sends."""
+        """The sender: it waits and sends."""
 
     @property
     def target(self) -> str:
-        """Where they go."""
+        """The target of the streams."""
 
     @property
     def instance(self) -> str:
-        """Of the process that answered there last."""
+        """The instance of the process that answered there last."""
 
     async def has_ended(self, instance: str) -> bool:
         """Whether that process is gone."""
@@ -61,26 +61,26 @@ class Connection(Authorized, Again, Protocol):
         """The messages that come back."""
 
     async def has_another(self, error: NpucallError, sent: str) -> bool:
-        """Whether there is another authorization than that which the server refused."""
+        """Whether there is an authorization other than ``sent``, which the server refused."""
 
     def attempts(self, ends: float) -> Attempts:
-        """Those behind the first one that a call has until ``ends``."""
+        """The attempts after the first one that a call may make until ``ends``."""
 
     def errors(self, timeout: float) -> AbstractContextManager[None]:
-        """Has gRPC's errors become the contract's."""
+        """Turns gRPC's errors into the contract's."""
 
     def lateness(self, timeout: float) -> NpucallError:
-        """What a call that got no answer in time raises."""
+        """The error of a call that got no answer in time."""
 
     def place(self, call: BoundCall) -> None:
-        """Has what lies in shared memory stay there."""
+        """Leaves arrays in shared memory there."""
 
     def withdraw(self, call: BoundCall) -> bool:
-        """Has everything travel, where the server does not know the memory; else False."""
+        """Makes all arrays travel, since the server does not know the memory; False if they did."""
 
 
 def _next_time(call: SentCall) -> float:
-    """When something has to be done about a call."""
+    """The time at which the stream must look at a call again."""
     return call.ends if call.rests_until is None else min(call.ends, call.rests_until)
 
 
@@ -91,9 +91,9 @@ def _nobody(_: Response | Exception) -> None:
 class CallStream:
     """Sends calls in the order in which they come, hears answers in the order in which they finish.
 
-    Three things go on: gRPC takes what is to be sent, something reads answers and opens the stream,
-    something ends calls that are late. ``window``: calls that may be without an answer.
-    ``frames_per_message``: what the server takes.
+    Three things go on at a time: gRPC takes the messages to send, one task reads answers and opens
+    the stream, one task ends calls that are late. ``window``: calls that may be without an answer.
+    ``frames_per_message``: frames that the server takes in a message.
     """
 
     def __init__(
@@ -169,18 +169,18 @@ class CallStream:
                 self._tasks.append(self._connection.sender.start(run, "npucall-pipeline"))
 
     def _enqueue(self, call: SentCall) -> None:
-        """Under an id of its own. To be called with the lock."""
+        """Gives a call an id and sends it. Call it with the lock held."""
         self._number(call)
         self._writer.add(call)
 
     def _number(self, call: SentCall) -> None:
-        """Gives a call an id, under which nothing of it was sent. To be called with the lock."""
+        """Gives a call a new id, under which nothing was sent yet. Call it with the lock held."""
         self._last_id += 1
         call.id = self._last_id
         self._open[call.id] = call
 
     def _finish(self, *outcomes: tuple[SentCall, Response | Exception]) -> None:
-        """Ends calls, those of them that have not ended yet."""
+        """Ends the calls that have not ended yet."""
         with self._lock:
             ended = [each for each in outcomes if self._forget(each[0])]
             self._room.notify(len(ended))
@@ -188,11 +188,11 @@ class CallStream:
                 self._writer.wake()
                 self._sooner.notify()
         for call, outcome in ended:
-            done, call.done = call.done, _nobody  # what waits for the call is not kept by it
+            done, call.done = call.done, _nobody  # the call must not keep its waiter in memory
             done(outcome)
 
     def _forget(self, call: SentCall) -> bool:
-        """Whether it had not ended yet. To be called with the lock."""
+        """Removes a call; returns whether it had not ended yet. Call it with the lock held."""
         places = self._open, self._on_their_own
         call.is_over = True
         return any(place.pop(call.id, None) is not None for place in places)
@@ -220,7 +220,7 @@ class CallStream:
                 self._give_up(call, self._connection.lateness(call.timeout))
 
     def _send_rested(self, now: float) -> None:
-        """Sends the calls again that were refused by a full server. To be called with the lock."""
+        """Sends the calls again that a full server refused. Call it with the lock held."""
         for call in self._open.values():
             if call.rests_until is not None and call.rests_until <= now:
                 call.rests_until = None
@@ -243,7 +243,7 @@ class CallStream:
             return False
 
     async def _read_one_stream(self, opened: OpenStream) -> NpucallError | None:
-        """Why the stream ended."""
+        """Reads a stream to its end, and returns why it ended."""
         try:
             with self._connection.errors(0.0):
                 opened.authorization = who = await self._connection.authorization()
@@ -283,7 +283,7 @@ class CallStream:
     def _taken(
         self, opened: OpenStream, call: SentCall, frame: ResponseFrame
     ) -> Response | Exception | None:
-        """How a call ends by a frame; None where it goes on."""
+        """How a call ends with this frame; None if it goes on."""
         try:
             return call.incoming.take(frame)
         except SharedMemoryError as error:
@@ -300,7 +300,7 @@ class CallStream:
     def _rest(self, call: SentCall, error: NpucallError) -> Exception | None:
         """The server is full: the call is sent again, under another id, when it may have room.
 
-        Answers what ends the call where there is no time for that.
+        Returns the error that ends the call if there is no time for that.
         """
         pause = call.attempts.pause_after(error)
         if pause is None:
@@ -315,9 +315,9 @@ class CallStream:
         return None
 
     def _send_whole(self, call: SentCall, error: SharedMemoryError) -> Exception | None:
-        """Sends a call once more, since the server does not know the memory that it named.
+        """Sends a call once more, with its arrays, since the server does not know their memory.
 
-        Answers what ends the call where that cannot be.
+        Returns the error that ends the call if that is not possible.
         """
         try:
             if not self._connection.withdraw(call.call):
@@ -331,7 +331,7 @@ class CallStream:
         return None
 
     def _leave_when_answered(self, opened: OpenStream) -> None:
-        """The server goes down: its stream is left once it owes no answer."""
+        """The server goes down: leaves its stream when no answer is missing."""
         with self._lock:
             owed = [call for call in self._open.values() if not call.waits_for_another_server]
         if not owed:
@@ -341,7 +341,8 @@ class CallStream:
     async def _repeat(self, failure: NpucallError, opened: OpenStream) -> None:
         """Sends the unanswered calls once more, after the longest pause that one of them needs.
 
-        Those behind which there is no attempt end. What may have ended the server goes on its own.
+        Calls without another attempt end. Calls that may have made the server end are sent one by
+        one.
         """
         with self._lock:
             calls = list(self._open.values())
@@ -364,7 +365,7 @@ class CallStream:
             self._own.send(call)
 
     async def _count_losses(self, failure: NpucallError, opened: OpenStream) -> None:
-        """Of the calls that the server may have begun: they were sent, and are not refused."""
+        """Counts a loss for each call that the server may have begun: sent, and not refused."""
         if not is_break(failure):
             return
         ended = needs_look(failure) and await self._connection.has_ended(opened.instance)
@@ -376,7 +377,7 @@ class CallStream:
                 call.losses.heard(failure, target, opened.instance, ended=ended)
 
     def _pause_of(self, call: SentCall, failure: NpucallError) -> float:
-        """Before its next attempt; where there is none, the call ends."""
+        """The pause before the next attempt of a call; ends the call if there is none."""
         pause = call.attempts.pause_after(failure)
         if pause is None:
             self._finish((call, failure if call.is_sent else not_begun(failure)))

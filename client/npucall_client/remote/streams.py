@@ -1,4 +1,4 @@
-"""A stream for each session that the calls of a pipeline name: it says which when it is opened."""
+"""A stream for each session of a pipeline's calls; the client names the session to open it."""
 
 from __future__ import annotations
 

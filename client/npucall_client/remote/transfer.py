@@ -1,4 +1,4 @@
-"""A call on its way: out of the caller's arrays into messages and frames, and back. No I/O."""
+"""How a call travels: from the caller's arrays to messages and frames, and back. No I/O."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def held_bytes(call: BoundCall) -> int:
 
 
 def travelling(call: BoundCall) -> Mapping[str, Buffer]:
-    """The storages of a call that travel, by name: no handles, nothing in shared memory."""
+    """The storages of a call that travel, by name: without handles and shared memory."""
     placement = call.placement
     if placement is None:
         return call.data
@@ -61,16 +61,16 @@ def travelling(call: BoundCall) -> Mapping[str, Buffer]:
 
 
 def is_chunked(call: BoundCall, chunk_bytes: int) -> bool:
-    """Whether the storages of a call have no room in its first frame, no longer than a chunk's."""
+    """Whether the storages of a call are too long for its first frame, which is one chunk long."""
     size = size_of(call)
     frame = len(call.call) + FRAME_BYTES * (2 + len(call.storage)) + size
     return size > INLINE_BYTES or (size > 0 and frame > chunk_bytes)
 
 
 def place_nothing_in_chunks(call: BoundCall, chunk_bytes: int) -> None:
-    """Has all of a call travel whose storages follow in chunks, for an older server.
+    """Makes all storages travel if some follow in chunks, for an older server.
 
-    Raises TooLargeError where they cannot, since the server has them.
+    Raises TooLargeError if they cannot travel, since the server has them.
     """
     if not is_chunked(call, chunk_bytes):
         return
@@ -84,14 +84,14 @@ def place_nothing_in_chunks(call: BoundCall, chunk_bytes: int) -> None:
 
 
 def storages_of(call: BoundCall) -> list[Place]:
-    """The storages of a call, and what stands for those that do not travel."""
+    """The storages of a call; for those that do not travel, their places."""
     if call.placement is None:
         return list(call.storage.values())
     return [call.placement.storage.get(name, data) for name, data in call.storage.items()]
 
 
 def output_places_of(call: BoundCall) -> Mapping[str, OutputPlace]:
-    """Where outputs go that are not answered."""
+    """The places of the outputs that do not come back."""
     return {**call.placement.outputs, **call.kept} if call.placement is not None else call.kept
 
 
@@ -137,7 +137,7 @@ def outgoing(  # noqa: PLR0913  # all that they say
 
 
 def _beside_chunks(places: Sequence[Place]) -> Sequence[Place]:
-    """What a call says of its storages that follow in chunks: nothing, if that is all of them."""
+    """The places of a call whose other storages follow in chunks; empty if all of them do."""
     beside = [place if isinstance(place, tuple) else None for place in places]
     return beside if any(beside) else ()
 
@@ -158,17 +158,17 @@ class Incoming:
         self._received = received
         self._state = State.COMPLETE
         self._resolved: bytes | None = None
-        """The reply, where outputs come before it."""
+        """The reply, if outputs come before it."""
         self._response: Response
         self._outputs: list[memoryview | RegionPart | HandlePart | None]
         self._receiving: Receiving
-        """These, and the response, where chunks follow."""
+        """The outputs and the response, if chunks follow."""
 
     def take(self, frame: ResponseFrame) -> Response | None:
-        """Takes a frame; the response once it is whole.
+        """Takes a frame; returns the response when it is complete.
 
         Raises the error that the server answers, InternalError for frames that make no answer.
-        ``received`` hears how many bytes have come, and how many there are.
+        ``received`` is told how many bytes have come, and how many there are.
         """
         if isinstance(frame, Error):
             raise from_bytes(frame.status)
@@ -200,7 +200,7 @@ class Incoming:
         self._state = state
 
     def _end(self, response: Response) -> Response:
-        """The reply behind outputs that have come before it."""
+        """Takes the reply after outputs that came before it."""
         self._advance(Event.REPLY)
         if response.reply != self._resolved or response.storage:
             raise InternalError(
@@ -232,9 +232,9 @@ class Incoming:
         self._receiving = Receiving("the answer", list(map(len, memories)), into(memories))
 
     def _place_of(self, name: str, spec: TensorSpec) -> memoryview | RegionPart | HandlePart | None:
-        """Where an output is: on the server, or where it is received.
+        """Where an output is: on the server, or in the memory that receives it.
 
-        That is in the caller's own array where that can be.
+        That memory is the caller's own array, if possible.
         """
         place = output_places_of(self._call).get(name)
         if isinstance(place, Keep):
@@ -242,7 +242,7 @@ class Incoming:
         if place is not None:
             return None if isinstance(place, Discard) else place
         target = self._call.targets.get(name)
-        # A target that is an input too must stay as it is: a broken stream is begun once more.
+        # A target that is also an input must not change: after a break the call is sent again.
         if target is not None and arrays.is_dense(target, spec) and self._is_apart(target):
             return arrays.memory(target)
         return memoryview(fresh(spec.storage_bytes))

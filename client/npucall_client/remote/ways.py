@@ -1,7 +1,7 @@
-"""The way to a server: straight, or through an HTTP proxy (CONNECT). No gRPC.
+"""The way to a server: direct, or through an HTTP proxy (CONNECT). No gRPC.
 
-Which proxy counts is decided here and not by gRPC, which has no way to use one for a host that
-``no_proxy`` names, and uses those of the environment for this machine's own servers too.
+This module chooses the proxy, and not gRPC. gRPC cannot use a proxy for a host that ``no_proxy``
+names, and it uses the proxies of the environment also for servers of this machine.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _VARIABLES = "grpc_proxy", "https_proxy", "http_proxy"
 """The first of them that is set counts, as for gRPC."""
 _EXCEPTIONS = "no_grpc_proxy", "no_proxy"
-"""The same of those that name hosts which are reached without."""
+"""The first that is set names the hosts without a proxy."""
 _HTTP_PORT = 80
 _UNIX = "unix:", "unix-abstract:"
 
 
 class Proxy(NamedTuple):
-    """An HTTP proxy; what names it never shows its password."""
+    """An HTTP proxy; its texts never show its password."""
 
     address: str
     """HOST:PORT."""
@@ -40,20 +40,20 @@ class Way(NamedTuple):
     """How a channel comes to its server."""
 
     target: str
-    """To whom gRPC connects."""
+    """The target to which gRPC connects."""
     options: tuple[tuple[str, str | int], ...]
-    """What gRPC has to be told besides."""
+    """Further options for gRPC."""
     told: str
-    """What an error says of the way; empty of a straight one."""
+    """The text of an error about the way; empty if there is no proxy."""
 
     @property
     def is_straight(self) -> bool:
-        """Whether no proxy sees what travels."""
+        """Whether there is no proxy."""
         return not any(name == "grpc.http_connect_server" for name, _ in self.options)
 
 
 def way_to(settings: ClientSettings) -> Way:
-    """The way to the target of the settings. Raises ValueError for a proxy that cannot be."""
+    """The way to the target of the settings. Raises ValueError for an invalid proxy."""
     proxy, told = _proxy_of(settings)
     name = settings.server_name
     if proxy is None:
@@ -81,7 +81,7 @@ def is_local(target: str) -> bool:
 
 
 def _proxy_of(settings: ClientSettings) -> tuple[Proxy | None, str]:
-    """The proxy that counts, if one does, and what an error says of it."""
+    """The proxy to use, if any, and the text of an error about it."""
     if settings.target.startswith(_UNIX):
         return None, ""
     if settings.proxy is not None:
@@ -107,7 +107,7 @@ def _proxy_around(target: str, environment: Mapping[str, str]) -> tuple[Proxy | 
 
 
 def _parsed(name: str, url: str) -> Proxy:
-    """Raises ValueError, which does not show what may be a password."""
+    """A proxy from its URL. Raises ValueError, which shows no password."""
     scheme = url.partition("://")[0] if "://" in url else ""
     with suppress(ValueError):
         parts = urlsplit(url)
@@ -138,7 +138,7 @@ def _is_excepted(target: str, environment: Mapping[str, str]) -> bool:
 
 
 def _without_scheme(target: str) -> str:
-    """HOST:PORT, where gRPC's own spellings have a scheme before it."""
+    """HOST:PORT, without the scheme of gRPC's own spellings."""
     for scheme in ("dns:", "ipv4:", "ipv6:"):
         if target.startswith(scheme):
             return target[len(scheme) :].rpartition("/")[2]

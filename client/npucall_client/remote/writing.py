@@ -1,4 +1,4 @@
-"""What a pipeline sends: its calls as messages of a stream, as many in one as are there."""
+"""Sends the calls of a pipeline as messages of a stream; waiting calls share a message."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from npucall_client.senders import Condition
 
     Done: TypeAlias = "Callable[[Response | Exception], object]"
-    """Hears how a call ended."""
+    """A function that is told how a call ended."""
 
 _MESSAGE_BYTES = 256 * KIB
-"""Of frames in one message, but for one that is longer itself: joining copies them once more."""
+"""Bytes of frames in one message, except for a single longer frame: joining copies them again."""
 _BETWEEN_FRAMES = 6
-"""Bytes that a message takes for each of its frames at the most, besides the frame."""
+"""Bytes that a message needs at most for each of its frames, in addition to the frame."""
 
 
 class Authorized(Protocol):
-    """What knows who calls."""
+    """Knows the credential of the caller."""
 
     async def authorization(self) -> str:
-        """What says now who calls; empty where nothing does. Raises UnauthenticatedError."""
+        """The caller's current credential; empty if there is none. Raises UnauthenticatedError."""
 
     def authorization_lasts(self) -> float | None:
-        """Seconds until there is another one; None where there never is."""
+        """Seconds until the client asks for another one; None if it never does."""
 
 
 class SentCall:
@@ -66,12 +66,12 @@ class SentCall:
         """When it is sent again to a server that was full, on the clock of ``monotonic``."""
         self.losses = Losses(call.operator, request_id)
         self.is_sent = False
-        """Whether any of it has left, on the stream that there is."""
+        """Whether any part of it was sent on the current stream."""
         self.is_over = False
-        """Whether nobody waits for it any more."""
+        """Whether it has ended for its caller."""
 
     def begin_anew(self) -> None:
-        """Nothing of it was sent, and nothing of its answer has come."""
+        """Resets it: nothing of it was sent, and nothing of its answer has come."""
         self.is_sent = False
         self.incoming = Incoming(self.call)
 
@@ -82,12 +82,12 @@ class OpenStream:
     def __init__(self) -> None:
         self.stream: Any = None
         self.authorization = ""
-        """What the server was told last."""
+        """The authorization that the server got last."""
         self.over = False
         self.goes_down = False
         self.left = False
         self.instance = ""
-        """Of the process that it goes to, as far as that is known."""
+        """The instance of the process that it goes to, if that is known."""
 
 
 class Writer:
@@ -136,7 +136,7 @@ class Writer:
         self._cancelled.clear()
 
     def close(self) -> None:
-        """Nothing more will come; ends once nothing is open."""
+        """No more calls will come; the stream ends when all calls have ended."""
         self._closing = True
         self._work.notify_all()
 
@@ -147,7 +147,7 @@ class Writer:
     # --- Without the lock -------------------------------------------------------------------------
 
     async def wait(self) -> bool:
-        """Waits for a call to send; False once nothing more will come."""
+        """Waits for a call to send; False if no more calls will come."""
         with self._lock:
             await self._work.wait_for(lambda: self._closing or self._is_open)
             return bool(self._is_open)
@@ -155,13 +155,13 @@ class Writer:
     # --- As gRPC sends ----------------------------------------------------------------------------
 
     async def messages(self, opened: OpenStream) -> AsyncIterator[bytes]:
-        """What is sent on a stream, until that is over or nothing more will come."""
+        """The messages to send on a stream, until it is over or no more calls will come."""
         while (ready := await self._ready(opened)) is not None:
             frames = self._frames(opened, await self._renewal(opened), *ready)
             for message in _in_messages(frames, self._most, self._most_bytes):
                 yield message
                 del message
-            del ready, frames  # arrays are not kept until more comes
+            del ready, frames  # do not keep the arrays until more calls come
 
     async def _ready(self, opened: OpenStream) -> tuple[deque[int], deque[SentCall]] | None:
         """Waits for something to send: ids of cancelled calls, and calls. None: it is over."""
@@ -192,11 +192,11 @@ class Writer:
             yield from self._call_frames(opened, calls.popleft())
 
     async def _renewal(self, opened: OpenStream) -> Sequence[bytes]:
-        """The frame that tells the server of another credential, where there is one."""
+        """The frame that gives the server another credential, if there is one."""
         try:
             now = await self._connection.authorization()
         except NpucallError:
-            return ()  # the server ends the stream; who opens the next one is told
+            return ()  # the server ends the stream; the next one to open raises this
         if not now or now == opened.authorization:
             return ()
         opened.authorization = now

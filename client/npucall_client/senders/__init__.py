@@ -1,4 +1,4 @@
-"""Senders: what waits and sends for the client. One does so in threads, one on an event loop.
+"""Senders wait and send for the client: one in threads, one on an event loop.
 
 The rules of a call's life are coroutines over a sender, written once. ``threads.ThreadSender``
 blocks wherever a coroutine waits, so that it ends without ever being suspended: ``finished`` runs
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Metadata: TypeAlias = "tuple[tuple[str, str], ...] | None"
     Hear: TypeAlias = "Callable[[Iterable[tuple[str, str | bytes]]], object]"
-    """Gets what a server said of itself before its answer."""
+    """A function that gets what a server said about itself before its answer."""
     Messages: TypeAlias = "Iterator[bytes] | AsyncIterator[bytes]"
     Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
@@ -43,7 +43,7 @@ _log = logging.getLogger("npucall_client")
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives over a sender that blocks: it is never suspended."""
+    """The result of a coroutine over a sender that blocks, so that it is never suspended."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -56,7 +56,7 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def shortly(work: Awaitable[T]) -> T:
-    """What a coroutine gives on an event loop. Its errors are shortened as ``finished`` does."""
+    """The result of a coroutine on an event loop. Shortens its errors as ``finished`` does."""
     try:
         return await work
     except NpucallError as error:
@@ -91,36 +91,36 @@ class Event(Protocol):
         """It has happened."""
 
     def clear(self) -> None:
-        """It has not happened any more."""
+        """Makes it as if it had not happened yet."""
 
     def is_set(self) -> bool:
         """Whether it has happened."""
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Waits for it; whether it has happened."""
+        """Waits for it; returns whether it has happened."""
 
 
 class Condition(Protocol):
     """As ``threading.Condition``. All of it is called with the lock held."""
 
     def notify(self, count: int = 1) -> None:
-        """So many that wait look again."""
+        """Makes so many waiting tasks look again."""
 
     def notify_all(self) -> None:
-        """All that wait look again."""
+        """Makes all waiting tasks look again."""
 
     async def wait_for(self, predicate: Callable[[], Any], seconds: float | None = None) -> bool:
-        """Gives the lock away until the predicate holds; False where the time ended before."""
+        """Releases the lock until the predicate holds; False if the time ended before."""
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Gives the lock away until somebody notifies, or the time has ended."""
+        """Releases the lock until it is notified, or until the time has ended."""
 
 
 class Lock(Protocol):
-    """Held while something else is waited for, which no ordinary lock may be on an event loop."""
+    """A lock that may be held while waiting; on an event loop an ordinary lock must not be."""
 
     async def acquire(self, seconds: float) -> bool:
-        """Whether it is held now; False where somebody else kept it for so long."""
+        """Takes the lock; False if another holder kept it for so long."""
 
     def release(self) -> None:
         """Gives it back."""
@@ -133,14 +133,14 @@ class Lock(Protocol):
 
 
 class Task(Protocol):
-    """Something that goes on beside whoever started it."""
+    """Work that goes on in the background."""
 
     async def join(self, seconds: float | None = None) -> bool:
-        """Waits for its end, but where it is called from inside; whether it has come."""
+        """Waits for its end, unless called from inside the task; returns whether it has ended."""
 
 
 class Workers(Protocol):
-    """Work that goes on beside, of which only so much is done at a time."""
+    """Work in the background, with a limit on how much goes on at a time."""
 
     def submit(self, work: Work) -> None:
         """Does it when there is room. Nothing may be raised in it."""
@@ -156,7 +156,7 @@ class Stream(Protocol):
         """Itself."""
 
     async def __anext__(self) -> bytes:
-        """Raises grpc.RpcError where it breaks."""
+        """Raises grpc.RpcError if it breaks."""
 
     def cancel(self) -> None:
         """Ends it; does nothing to one that has ended."""
@@ -174,9 +174,9 @@ class Unary(Protocol):
         waits: bool = False,
         hear: Hear | None = None,
     ) -> bytes:
-        """``waits``: for a connection, where there is none.
+        """``waits``: whether it waits for a connection if there is none.
 
-        Raises grpc.RpcError, and ValueError where the channel was closed.
+        Raises grpc.RpcError, and ValueError if the channel was closed.
         """
 
 
@@ -206,7 +206,7 @@ class Channel(Protocol):
 
 
 class Sender(Protocol):
-    """What waits and sends."""
+    """Waits and sends for a client."""
 
     def event(self) -> Event:
         """One that has not happened."""
@@ -215,18 +215,18 @@ class Sender(Protocol):
         """One that nobody holds."""
 
     def condition(self, lock: threading.Lock) -> Condition:
-        """Of this lock, which is never held while something else is waited for."""
+        """A condition of this lock, which is never held while waiting for something else."""
 
     def start(self, work: Work, name: str) -> Task:
-        """Starts something that goes on beside."""
+        """Starts work in the background."""
 
     def workers(self, most: int, name: str) -> Workers:
         """For work of which at most so much is done at a time."""
 
     async def beside(self, function: Callable[[], T]) -> T:
-        """What a function answers that may block: it reads a file, asks a socket, computes."""
+        """The result of a function that may block: it reads a file, asks a socket, computes."""
 
     def channel(
         self, target: str, options: Sequence[tuple[str, str | int]], files: Files | None
     ) -> Channel:
-        """A channel; ``files``: of the certificates, where it is encrypted."""
+        """A channel; ``files``: of the certificates, if it is encrypted."""

@@ -154,7 +154,7 @@ class LoopSender:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Task[Any]] = set()
-        """All that goes on beside."""
+        """All tasks in the background."""
 
     def event(self) -> LoopEvent:
         return LoopEvent()
@@ -243,10 +243,10 @@ class LoopChannel:
 
 
 async def _send(call: Any, messages: Messages) -> None:
-    """Sends the messages of a stream; whoever reads it is told why it ends.
+    """Sends the messages of a stream, so that its reader gets the server's error if it ends.
 
-    Not as ``grpc.aio`` itself does it: where the server ends a stream that is still written, that
-    fails to send, and tells this for ever instead of what the server says.
+    ``grpc.aio`` itself does not do that: if the server ends a stream that is still written, its
+    sending fails, and it always reports this failure instead of the server's error.
     """
     core = call._cython_call  # noqa: SLF001
     try:
@@ -273,7 +273,7 @@ class LoopStream:
     def __init__(self, call: Any, sending: asyncio.Task[None]) -> None:
         self._messages = call.__aiter__()
         self._sending = sending
-        """Kept, since a loop forgets a task that nobody has."""
+        """Kept here, since a loop keeps only weak references to tasks."""
         self.cancel = call.cancel
 
     def __aiter__(self) -> Self:
@@ -289,14 +289,14 @@ class LoopStream:
 
 
 def raise_if_asked() -> None:
-    """Has a CancelledError go on where somebody cancelled the task, and not gRPC its own call."""
+    """Raises the CancelledError again if the task was cancelled, and not only gRPC's own call."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise  # noqa: PLE0704  # what is being handled
 
 
 def _closed() -> grpc.aio.AioRpcError:
-    """What the other sender's gRPC raises for a call that was cancelled here."""
+    """The error that gRPC raises in the other sender for a call that was cancelled here."""
     nothing = grpc.aio.Metadata()
     told = "the call was cancelled here, or its channel closed"
     return grpc.aio.AioRpcError(grpc.StatusCode.CANCELLED, nothing, nothing, told, None)

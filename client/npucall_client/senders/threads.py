@@ -177,8 +177,8 @@ class ThreadChannel:
         return ThreadStream(call)
 
     def is_connected(self) -> bool:
-        # What gRPC has for it in public answers later, in a thread that breaks when the channel is
-        # closed meanwhile.
+        # gRPC's public function answers later, in a thread that fails if the channel is closed
+        # meanwhile.
         ready = grpc.ChannelConnectivity.READY.value[0]
         core: Any = self._channel._channel  # type: ignore[attr-defined]  # noqa: SLF001
         return bool(core.check_connectivity_state(False) == ready)  # noqa: FBT003  # do not connect
@@ -208,7 +208,7 @@ class ThreadStream:
 
 
 class Driven:
-    """Messages that are waited for, in gRPC's thread."""
+    """An iterator over messages that waits for them in gRPC's thread."""
 
     def __init__(self, messages: AsyncIterator[bytes]) -> None:
         self._messages = messages

@@ -1,13 +1,13 @@
-"""``client.session()``: what is sent once stays on the server, and is computed with many times.
+"""``client.session()``: arrays that are sent once stay on the server, for many calls.
 
 Its modules, from the top::
 
     session           ``put``, ``run``, ``program``
-    program, results  calls that are sent together; what a call leaves on the server
+    program, results  calls that are sent together; results that a call leaves on the server
     remote            a tensor that a session holds
-    home              a session on its server: its lease, what ended it, how it goes on
+    home              a session on its server: its lease, why it ended, how it is opened again
     connection        a client's connection, as calls, pipelines and sessions use it
     checks            what a call will give, before it is sent
-    refill, release   what can be filled again; handles that are released together
-    transport         what a session asks of a server, or of this process
+    refill, release   arrays that can be sent again; handles that are released together
+    transport         the requests of a session to a server, or to this process
 """

@@ -1,4 +1,4 @@
-"""What a call will give, found out before it is sent: by the checks that its server makes."""
+"""Finds out what a call will give before it is sent, by the checks that its server makes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Result(NamedTuple):
 class Checks:
     """The rules of a server's product, in this process.
 
-    ``declared``: answers an operator that only the server knows.
+    ``declared``: returns an operator that only the server knows.
     """
 
     def __init__(
         self, info: pb.GetServerInfoResponse, declared: Callable[[str], Operator[Any, Any]]
     ) -> None:
         self._soc = info.server.soc
-        # By its short name: as a SoC's name "Ascend910B" is another product.
+        # By the short name: "Ascend910B" as a name of a SoC is another product.
         named = (product for product in PRODUCTS if product.soc == info.product)
         self._product = next(named, None) or product_of(info.server.soc)
         self._variant = info.default_variant
@@ -50,7 +50,7 @@ class Checks:
         self._declared = declared
 
     def results_of(self, call: BoundCall) -> Mapping[str, Result]:
-        """The outputs by name. Raises what the server would, before it runs the call."""
+        """The outputs by name. Raises what the server would raise before it runs the call."""
         try:
             return _results_of(self._of(call.operator).of(call.call))
         except NpucallError as error:

@@ -56,7 +56,7 @@ class Shared:
 
 
 class Connection:
-    """``transport``: answers where calls are computed, and raises once the client is closed."""
+    """``transport``: returns the transport for calls, and raises once the client is closed."""
 
     def __init__(
         self, transport: Callable[[], Transport], binding: Binding, shared: Shared
@@ -67,12 +67,12 @@ class Connection:
 
     @property
     def options(self) -> Options:
-        """What goes with a call besides its arguments."""
+        """What goes with a call in addition to its arguments."""
         return self._binding.options
 
     @property
     def sessions(self) -> SessionTransport:
-        """What keeps the handles."""
+        """The transport that keeps the handles."""
         return self._transport().sessions
 
     async def checks(self) -> Checks:
@@ -80,7 +80,7 @@ class Connection:
         return await self._shared.checks(self._checks)
 
     def having(self, **options: Any) -> Connection:
-        """The same with other options, None standing for not given."""
+        """The same with other options; None means not given."""
         return Connection(self._transport, self._binding.having(**options), self._shared)
 
     async def bind(  # noqa: PLR0913  # all that makes a call
@@ -93,9 +93,9 @@ class Connection:
         *,
         planning: bool = False,
     ) -> tuple[BoundCall, Options]:
-        """What travels, and the options that it travels with.
+        """The call to send, and its options.
 
-        ``home``: the session that all belongs to that a session holds; ``within``: its program.
+        ``home``: the session to which all tensors on the server belong; ``within``: its program.
         """
         binding = self._binding
         options = binding.options_of(operator, kwargs)
@@ -113,25 +113,25 @@ class Connection:
     async def bind_ready(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[BoundCall, Options]:
-        """The same for a pipeline: the session is open, or is opened anew, before the call goes."""
+        """The same for a pipeline; opens a lost session again before the call goes."""
         call, options = await self.bind(operator, args, kwargs)
         if call.home is not None:
             await call.home.ready(options.timeout, call.held)
         return call, options
 
     async def run(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What ``Client.run`` answers."""
+        """What ``Client.run`` returns."""
         call, options = await self.bind(operator, args, kwargs)
         return value_of(call, await self.send(call, options))
 
     async def execute(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
-        """What ``Client.execute`` answers."""
+        """What ``Client.execute`` returns."""
         start = perf_counter_ns()
         call, options = await self.bind(operator, args, kwargs)
         return result_of(call, await self.send(call, options), start)
 
     async def plan(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
-        """What ``Client.plan`` answers."""
+        """What ``Client.plan`` returns."""
         call, options = await self.bind(operator, args, kwargs, planning=True)
         try:
             answer = await self._transport().plan(call, options.timeout, options.request_id)
@@ -141,7 +141,7 @@ class Connection:
         return plan_of(answer)
 
     async def send(self, call: BoundCall, options: Options) -> Response:
-        """One call."""
+        """Sends a call."""
         try:
             return await self._send(call, options)
         except NpucallError as error:

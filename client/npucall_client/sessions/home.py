@@ -1,4 +1,4 @@
-"""Where the handles of a session are: its id, its lease, what ended it, and how it goes on."""
+"""A session on its server: its id, its lease, why it ended, and how it is opened again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ASKED_FROM = 16 << 10
-"""Bytes of a constant from which its digest alone is sent first."""
+"""For a constant of so many bytes or more, only its digest is sent first."""
 _RENEWALS_A_LEASE = 3
 _CLOSE_SECONDS = 2.0
 _LONGEST_PAUSE = 3600.0
@@ -48,7 +48,7 @@ _GONE = (HandleLostError, SessionExpiredError, SessionUnknownError)
 class Home:
     """A session on its server. Safe to use from several threads.
 
-    ``refill``: open it anew where it was lost, and fill what can be proved.
+    ``refill``: if it was lost, open it again, and send the arrays again that have not changed.
     """
 
     def __init__(  # noqa: PLR0913  # all that makes a session
@@ -81,10 +81,10 @@ class Home:
         self._wake = sender.event()
         self._task: Task | None = None
         self.filling = 0
-        """Counts up where the session is opened anew: handles of before are lost, or proved."""
+        """Counts how often it was opened. Older handles are lost, unless they were filled again."""
 
     async def open(self) -> Self:
-        """Opens it; to be called first."""
+        """Opens it. Call this first."""
         await self._open(self._timeout)
         return self
 
@@ -94,7 +94,7 @@ class Home:
 
     @property
     def lease(self) -> float:
-        """Seconds after the last call until it ends, where the client dies."""
+        """Seconds after the last call until it ends, if the client dies."""
         return self._lease
 
     @property
@@ -105,10 +105,10 @@ class Home:
     async def attempt(
         self, send: Callable[[float], Awaitable[T]], timeout: float, held: Sequence[Held] = ()
     ) -> T:
-        """What a call gives that names handles of the session; ``send`` gets the seconds left.
+        """The result of ``send``, a call that uses its handles; ``send`` gets the seconds left.
 
-        Once more where room could be made by releasing what was collected, and where the session
-        was opened anew. ``held``: what the call names.
+        Calls ``send`` once more if releasing collected handles made room, or if the session was
+        opened again. ``held``: the tensors that the call uses.
         """
         ends = time.monotonic() + timeout
         known = await self.ready(timeout, held)
@@ -125,10 +125,10 @@ class Home:
         return await send(max(0.0, ends - time.monotonic()))
 
     async def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
-        """Checks that it is open, opens it anew where it was lost. Answers ``filling``.
+        """Checks that it is open; opens it again if it was lost. Returns ``filling``.
 
-        Raises what ended it, CancelledError once it is closed, and HandleLostError where one of
-        ``held`` could not be filled again.
+        Raises the error that ended it, CancelledError once it is closed, and HandleLostError if one
+        of ``held`` could not be filled again.
         """
         self._check()
         if self._lost is not None:
@@ -175,18 +175,18 @@ class Home:
         return memory
 
     def collect(self, handle: bytes, nbytes: int) -> None:
-        """Nobody can name the handle any more: it is released with the next batch. Never waits."""
+        """Its tensor was collected: releases the handle with the next batch. Never waits."""
         self._collected.add(handle, nbytes)
 
     async def flush(self, timeout: float | None = None) -> bool:
-        """Releases what was collected; False where there was nothing."""
+        """Releases collected handles; False if there were none."""
         handles = self._collected.take()
         if handles:
             await self._release(handles, self._timeout if timeout is None else max(0.0, timeout))
         return bool(handles)
 
     async def _release(self, handles: Sequence[bytes], timeout: float) -> None:
-        """Releases handles; of a session that has ended there are none."""
+        """Releases handles; a session that has ended has none."""
         if self._proofs is not None:
             self._proofs.forget(handles)
         if self._closed or self._lost is not None or self._process != os.getpid():
@@ -201,7 +201,7 @@ class Home:
             raise
 
     async def close(self) -> None:
-        """Ends the session. Where the server does not answer, it ends with its lease."""
+        """Ends the session. If the server does not answer, it ends with its lease."""
         async with self._opening:
             if self._closed:
                 return
@@ -216,9 +216,9 @@ class Home:
             await self._task.join(_CLOSE_SECONDS)
 
     async def renew(self) -> bool:
-        """Renews the lease, and releases what was collected. False once there is nothing to renew.
+        """Renews the lease, and releases collected handles. False once there is nothing to renew.
 
-        Goes on while the server does not answer: it may be starting again.
+        It goes on while the server does not answer: the server may be starting again.
         """
         if self._closed:
             return False
@@ -238,7 +238,7 @@ class Home:
         return True
 
     async def _end(self, error: NpucallError, known: int) -> None:
-        """The session is no more, as far as it is that which was open then."""
+        """Marks the session as lost, unless it was opened again after ``known``."""
         async with self._opening:
             if self.filling == known and self._lost is None:
                 self._lost = error
@@ -260,7 +260,7 @@ class Home:
     async def _fill(
         self, upload: Upload, seconds: float, request_id: str, progress: Progress | None
     ) -> None:
-        """Of a constant that is long, by its digest if that will do."""
+        """Fills a handle. For a long constant, tries its digest first."""
         ends = time.monotonic() + seconds
         is_long = len(upload.data) >= _ASKED_FROM
         if upload.digest and is_long and await self._transport.remembers():
@@ -271,7 +271,7 @@ class Home:
         return await self._transport.upload(self, upload, left, request_id, progress)
 
     def proves(self, handle: bytes) -> bool:
-        """Whether a handle was filled again when the session was opened anew."""
+        """Whether a handle was filled again when the session was opened again."""
         return self._proofs is not None and handle in self._proofs
 
     async def _open(self, timeout: float) -> None:
@@ -286,7 +286,7 @@ class Home:
 
 
 def _keep_renewing(home_of: weakref.ref[Home], wake: Event, sender: Sender) -> Task:
-    """Renews a session beside, and does not keep it: where nobody has it its lease ends it."""
+    """Renews a session in the background. A session that its user forgot ends with its lease."""
 
     async def renew() -> None:
         pause = 0.0
@@ -300,7 +300,7 @@ def _keep_renewing(home_of: weakref.ref[Home], wake: Event, sender: Sender) -> T
 
 
 def _again(error: NpucallError) -> NpucallError:
-    """The same error for who uses the session later."""
+    """The same error, for later uses of the session."""
     again = type(error)(str(error))
     again.details = dict(error.details)
     return again

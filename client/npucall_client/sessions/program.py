@@ -1,4 +1,4 @@
-"""``Program``: many calls in one round trip, each of which may take what earlier ones gave."""
+"""``Program``: many calls in one round trip; a call may take the results of earlier ones."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class ProgramPlan:
     """What running a program would need and give."""
 
     steps: tuple[Plan, ...]
-    """Of each call."""
+    """The plan of each call."""
     peak_device_bytes: int
-    """Most device memory that it holds at a time, beside what the session holds already."""
+    """Most device memory that it holds at a time, in addition to what the session holds already."""
 
 
 class _Step(NamedTuple):
@@ -66,9 +66,9 @@ class ProgramBase:
         return len(self._steps)
 
     def fetch(self, *remotes: RemoteTensor) -> None:
-        """Has results come back with the program's answer, instead of being kept on the server.
+        """Makes results come back with the program's answer, instead of staying on the server.
 
-        Then ``numpy`` of them asks nobody; where a later call takes them they travel again.
+        Then their ``numpy`` needs no download; if a later call takes them, they travel again.
         """
         for remote in remotes:
             place = remote.place(self)
@@ -77,13 +77,13 @@ class ProgramBase:
             self._fetched.add(place)
 
     async def begin(self) -> None:
-        """Asks what it is checked by; to be called first. Once is enough."""
+        """Gets the server's rules to check calls. Call it first; once is enough."""
         if self._checks is None:
             self._most = await self._connection.sessions.program_steps()
             self._checks = await self._connection.checks()
 
     async def _leave(self, kind: type[BaseException] | None) -> None:
-        """Its block was left."""
+        """Runs it when its block is left, unless the block raised."""
         if self._ended:
             return
         if kind is not None:
@@ -93,7 +93,7 @@ class ProgramBase:
         self._ended = "its block was left"
 
     async def _add(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Adds a call, and answers what stands for its results."""
+        """Adds a call, and returns its results, whose bytes come later."""
         await self.begin()
         assert self._checks is not None  # noqa: S101  # it has begun
         self._check(kwargs)
@@ -117,7 +117,7 @@ class ProgramBase:
         return ProgramPlan(tuple(map(plan_of, answer.steps)), answer.peak_device_bytes)
 
     def _value(self, call: BoundCall, results: Mapping[str, RemoteTensor], checks: Checks) -> Any:
-        """What ``run`` answers: results, and the caller's own arrays, in the operator's order."""
+        """What ``run`` returns: results, and the caller's own arrays, in the operator's order."""
         if len(results) == 1 and not call.targets and not call.lists:
             return next(iter(results.values()))
         names = checks.results_of(call)
@@ -167,7 +167,7 @@ class ProgramBase:
             warn(answers.decode_reply(answer.reply).warnings)
 
     def _place_outputs(self, number: int, step: _Step, living: Mapping[str, RemoteTensor]) -> None:
-        """Says which results are kept, which come back, and which nobody has any more."""
+        """Decides which results the server keeps, which come back, and which it discards."""
         for name in step.results:
             remote = living.get(name)
             if remote is None:
@@ -195,7 +195,7 @@ class ProgramBase:
 
 
 def _take(call: BoundCall, remotes: Mapping[str, RemoteTensor], answer: Response) -> None:
-    """Gives results what they are now."""
+    """Tells the results that their bytes are there now."""
     reply = answers.decode_reply(answer.reply)
     for name, place in answers.placed(call, reply, answer.storage).items():
         if name in call.targets:
@@ -207,10 +207,10 @@ def _take(call: BoundCall, remotes: Mapping[str, RemoteTensor], answer: Response
 class Program(ProgramBase):
     """Calls that are sent together when the block is left. Made by ``session.program``.
 
-    ``run`` checks a call at once, as its server will, and answers Remotes whose shape and dtype are
-    known; their bytes are there once the block was left without an exception. Results that nobody
-    has any more then are not kept. Where a call fails nothing is kept, and leaving the block raises
-    the error, whose ``details["step"]`` counts from 0. For one thread.
+    ``run`` checks a call at once, as its server will, and returns Remotes whose shape and dtype are
+    known. Their bytes are there after the block was left without an exception. If you no longer
+    hold a result then, the server does not keep it. If a call fails, nothing is kept, and leaving
+    the block raises the error, whose ``details["step"]`` counts from 0. For one thread.
     """
 
     def __enter__(self) -> Self:
@@ -257,11 +257,11 @@ class Program(ProgramBase):
     def run(self, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Adds a call: a Remote, whose bytes come later, or a named tuple of them.
 
-        Arguments as for ``session.run``. Arrays travel with the program, each time that they are
-        given: ``put`` first what several calls take, and do not change arrays before the end.
+        Arguments as for ``session.run``. An array travels with the program each time that you give
+        it, so ``put`` it first if several calls take it. Do not change arrays before the end.
         """
         return finished(self._add(operator, args, kwargs))
 
     def plan(self) -> ProgramPlan:
-        """What running it would need and give, as far as it has calls. Sends no data."""
+        """What running the calls added so far would need and give. Sends no data."""
         return finished(self._plan())

@@ -1,4 +1,4 @@
-"""What a client can prove of a session's handles: bytes that it has, and their SHA-256."""
+"""The handles of a session that a client can fill again: it has their bytes, and their SHA-256."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Proofs:
         return handle in self._uploads
 
     def keep(self, upload: Upload) -> None:
-        """Keeps an upload, whose array stays in memory as long as its handle is not released."""
+        """Keeps an upload; its array stays in memory until its handle is released."""
         proof = upload.digest or sha256(upload.data).digest()
         with self._lock:
             self._uploads[upload.handle] = upload, proof
 
     def forget(self, handles: Iterable[bytes]) -> None:
-        """They were released."""
+        """Forgets handles that were released."""
         with self._lock:
             for handle in handles:
                 self._uploads.pop(handle, None)

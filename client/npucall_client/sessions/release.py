@@ -1,4 +1,4 @@
-"""Handles whose tensors were collected: they are released together, not each by a call."""
+"""Handles whose tensors Python has collected; they are released together, in one call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MANY_BYTES = 64 << 20
 
 
 class Collected:
-    """What is to be released with the next batch.
+    """The handles to release with the next batch.
 
     ``add`` takes no lock, since the collector may call it at any point of any thread.
     """
@@ -19,11 +19,11 @@ class Collected:
         self._handles: deque[_Handle] = deque()
 
     def add(self, handle: bytes, nbytes: int) -> None:
-        """Nobody can name the handle any more."""
+        """Adds a handle whose tensor was collected."""
         self._handles.append(_Handle(handle, nbytes))
 
     def is_much(self) -> bool:
-        """Whether it is worth a call of its own."""
+        """Whether it is so much that it is worth a call of its own."""
         if not self._handles:
             return False
         if len(self._handles) >= _MANY_HANDLES:
@@ -31,7 +31,7 @@ class Collected:
         return sum(each.nbytes for each in list(self._handles)) >= _MANY_BYTES
 
     def take(self) -> list[bytes]:
-        """All of it, which is nobody else's then."""
+        """Removes all handles, and returns them."""
         taken = []
         while self._handles:
             try:

@@ -1,4 +1,4 @@
-"""``Remote``: a tensor that lies on the server, as its client has it."""
+"""``Remote``: the client's object for a tensor on the server."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class RemoteTensor(Held):
         self.home = home
         self.tensor = tensor
         self.from_torch = from_torch
-        """Whether tensors of torch came in where it was made."""
+        """Whether it was made from tensors of torch."""
         self._handle = handle
-        """Empty where it has no bytes on the server, and owns none."""
+        """Empty if it has no bytes on the server."""
         self._nbytes = nbytes
         self._program = program
         self._step = step
-        """What it is as long as its program has not run."""
+        """Its step in its program, until the program has run."""
         self._here: Buffer | None = None
         self._fault: NpucallError | None = None
         self._filling = home.filling
@@ -97,7 +97,7 @@ class RemoteTensor(Held):
 
     @property
     def handle(self) -> bytes:
-        """By which the server knows it."""
+        """The handle by which the server knows it."""
         return self._handle
 
     @property
@@ -125,7 +125,7 @@ class RemoteTensor(Held):
         await self.home.flush()
 
     def drop(self) -> None:
-        """Has its memory be given back with the next batch."""
+        """Gives its memory back with the next batch."""
         if self._step is not None:
             raise self._not_run()
         if self._fault is None:
@@ -155,7 +155,7 @@ class RemoteTensor(Held):
         return HandlePart(self._handle, 0, self._nbytes)
 
     def filled(self, here: Buffer | None = None) -> None:
-        """Its program has run. ``here``: its bytes, where they came back."""
+        """Its program has run. ``here``: its bytes, if they came back."""
         self._program = self._step = None
         self._here = here
         self._made = time.monotonic()
@@ -171,7 +171,7 @@ class RemoteTensor(Held):
         self._handle = handle
 
     def __array__(self, dtype: Any = None, copy: Any = None, /) -> AnyArray:
-        """Raises TypeError: an array is made by ``numpy``, which says that it downloads."""
+        """Raises TypeError: only ``numpy`` makes an array, so that downloads are explicit."""
         raise TypeError(f"{self!r}: expected an array, found a Remote; its numpy() downloads it")
 
     def _not_run(self) -> HandleEmptyError:
@@ -194,10 +194,10 @@ class RemoteTensor(Held):
 
 
 class Remote(RemoteTensor):
-    """A tensor on the server. Made by a session; give it wherever an array may stand in a call.
+    """A tensor on the server. Made by a session; a call takes it wherever it takes an array.
 
     ``numpy``, ``torch`` and ``fetch`` download it; nothing else does, so NumPy's own functions
-    refuse it. When nobody has it any more the server releases it, with others.
+    refuse it. After Python has collected it, the server releases it together with others.
     """
 
     __slots__ = ()
@@ -218,12 +218,12 @@ class Remote(RemoteTensor):
         return finished(self._torch(progress, timeout))
 
     def fetch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
-        """Downloads it: as a torch tensor where tensors of torch came in, else as an array."""
+        """Downloads it: as a torch tensor if tensors of torch came in, else as an array."""
         return finished(self._fetch(progress, timeout))
 
     def release(self) -> None:
-        """Gives its memory back now, not when it is collected. It cannot be used any more.
+        """Gives its memory back now, not when Python collects it. You cannot use it after that.
 
-        Calls that read it already go on. Nothing happens where it was released before.
+        Calls that read it already go on. Nothing happens if it was released before.
         """
         finished(self._release())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def results_of(home: Home, call: BoundCall, checks: Checks) -> dict[str, RemoteTensor]:
     """A Remote for each output that the caller gave no array for, by name.
 
-    Raises what the server would, before it runs the call.
+    Raises the error that the server would raise before it runs the call.
     """
     return {
         name: home.remote(home, new_handle(), tensor, nbytes, from_torch=call.from_torch)

@@ -1,4 +1,4 @@
-"""``Session``: what is put here once is computed with many times."""
+"""``Session``: arrays that are put here once serve many calls."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ class Session(SessionBase):
     """Arrays that stay on the server. A context manager; made by ``client.session``.
 
     ``put`` sends an array once, ``run`` computes and keeps the results there, ``program`` does so
-    with many calls in one round trip; each answers a ``Remote``. Arrays may be given wherever a
-    Remote may: they travel with the call. Safe to use from several threads.
+    with many calls in one round trip; their results are of the class ``Remote``. A call takes
+    ordinary arrays too: they travel with the call. Safe to use from several threads.
 
-    It is kept alive in the background as long as this object lives. Where the server is started
-    again, or the lease ends, later uses raise HandleLostError or SessionExpiredError, unless the
-    session was opened with ``refill=True``.
+    It is kept alive in the background as long as this object lives. If the server is started again,
+    or the lease ends, later uses raise HandleLostError or SessionExpiredError, unless the session
+    was opened with ``refill=True``.
     """
 
     def __enter__(self) -> Self:
@@ -123,15 +123,14 @@ class Session(SessionBase):
     ) -> Remote:
         """Sends an array, or a CPU tensor of torch, which stays on the server.
 
-        constant: the server may have the same bytes from an upload before, of anybody of your
-            tenant; then only their SHA-256 travels. It remembers them if not.
-        progress: called with bytes sent, 0, and bytes in all; from any thread. What it raises ends
-            the upload.
+        constant: if the server has the same bytes already, from an upload of any caller of your
+            tenant, only their SHA-256 travels. If not, the server remembers them.
+        progress: a function that is called with bytes sent, 0, and bytes in all, from any thread.
+            If it raises, the upload ends.
         timeout: in seconds, the client's if not given.
 
-        The array must not change until this returns; with ``refill=True`` it is kept, and is
-        filled in again as long as it has not changed. Raises HandleMemoryError where the server
-        has no room.
+        The array must not change until this returns. With ``refill=True`` the session keeps it, and
+        can send it again if it has not changed. Raises HandleMemoryError if the server has no room.
         """
         remote: Remote = finished(self._put(array, progress, timeout, constant=constant))
         return remote
@@ -170,9 +169,10 @@ class Session(SessionBase):
     def run(self, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Runs an operator as ``client.run`` does, and keeps the result on the server: a Remote.
 
-        A named tuple of them where the operator has several. An output that ``outputs`` gives an
-        array for is written there, and does not stay on the server; one that is to stay, of an
-        operator that only a C header declares, is given by ``npucall_client.Empty(shape, dtype)``.
+        It returns a named tuple of them if the operator has several. If ``outputs`` has an array
+        for an output, the result is written there, and does not stay on the server. For an operator
+        that only a C header declares, give ``npucall_client.Empty(shape, dtype)`` for an output
+        that is to stay.
         """
         return finished(self._run(operator, args, kwargs))
 
@@ -186,7 +186,7 @@ class Session(SessionBase):
         return program
 
     def release(self, remotes: Remote | Iterable[Remote]) -> None:
-        """Gives the memory of these back now, not when they are collected; in one call."""
+        """Gives the memory of these back now, not when Python collects them; in one call."""
         finished(self._release(remotes))
 
     def options(

@@ -1,4 +1,4 @@
-"""What a session asks of whoever holds its handles: a server, or this process."""
+"""The requests of a session to the holder of its handles: a server, or this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Opened(NamedTuple):
 
     id: str
     lease: float
-    """Seconds after the last call until it ends; infinite where it does not."""
+    """Seconds after the last call until it ends; infinite if it does not."""
     budget: int
     """Bytes that its handles may hold."""
 
@@ -51,10 +51,10 @@ class SessionTransport(Protocol):
         """Whether bytes are kept by their digests."""
 
     async def open(self, lease: float, budget: int, timeout: float) -> Opened:
-        """Opens a session. 0: as long, or as much, as there is."""
+        """Opens a session. 0: as long, or as much, as the holder allows."""
 
     async def renew(self, home: Home, timeout: float) -> None:
-        """Has its lease begin anew."""
+        """Starts its lease again."""
 
     async def close(self, home: Home, timeout: float) -> None:
         """Ends it, and releases its handles."""

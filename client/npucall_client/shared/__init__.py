@@ -3,6 +3,6 @@
 Its modules, from the top::
 
     memory       ``client.shared()``
-    places       what of a call lies in shared memory
+    places       the arrays of a call that lie in shared memory
     side_socket  how a client gets the memory
 """

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from npucall_client.shared.side_socket import Region
 
 _ALIGNMENT = 64
-"""Arrays begin at a multiple of this: a line of the cache, and what the contract likes best."""
+"""Arrays begin at a multiple of this: a line of the cache, as the contract recommends."""
 
 
 class SharedMemory:
     """Memory that client and server share. A context manager; made by ``client.shared``.
 
-    Its arrays are ordinary NumPy arrays. What a call takes from them, or from their slices, views
-    and torch tensors, does not travel: the server reads it where it lies. Outputs that are given
-    such arrays (``options(outputs=...)``) are written there. Arrays may outlive the memory: from
-    then on they travel like all others.
+    Its arrays are ordinary NumPy arrays. If a call takes them, or their slices, views or torch
+    tensors, their data does not travel: the server reads it where it lies. If you give such arrays
+    for outputs (``options(outputs=...)``), the server writes there. You may use the arrays after
+    the memory is closed: from then on they travel like all others.
 
-    A call that ends without its answer (timeout, cancel, a lost connection) may write to its
-    outputs a little longer; leave their memory alone, or close this and take another.
+    If a call ends without its answer (timeout, cancel, a lost connection), the server may still
+    write to its outputs for a short time: do not use their memory, or close this and open another.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class SharedMemory:
     def shared(self) -> bool:
         """Whether a server sees it: until it is closed, or the server goes; never for ``local:``.
 
-        Arrays of memory that no server sees any more keep their values, and travel.
+        After that, its arrays keep their values, and travel.
         """
         return self._region is not None and self._region.is_open
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike) -> AnyArray:
-        """A new array, of anything. Raises MemoryError where too little is left."""
+        """A new array with any values. Raises MemoryError if too little is left."""
         extents = tuple(map(index, shape)) if isinstance(shape, Iterable) else (index(shape),)
         kind = np.dtype(dtype)
         size = prod(extents) * kind.itemsize
@@ -99,7 +99,7 @@ class SharedMemory:
         return self._take(size).view(kind).reshape(extents)
 
     def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> AnyArray:
-        """A new array of zeros. Raises MemoryError where too little is left."""
+        """A new array of zeros. Raises MemoryError if too little is left."""
         array = self.empty(shape, dtype)
         array[...] = 0
         return array
@@ -107,7 +107,7 @@ class SharedMemory:
     def array(self, existing: Any) -> AnyArray:
         """A new array with the elements of an array, or of a CPU tensor of torch.
 
-        Raises MemoryError where too little is left.
+        Raises MemoryError if too little is left.
         """
         source = arrays.as_array("array", existing)
         array = self.empty(source.shape, source.dtype)
@@ -115,7 +115,7 @@ class SharedMemory:
         return array
 
     def clear(self) -> None:
-        """Has the next array begin at the beginning again, over arrays that were made before."""
+        """Starts again: the next arrays overwrite those that were made before."""
         with self._lock:
             self._used = 0
 
@@ -144,7 +144,7 @@ class SharedMemory:
 
 
 def ordinary(nbytes: int) -> SharedMemory:
-    """Memory that nobody shares, for where calls do not travel."""
+    """Ordinary memory, for ``local:``, which sends nothing."""
     memory = np.zeros(_checked(nbytes) + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return SharedMemory(memory[start : start + nbytes], None, lambda _: None)
@@ -165,14 +165,14 @@ class SharedMemories:
         return SharedMemory(taken.memory, taken, self._end)
 
     def place(self, call: BoundCall) -> None:
-        """Has what lies in open memory stay there."""
+        """Leaves the arrays of a call that lie in open memory there."""
         known = [region for region in self.regions if region.is_open]
         call.placement = places.place(call, known) if known else None
 
     def withdraw(self, call: BoundCall) -> bool:
-        """Has everything travel, since the server does not know its memory any more.
+        """Makes all arrays of a call travel, since the server no longer knows their memory.
 
-        False where it was to travel anyway. Memory that is open counts as ordinary from then on.
+        False if they travelled already. That memory counts as ordinary from then on.
         """
         if call.placement is None:
             return False

@@ -1,4 +1,4 @@
-"""What of a call lies in memory that the server sees too. Pure."""
+"""The arrays of a call that lie in memory that the server sees too. Pure."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Region(Protocol):
 def place(call: BoundCall, regions: Sequence[Region]) -> Placement | None:
     """The storages of a call that lie in one of the regions, and the outputs that can be written.
 
-    Those are the caller's own arrays that are, byte for byte, what the output's storage will be,
-    and share no byte with anything else of the call. An output whose values the operator reads is
-    none of them: a call that is repeated after the server broke off would read what it had written.
+    An output can be written there if the caller's own array is, byte for byte, the output's
+    storage, and shares no byte with anything else of the call. This excludes an output whose values
+    the operator reads: if the server broke off, a repeat would read what the first try had written.
     """
     storage = {}
     for name, data in call.data.items():

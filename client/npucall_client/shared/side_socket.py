@@ -35,7 +35,7 @@ class Region:
     def __init__(self, connection: socket.socket, region_id: bytes, memory: AnyArray) -> None:
         self.id = region_id
         self.memory = memory
-        """Its bytes; they stay as long as an array of them is there, region or not."""
+        """Its bytes; they stay while any array uses them, also after the region has ended."""
         self.start = int(memory.ctypes.data)
         self._connection = connection
         self._process = os.getpid()
@@ -44,11 +44,11 @@ class Region:
 
     @property
     def is_open(self) -> bool:
-        """Whether the server still sees it, as far as is known."""
+        """Whether the server still sees it, as far as the client knows."""
         return self._is_open
 
     def end(self) -> bool:
-        """Closes the connection; False where that was done before."""
+        """Closes the connection; False if it was closed before."""
         with self._lock:
             was_open, self._is_open = self._is_open, False
         if was_open and os.getpid() == self._process:
@@ -63,8 +63,8 @@ def ask(path: str, nbytes: int, timeout: float, authorization: str = "") -> Regi
     """Asks the server that listens at ``path`` for so many bytes, zeros at first.
 
     ``authorization``: who asks, as the metadata of calls; empty: the user of this process.
-    Raises the error that it answers; SharedMemoryError where there is no socket to be reached, or
-    not by this user; DeadlineError where no answer comes in so many seconds; InternalError for an
+    Raises the error that it answers; SharedMemoryError if there is no socket, or if this user may
+    not reach it; DeadlineError if no answer comes within ``timeout`` seconds; InternalError for an
     answer that breaks the contract.
     """
     request = pb.SharedMemoryRequest(bytes=nbytes, authorization=authorization)

@@ -45,7 +45,7 @@ class Found:
 
 
 def watch(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Found:
-    """Runs a module, and answers what it gave and the calls that it made."""
+    """Runs a module, and returns its result and the calls that it made."""
     found = Found(None)
     layers: list[tuple[str, int]] = []
     with ExitStack() as hooks:
@@ -67,7 +67,7 @@ def watch(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> 
 
 
 class _Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types here
-    """Sees each function of torch that is called, but for those that these call."""
+    """Sees each function of torch that is called, except those that such functions call."""
 
     def __init__(self, found: Found, layer: Callable[[], str]) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of it; prints as a table."""
+    """The result of ``check``; prints as a table."""
 
     rows: tuple[Row, ...]
     unknown: tuple[str, ...]
@@ -88,10 +88,10 @@ def check(
 ) -> Checked:
     """Compares the gradients of a module's losses and activations with those of a device.
 
-    The module runs once, by torch. Each call of a function that ``functional`` has, be it by a
-    layer or by ``torch.nn.functional``, is then computed again from the same inputs and the same
-    upstream gradient: by ``client``, and by torch in float64, which is the truth. No gradient of
-    the module's parameters is touched.
+    The module runs once, by torch. Then each call of a function that ``functional`` has, by a layer
+    or by ``torch.nn.functional``, is computed again from the same inputs and the same upstream
+    gradient: by ``client``, and by torch in float64, which is the truth. The gradients of the
+    module's parameters do not change.
 
     inputs: a tensor, a sequence of arguments, or arguments by name.
     client: a server with an NPU, or with the CPU reference, or ``local:``.

@@ -46,19 +46,19 @@ class Steps:
     """What a function does with the arguments that it got."""
 
     forward: Callable[[Run], Any]
-    """The result, and behind it what else the backward needs: ``Function.hidden``."""
+    """The result, and after it the other tensors that the backward needs: ``Function.hidden``."""
     backward: Mapping[tuple[str, ...], Callable[..., Any]]
     """The gradients of these arguments, from a run, the gradient of the result, and what the
     forward left. They may still have the shape and dtype that arguments were stretched to."""
     by_torch: Callable[[], Any] | None = None
     """What ``forward`` gives, by torch; None: torch's function of that name gives it."""
     fake_by_torch: Callable[[], Any] | None = None
-    """Tensors of the same shapes, where torch itself cannot tell them without data."""
+    """Tensors of the same shapes, if torch itself cannot find them without data."""
 
 
 @dataclass(frozen=True)
 class Function(Generic[P]):
-    """A function that stands where one of torch stands."""
+    """A function that replaces one of torch."""
 
     name: str
     torch: Callable[..., Any]

@@ -27,16 +27,16 @@ FORWARDS = ("aclnn", "torch")
 def functional(
     client: Client, *, session: Session | None = None, forward: str = "aclnn"
 ) -> Functional:
-    """Functions that stand where those of ``torch.nn.functional`` stand.
+    """Functions to use in place of those of ``torch.nn.functional``.
 
     ``F = functional(client)``, then ``F.kl_div(input, target, reduction="batchmean").backward()``.
-    They have torch's names and signatures, take CPU tensors and answer such; what the operators of
-    CANN do otherwise than torch is put right here, or refused by a ValueError.
+    They have torch's names and signatures, and take and return CPU tensors. If the operators of
+    CANN differ from torch, the functions correct the result, or raise ValueError.
 
     client: where gradients are computed, and with ``forward="aclnn"`` the functions too: a server,
         or ``local:``, which also takes float64.
-    session: of that client: what a backward needs stays there, and travels once. Without one it
-        travels with the forward and with the backward.
+    session: a session of that client. The tensors that a backward needs stay there, and travel
+        once. Without a session they travel with the forward and with the backward.
     forward: ``aclnn`` or ``torch``, which computes the functions themselves in this process.
 
     ``torch.compile`` sees one node for each function. There is no second derivative: it raises

@@ -29,7 +29,7 @@ _BEFORE = 3
 
 
 def define(function: Function[Any]) -> Callable[..., Any]:
-    """Declares the operators of a function, and answers the forward."""
+    """Declares the operators of a function, and returns the forward."""
     name = f"npucall::{function.name}"
     results = ", ".join(["Tensor"] * (2 + len(function.hidden)))
     gradients = ", ".join(["Tensor"] * len(function.gradients))
@@ -150,7 +150,7 @@ def _found(
 
 
 def _fitted(gradient: Tensor, argument: Tensor) -> Tensor:
-    """Sums along what the argument was stretched, and converts."""
+    """Sums along the dimensions in which the argument was stretched, and converts."""
     if gradient.shape != argument.shape:
         gradient = gradient.sum_to_size(argument.shape)
     return gradient.to(argument.dtype)
@@ -161,7 +161,7 @@ def _save(function: Function[Any], ctx: Any, inputs: tuple[Any, ...], output: An
     arguments = function.filled(given)
     result, *hidden, made = output
     place = place_of(number)
-    ctx.place = place  # else nobody might have it any more when the backward runs
+    ctx.place = place  # keeps the place alive until the backward runs
     ctx.holds = place.holds(arguments, keep=keep, by_torch=by_torch)
     ctx.mark_non_differentiable(*hidden, made)
     saved = [result, *hidden] if function.saves_result else hidden

@@ -110,12 +110,12 @@ class Place:
 
     @cached_property
     def _product(self) -> Product:
-        # By its short name: as a SoC's name "Ascend910B" is another product.
+        # By the short name: "Ascend910B" as a name of a SoC is another product.
         named = (product for product in PRODUCTS if product.soc == self._info.product)
         return next(named, None) or product_of(self._info.server.soc)
 
     def _note(self, result: Result) -> None:
-        """Warns once a client of a backward whose time goes by on the wire."""
+        """Warns, once for each client, of a backward that spends its time on the wire."""
         wire = result.total_ns - sum(result.timings)
         if self.is_local or wire <= _MOST_ON_THE_WIRE * result.total_ns:
             return
@@ -132,7 +132,7 @@ class Place:
 
 
 def place_of(number: int) -> Place:
-    """The place of this number. Raises LookupError where nobody has it any more."""
+    """The place of this number. Raises LookupError if it is gone."""
     place = _places.get(number)
     if place is None:
         raise LookupError(
@@ -143,9 +143,9 @@ def place_of(number: int) -> Place:
 
 
 def ticket(held: Held | None) -> Tensor:
-    """A tensor that stands for what a session holds: as long as its memory is there, that is held.
+    """A tensor that represents what a session holds; the session holds it while the tensor lives.
 
-    All tickets are equal; which it is its address says. A copy of one stands for nothing.
+    All tickets have equal values; the address tells them apart. A copy of a ticket has no meaning.
     """
     memory = np.zeros(1, np.uint8)
     made = torch.from_numpy(memory)

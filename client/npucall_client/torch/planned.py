@@ -42,7 +42,7 @@ _STAND_INS = (2018, 2026, 2038, 2042, 2062, 2066), (2102, 2122, 2126, 2138, 2174
 
 
 class Planned:
-    """No data: checks by the rules of a product, and answers tensors of the shapes and dtypes."""
+    """Checks by the rules of a product, and returns tensors of the shapes and dtypes; no data."""
 
     def __init__(self, product: Product, variant: str) -> None:
         self._product = product

@@ -47,7 +47,7 @@ class OnClient:
 
 
 class InSession(OnClient):
-    """The same where a session holds arguments, by their number and how they are looked at."""
+    """The same if a session holds arguments, by their number and how they are looked at."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class InSession(OnClient):
         return value if key is None else self.place(key, value)
 
     def place(self, key: tuple[Any, ...], value: Tensor) -> Any:
-        """What stands for an argument: what is held, or itself."""
+        """The tensor that the session holds for an argument, or else the argument itself."""
         return self.held.get(key, value)
 
     def _key(self, value: Tensor) -> tuple[Any, ...] | None:
@@ -122,7 +122,7 @@ class InFloat64:
 
 
 def _same(first: Tensor, second: Tensor) -> bool:
-    """Whether both begin at one place in memory."""
+    """Whether both begin at the same address."""
     return first.dtype == second.dtype and first.data_ptr() == second.data_ptr()
 
 

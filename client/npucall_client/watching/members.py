@@ -87,7 +87,7 @@ def members(
 def listed(settings: ClientSettings) -> tuple[Sequence[Member], str]:
     """The members that a target has, and what is wrong with where they come from.
 
-    Raises ServerUnreachableError where nobody says within ``connect_timeout`` who they are.
+    Raises ServerUnreachableError if the source does not list them within ``connect_timeout``.
     """
     if not settings.target.startswith(POOL):
         return [Member(settings.target)], ""

@@ -3,8 +3,8 @@
 Its modules, from the top::
 
     directories          watches a directory, and the next one if it fails
-    looking, watched     asks again and again; what counts while a directory starts
-    changes              what a directory says, from its bytes
+    looking, watched     asks again and again; the members while a directory starts again
+    changes              reads the messages of a directory
     files, fixed, names  a file or folder; members in the target; addresses of a name
     targets              the target's text
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def source_of(settings: ClientSettings) -> Source:
     """The source that the target names, which begins with ``pool:``.
 
-    Raises ValueError for a target that is none, and for credentials that cannot be.
+    Raises ValueError for a target that names no source, and for invalid credentials.
     """
     told = targets.parse(settings.target)
     if isinstance(told, targets.Listed):

@@ -1,4 +1,4 @@
-"""What a directory says, from its bytes."""
+"""Reads the messages of a directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATES = {pb.MEMBER_STATE_DRAINING: State.DRAINING, pb.MEMBER_STATE_SUSPECT: St
 
 
 class Changes(NamedTuple):
-    """What has changed in the table of a directory."""
+    """The changes in the table of a directory."""
 
     epoch: int
     complete: bool
@@ -27,9 +27,9 @@ class Changes(NamedTuple):
 
 
 def read(message: bytes) -> Changes:
-    """What a message says. Raises MessageError.
+    """Reads a message. Raises MessageError.
 
-    A member whose address is none is left out, so that nobody connects to it.
+    A member with an invalid address is left out, so that no client connects to it.
     """
     try:
         told = pb.WatchMembersResponse.FromString(message)

@@ -1,4 +1,4 @@
-"""``pool:directory:HOST:PORT``: servers announce themselves to a directory, which is watched."""
+"""``pool:directory:HOST:PORT``: a directory to which servers announce themselves is watched."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from npucall_client.settings import ClientSettings
 
 FIRST_SECONDS = 5.0
-"""For the first message of a stream."""
+"""Time for the first message of a stream."""
 PATIENCE_SECONDS = 1.5 * QUIET_SECONDS
-"""Without a message, after which a directory hangs."""
+"""After so long without a message, a directory counts as hanging."""
 _SOONEST_SECONDS, _LONGEST_SECONDS = 0.2, 5.0
-"""Between two attempts, when all directories have failed; twice as long each time."""
+"""Between two attempts if all directories have failed; twice as long each time."""
 _DOUBLINGS = 5
 _GUARD_SECONDS = 0.5
 
 
 class DirectorySource:
-    """Watches one of the directories, and the next one where that fails or hears of nobody.
+    """Watches one of the directories, and the next one if that fails or hears of no members.
 
-    While none of them answers, the last table counts. Raises ValueError for credentials that cannot
-    be.
+    While none of them answers, the last table counts. Raises ValueError for invalid credentials.
     """
 
     def __init__(self, settings: ClientSettings, directories: Sequence[str]) -> None:
@@ -55,17 +54,17 @@ class DirectorySource:
         threading.Thread(target=self._guard, name=name, daemon=True).start()
 
     def look(self) -> None:
-        """Has it try again at once, where no directory answers."""
+        """Makes it try again at once if no directory answers."""
         self._wake.set()
 
     def why_empty(self) -> str:
-        """What keeps each of the directories from listing members."""
+        """Why each of the directories lists no members."""
         if not all(each.failure for each in self._directories):
             return ""
         return "; ".join(f"directory {each.address}: {each.failure}" for each in self._directories)
 
     def refusal(self) -> NpucallError | None:
-        """What all of the directories refuse this client for, such as its credential."""
+        """The error if all directories refuse this client, as for its credential; else None."""
         refusals = [each.refusal for each in self._directories]
         return refusals[0] if all(refusals) else None
 
@@ -92,7 +91,7 @@ class DirectorySource:
             self._pause(_SOONEST_SECONDS * 2 ** min(vain // count, _DOUBLINGS))
 
     def _heard(self, directory: _Directory, update_of: Callable[[], Update | None]) -> bool:
-        """Passes on what a directory says, until it ends. Answers whether to ask it again first."""
+        """Passes on what a directory says, until it ends. Returns whether to ask it again first."""
         heard, sent = False, ""
         try:
             sent = finished(directory.link.authorization())
@@ -121,36 +120,36 @@ class DirectorySource:
             update(self._told.members, complete=self._told.complete)
 
     def _pause(self, seconds: float) -> None:
-        """Waits, so that not all who watch come back at once."""
+        """Waits for a random time, so that the clients do not all come back at once."""
         seconds = min(seconds, _LONGEST_SECONDS) * (0.5 + random())  # noqa: S311  # no secret
         self._wake.clear()
         if not self._stop.wait(min(seconds, _SOONEST_SECONDS)):
             self._wake.wait(seconds)
 
     def _guard(self) -> None:
-        """Cuts streams of which nothing comes any more."""
+        """Cuts streams on which no messages come any longer."""
         while not self._stop.wait(_GUARD_SECONDS):
             for each in self._directories:
                 each.cut_if_late()
 
 
 class _Directory:
-    """One directory, as it is watched."""
+    """One directory and the stream from it."""
 
     def __init__(self, settings: ClientSettings, address: str) -> None:
         self.address = address
         self.link = Link(replace(settings, target=address), THREADS, once=True)
         self.failure = "it has not answered yet"
-        """Why nobody hears of members from it."""
+        """Why it gives no members; empty if it does."""
         self.refusal: NpucallError | None = None
-        """What it refused, where asking again does not help."""
+        """The error if it refused and asking again does not help."""
         self._stream: Stream | None = None
         self._expected = 0.0
-        """When the next message has to have come."""
+        """The time by which the next message must come."""
         self._is_late = False
 
     def messages(self, authorization: str) -> Iterator[bytes]:
-        """What it says, until the stream ends. Raises what ends it."""
+        """The messages of its stream. Raises the error that ends the stream."""
         self._is_late = False
         try:
             with self.link.errors(FIRST_SECONDS):
@@ -173,7 +172,7 @@ class _Directory:
             stream.cancel()
 
     def cut_if_late(self) -> None:
-        """Ends the stream, where nothing comes."""
+        """Ends the stream if no message came in time."""
         stream = self._stream
         if stream is not None and time.monotonic() >= self._expected:
             self._is_late = True

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAUSE_SECONDS = 1.0
-"""Between two looks."""
+"""Time between two looks."""
 _TEXTS = ("address", "host", "server_name")
 _KEYS = {*_TEXTS, "labels"}
 
 
 class PathLister:
-    """Whatever is at a path now: a folder, or a file."""
+    """Lists members from the folder or the file that is at a path now."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,12 +33,12 @@ class PathLister:
         self._found: Lister = self._file
 
     def listed(self) -> Sequence[Member]:
-        """The members. Raises OSError where it cannot be read, ValueError for a bad file."""
+        """The members. Raises OSError if the path cannot be read, ValueError for a bad file."""
         self._found = self._folder if self._path.is_dir() else self._file
         return self._found.listed()
 
     def why_not(self) -> str:
-        """What is wrong with it."""
+        """What is wrong with the folder or the file."""
         return self._found.why_not()
 
 
@@ -49,21 +49,21 @@ class MembersFile:
         self._file = _ParsedFile(path, _members)
 
     def listed(self) -> list[Member]:
-        """The members. Raises OSError where it cannot be read, ValueError where it is none."""
+        """The members. Raises OSError if the file cannot be read, ValueError if it is bad."""
         self._file.look()
         if self._file.fault:
             raise ValueError(self._file.fault)
         return self._file.value or []
 
     def why_not(self) -> str:
-        """It may list nobody."""
+        """Says if the file lists no members."""
         return "" if self._file.value else f"{self._file.path} lists no members"
 
 
 class ReadyFolder:
-    """A folder whose files name a member each: HOST:PORT, or JSON as an entry of a list has it.
+    """A folder in which each file names a member: HOST:PORT, or JSON like an entry of a list.
 
-    A file that is bad, or half written, keeps what it said before.
+    If a file is bad, or half written, what it said before still counts.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +72,7 @@ class ReadyFolder:
         self._faults: list[str] = []
 
     def listed(self) -> list[Member]:
-        """The members. Raises OSError where the folder cannot be read."""
+        """The members. Raises OSError if the folder cannot be read."""
         names = sorted(each.name for each in self._path.iterdir() if _is_ready(each.name))
         self._files = {
             name: self._files.get(name) or _ParsedFile(self._path / name, _ready) for name in names
@@ -81,25 +81,25 @@ class ReadyFolder:
         return _unique([file.value for file in self._files.values() if file.value is not None])
 
     def why_not(self) -> str:
-        """Files that are bad, or that there are none."""
+        """Which files are bad, or that the folder has none."""
         if self._faults:
             return "; ".join(self._faults[:3])
         return "" if self._files else f"{self._path} has no ready file"
 
 
 class _ParsedFile(Generic[T]):
-    """What a file says; where it says nothing that can be, what it said before."""
+    """What a file says; if its content is invalid, what it said before."""
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
         self.path = path
         self.value: T | None = None
         self.fault = ""
-        """What is wrong with what it says now."""
+        """What is wrong with its content now."""
         self._file = WatchedFile(path)
         self._parse = parse
 
     def look(self) -> None:
-        """Reads it where it has changed. Raises OSError."""
+        """Reads the file if it has changed. Raises OSError."""
         content = self._file.changed()
         if content is None:
             return
@@ -109,7 +109,7 @@ class _ParsedFile(Generic[T]):
             self.fault = f"{self.path}: {error}"
 
     def look_anyway(self) -> str:
-        """Reads it where it has changed. Answers what is wrong."""
+        """Reads the file if it has changed. Returns what is wrong with it."""
         try:
             self.look()
         except OSError as error:
@@ -118,7 +118,7 @@ class _ParsedFile(Generic[T]):
 
 
 def _is_ready(name: str) -> bool:
-    """Not a draft of a file, or something hidden."""
+    """Whether a file is neither a draft nor hidden."""
     return not name.startswith(".") and not name.endswith((".part", ".tmp", "~"))
 
 
@@ -176,5 +176,5 @@ def _short(text: str) -> str:
 
 
 def _unique(members: Sequence[Member]) -> list[Member]:
-    """One of each address, the last one."""
+    """One member for each address: the last one."""
     return [*{member.address: member for member in members}.values()]

@@ -23,14 +23,14 @@ class FixedSource:
         update(self._members, complete=True)
 
     def look(self) -> None:
-        """They are the same."""
+        """Does nothing: the members never change."""
 
     def why_empty(self) -> str:
-        """It never is."""
+        """Nothing: the list is never empty."""
         return ""
 
     def refusal(self) -> None:
-        """Nobody refuses it anything."""
+        """None: it asks no server that could refuse."""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing."""

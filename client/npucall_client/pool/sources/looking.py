@@ -1,4 +1,4 @@
-"""What is looked at again and again: a thread asks who there is, and tells what has changed."""
+"""Sources without a stream: a thread asks for the members again and again, and tells of changes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from npucall_client.pool.members import Member, Update
 
 _SOONEST_SECONDS = 0.2
-"""Between two looks, however many members fail at once."""
+"""The shortest time between two looks, even if many members fail at once."""
 
 
 def heard_by(update: Update) -> Callable[[], Update | None]:
-    """Who hears of members, for as long as that is there: None for the method of what is gone.
+    """A function that returns ``update``, or None if it is a method of an object that is gone.
 
-    So no thread keeps a client alive that nobody has closed.
+    So no thread keeps a client alive that its user forgot to close.
     """
     if ismethod(update):
         return weakref.WeakMethod(update)
@@ -30,16 +30,16 @@ class Lister(Protocol):
     """Knows who the members are now."""
 
     def listed(self) -> Sequence[Member]:
-        """All of them. Raises ValueError or OSError where that cannot be found out."""
+        """All members. Raises ValueError or OSError if it cannot find them out."""
 
     def why_not(self) -> str:
         """What is wrong with some of them, or why there are none."""
 
 
 class LookingSource:
-    """A source that asks a lister every ``pause`` seconds; where that fails the last list counts.
+    """A source that asks a lister every ``pause`` seconds; if that fails, the last list counts.
 
-    ``name``: of the thread.
+    ``name``: the name of its thread.
     """
 
     def __init__(self, lister: Lister, pause: float, name: str) -> None:
@@ -57,15 +57,15 @@ class LookingSource:
         threading.Thread(target=self._run, args=arguments, name=self._name, daemon=True).start()
 
     def look(self) -> None:
-        """Has it look at once."""
+        """Makes it look at once."""
         self._wake.set()
 
     def why_empty(self) -> str:
-        """Why the last look gave nobody, or is not the last word."""
+        """Why the last look gave no members, or not all of them."""
         return self._failure or self._lister.why_not()
 
     def refusal(self) -> None:
-        """Nobody refuses it anything for good."""
+        """None: looking again may always help."""
 
     def close(self) -> None:
         """Ends the thread."""

@@ -8,17 +8,17 @@ from npucall.membership import check_address
 from npucall_client.pool.members import Member
 
 PAUSE_SECONDS = 10.0
-"""Between two questions."""
+"""Time between two questions."""
 
 
 class Resolver:
-    """Asks the system what a name stands for now. NAME is what members' certificates have."""
+    """Asks the system for the addresses of a name. The members' certificates must have NAME."""
 
     def __init__(self, name: str, port: int) -> None:
         self._name, self._port = name, port
 
     def listed(self) -> list[Member]:
-        """A member for each address. Raises OSError where the name has none, or nobody answers."""
+        """A member for each address. Raises OSError if the name has none, or without an answer."""
         try:
             found = socket.getaddrinfo(
                 self._name, self._port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
@@ -31,7 +31,7 @@ class Resolver:
         return [Member(address, server_name=self._name) for address in sorted(addresses)]
 
     def why_not(self) -> str:
-        """A name without addresses is a failure."""
+        """Nothing: a name without addresses is an error of ``listed``."""
         return ""
 
 

@@ -1,6 +1,6 @@
-"""The members as directories have told of them: what counts while one of them starts again. Pure.
+"""The members that directories have named, also while a directory starts again. Pure.
 
-A directory that has just started knows nobody for a moment [src:pool-directory-restart].
+A directory that has just started knows no members for a moment [src:pool-directory-restart].
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 class Watched:
     """All members that are known.
 
-    What another stream, or another epoch, said before counts on until the directory is complete and
-    lists somebody: one that lists nobody has just started, or is cut off from the servers.
+    The members from an earlier stream, or an earlier epoch, still count until the directory is
+    complete and lists at least one: a directory that lists none has just started, or is cut off
+    from the servers.
     """
 
     def __init__(self) -> None:
         self.complete = False
-        """Whether there are no others."""
+        """Whether the directory knows all members, so that there are no others."""
         self._epoch = 0
         self._before: dict[str, Member] = {}
         self._listed: dict[str, Member] = {}
@@ -50,7 +51,7 @@ class Watched:
             self._before = {}
 
     def forget_loads(self) -> None:
-        """Nobody says any more how busy members are: they count as idle."""
+        """No directory says how busy members are now, so they count as idle."""
         self._before = {
             address: member
             if member.load is None
