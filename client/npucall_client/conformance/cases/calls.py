@@ -1,4 +1,4 @@
-"""Makes a call from a case and a seed: its bytes, and the facts from which its truth is computed."""
+"""Makes a call from a case and a seed: its bytes, and the facts that its truth is computed from."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ def attributes_of(statement: Statement, given: Mapping[str, Any]) -> dict[str, A
 
 
 def argument_of(c_type: str, value: Any) -> Argument:
-    """An attribute in the form that calls have; a plain number for an aclScalar has the widest dtype."""
+    """An attribute in the form that calls have; a plain number for an aclScalar gets the widest
+    dtype."""
     if c_type == "const aclScalar*" and isinstance(value, bool | int | float):
         return Scalar(_OF_PLAIN[type(value)], value)
     if isinstance(value, list | tuple):
@@ -221,7 +222,7 @@ def _number(scalar: Scalar) -> float:
 
 
 def _held(number: float, dtype: DType) -> float:
-    """A number in the dtype to which the operator converts it; an integer dtype drops the fraction."""
+    """A number in the dtype to which the operator converts it; integers drop the fraction."""
     return int(number) if dtype.kind == "int" else wide(rounded(number, dtype)).item()
 
 

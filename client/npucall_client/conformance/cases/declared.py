@@ -42,7 +42,7 @@ def listing(make: Maker) -> Iterator[Case]:
 
 
 def products(make: Maker) -> Iterator[Case]:
-    """Calls that products refuse: of operators that they do not have, types that they do not take."""
+    """Calls that products refuse: an operator that they lack, or types that they do not take."""
     statement = make.statement
     inputs = tuple(each.name for each in statement.inputs if not each.refused)
     of_any = tuple(each.name for each in statement.inputs if not (each.refused or each.dtypes))

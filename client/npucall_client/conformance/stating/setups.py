@@ -23,7 +23,7 @@ PAIRS_OF_FLOATS = tuple((a, b) for a in FLOATS for b in FLOATS if a is not b)
 
 
 def mixed_floats(*inputs: str, output: str = "") -> tuple[Setup, ...]:
-    """In turn, each input has another float dtype than the rest; also narrower and wider outputs."""
+    """In turn each input has another float dtype than the rest; then narrower and wider outputs."""
     setups = [
         Setup(dtypes={**dict.fromkeys(inputs, rest), alone: one})
         for alone in inputs
@@ -69,7 +69,7 @@ HALFWAY = (
     *(129 / 128, 131 / 128, 1025 / 1024, 1027 / 1024),
     *(-129 / 128, -131 / 128, -1025 / 1024, -1027 / 1024),
 )
-"""Numbers of BF16 and of FLOAT16. Multiplied by 1.5, each lies halfway between two numbers; for some
+"""Numbers of BF16 and of FLOAT16. Multiplied by 1.5, each lies halfway between two numbers. For some
 the upper of the two is even, for others the lower."""
 
 

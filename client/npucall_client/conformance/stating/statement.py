@@ -70,7 +70,7 @@ class Statement:
     legacy: tuple[str, ...] = ("Ascend310B",)
     """Products of ``takes`` that the software accepts and current documents do not list."""
     defaults: Attributes = field(default_factory=dict)
-    """The values of attributes that a call leaves out; attributes without a default are not here."""
+    """The values of attributes that a call leaves out; those without a default are not here."""
     unwarned: Attributes = field(default_factory=dict)
     """By attribute, the only values for which a reply does not warn."""
     in_kernel: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Statement:
     short_as_float: bool = False
     """If the kernel dtype is FLOAT16 or BF16, those attributes are converted to FLOAT too."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """By C name, the names that parameters have in calls, if they do not follow from the C names."""
+    """By C name, the parameters' names in calls, if these do not follow from the C names."""
     variant: str = ""
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Values to cross, by attribute. A value that is callable is called with the base shape."""
