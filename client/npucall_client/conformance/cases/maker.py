@@ -80,9 +80,9 @@ class Maker:
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
     def _next(self) -> dict[str, Any]:
-        """The statement's combinations of attributes in turn.
+        """The next of the statement's combinations of attributes.
 
-        Each round begins one further, so that no dtype always meets the same of them.
+        Each round begins one further, so that no dtype always gets the same combinations.
         """
         every = self.combinations
         rounds, place = divmod(self.turn, len(every))

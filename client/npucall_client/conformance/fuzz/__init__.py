@@ -1,8 +1,7 @@
-"""Random calls of every operator, held against its statement; what fails is made small.
+"""Random calls of every operator, compared with its statement; failing calls are made small.
 
-Hypothesis draws a case: dtypes, shapes, layouts, attributes, special numbers, or defects. The case
-is then judged as all others are (``Runner``), so that nothing is right or wrong here that is not
-so there. Its parts, from the bottom::
+Hypothesis draws a case: dtypes, shapes, layouts, attributes, special numbers, or defects. The
+``Runner`` then judges the case by the same rules as all others. The modules, from the bottom::
 
     draws       numbers and choices, which Hypothesis makes smaller
     layouts     any strides, gaps, offset, order of dimensions; expanded inputs

@@ -217,7 +217,8 @@ def _judge(profile: Callable[[_Errors], _Allowed], got: Any, truth: Expected) ->
 def _worst(outside: Any, ratio: Reals) -> int:
     """The place of the largest error, of those outside if there are any.
 
-    If ``outside`` has none, an element was rounded the wrong way: its error is within the limit.
+    An element that was rounded the wrong way from between two numbers is outside, although its
+    ratio is not above 1.
     """
     return int(np.where(outside, ratio, ratio - 1 if outside.any() else ratio).argmax())
 

@@ -1,4 +1,4 @@
-"""The right answer to a call: by the statement's loops, its arrays, and torch if installed [src:torch].
+"""The right answer to a call: by the statement's loops, its arrays, and maybe torch [src:torch].
 
 Up to ``LOOPED`` elements the scalar loops give the truth, for more elements the arrays do. If these
 opinions differ, ``TruthError`` is raised: the statement is wrong, whatever the server answers.

@@ -92,9 +92,9 @@ class Given:
         return 1 / max(self.count(*names), 1) if self[attribute] == MEAN else 1.0
 
     def share(self, *names: str, attribute: str = "reduction") -> float:
-        """What a mean multiplies a sum of what they broadcast to by; 1 for other reductions.
+        """The factor of a mean over the shape that they broadcast to; 1 for other reductions.
 
-        Infinite where there are no elements, so that their mean is NaN.
+        It is infinite if there are no elements, so that their mean is NaN.
         """
         if self[attribute] != MEAN:
             return 1.0

@@ -75,7 +75,7 @@ def by_handle(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
     try:
         for call, handle in zip(calls, handles, strict=True):
             _put(ways, call, handle)
-        # The last call is sent first, so that its handles are not the ones that were filled last.
+        # Calls are sent in reverse order, so not in the order in which their handles were filled.
         execute = ways.transport.execute
         outcomes = [attempt(partial(execute, call, SECONDS, "")) for call in reversed(calls)]
         return outcomes[::-1]
@@ -120,9 +120,9 @@ def _download(ways: Ways, name: str, place: Place) -> bytes:
 
 
 def by_program(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """The calls are steps of one program; refused calls are in programs after that.
+    """The calls are steps of one program; calls that are refused are its last steps.
 
-    If a step of a program is refused, the program has no other answers.
+    If a step of a program is refused, the program gives no other answers.
     """
     order = sorted(samples, key=lambda sample: isinstance(sample.answer, NpucallError))
     steps = [step_of(sample) for sample in order]
@@ -148,7 +148,7 @@ def step_of(sample: Sample) -> BoundCall:
 def by_digest(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
     """The bytes are uploaded first; then the call names a storage by their SHA-256.
 
-    If the call has two storages, it also names a handle.
+    If the call has two storages, the second is a handle whose bytes are also named by SHA-256.
     """
     calls = [sample.request() for sample in samples]
     handles: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Paths of other connections: the client for asyncio, and a pool whose only member is the server."""
+"""Paths of other connections: a client for asyncio, and a pool whose only member is the server."""
 
 from __future__ import annotations
 
