@@ -204,7 +204,7 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A number in JSON, which has no NaN or infinity: these are ``"nan"``, ``"inf"``, ``"-inf"``."""
+    """A number in JSON; NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"``."""
     if isinstance(value, complex):
         return [_number(value.real), _number(value.imag)]
     if isinstance(value, float) and not math.isfinite(value):

@@ -11,8 +11,7 @@ Hypothesis draws a case: dtypes, shapes, layouts, attributes, special numbers, o
     valid       a whole call that must be answered
     invalid     a call with one defect or several, of which the first must be found
     words       a case in words, from which its id follows
-    search      draws, judges, makes small
-    search      round after round over the operators, until the time is up
+    search      draws, judges and makes small, round after round, until the time is up
 
 Every drawn integer is between -99 and 99: beyond them Hypothesis draws constants of the modules
 that are imported, and the same seed would not give the same calls in every process.

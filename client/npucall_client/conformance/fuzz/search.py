@@ -91,7 +91,7 @@ class _Hunt:
     """The smallest failure so far."""
 
     def fails(self, drawn: _Drawn) -> bool:
-        """Whether a call fails in a new way; after the first such call, whether it fails like it."""
+        """Whether a call fails in a new way; after the first such call, whether it fails alike."""
         case = drawn.case
         if monotonic() >= self.end:
             raise _EnoughError
