@@ -58,7 +58,7 @@ def request(
 def received(response: Response, total_ns: int) -> Answer:
     """A transport's response, with the bytes of every output that came."""
     reply = decode_reply(response.reply)
-    storage: list[Any] = response.storage  # none is in shared memory, since the request did not ask for that
+    storage: list[Any] = response.storage  # none in shared memory: none was requested there
     sent = {n: bytes(s) for n, s in zip(reply.stored, storage, strict=True)}
     return Answer(reply, sent, decode_timings(response.timings), total_ns)
 

@@ -42,7 +42,7 @@ class Wrong:
     expected: float
     found: float
     inputs: Mapping[str, float]
-    """By input, the numbers from which it was computed; only inputs that broadcast to the output."""
+    """By input, the number from which it was computed, if the input broadcasts to the output."""
     others: Mapping[str, str]
     """Attributes, and shapes of the other inputs."""
     patterns: tuple[Pattern, ...]

@@ -169,7 +169,7 @@ class Judged:
 
 
 def in_place_of_a_server(adapter: Adapter, server: Server) -> Judged:
-    """A library that is judged. It lists nothing, so it has all that statements say of the product."""
+    """A library that is judged. It lists nothing; the statements say what its product has."""
     every = {statement.title: statement for statement in statements()}
     product = server.product
     here = {title: each.takes[product] for title, each in every.items() if product in each.takes}

@@ -84,7 +84,7 @@ class Runner:
     repeat: int = REPEAT
     """How often one of them is sent in all."""
     allow_missing: bool = False
-    """A case is skipped, instead of failing, if the server should list what it needs and does not."""
+    """A case is skipped, instead of failing, if the server does not list what it should have."""
 
     def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
         """The outcomes, in the order of the cases, one by one as they come."""

@@ -164,4 +164,4 @@ def all_of(dtype: Any) -> dict[str, Any]:
 
 
 OTHER = FLOAT16
-"""A dtype that the operator takes, but not beside the others'."""
+"""A dtype that the operator takes, but not together with the others' dtypes."""

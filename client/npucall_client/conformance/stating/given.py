@@ -112,7 +112,7 @@ class Given:
 
     @property
     def top(self) -> float:
-        """The largest number of the dtype of the steps: beyond it an intermediate result overflows."""
+        """The largest number of the dtype of the steps: beyond it intermediate results overflow."""
         dtype = self.kernel if self.stepwise or self.kernel is DOUBLE else FLOAT
         return largest(dtype)
 

@@ -69,8 +69,8 @@ HALFWAY = (
     *(129 / 128, 131 / 128, 1025 / 1024, 1027 / 1024),
     *(-129 / 128, -131 / 128, -1025 / 1024, -1027 / 1024),
 )
-"""Numbers of BF16 and of FLOAT16. Multiplied by 1.5, each lies halfway between two numbers. Either the
-upper or the lower of the two is even."""
+"""Numbers of BF16 and of FLOAT16. Multiplied by 1.5, each lies halfway between two numbers. Either
+the upper or the lower of the two is even."""
 
 
 EVEN = (256.0, 258.0, 2048.0, 2050.0, -256.0, -258.0, -2048.0, -2050.0)
