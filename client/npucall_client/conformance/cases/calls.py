@@ -160,8 +160,7 @@ def attributes_of(statement: Statement, given: Mapping[str, Any]) -> dict[str, A
 
 
 def argument_of(c_type: str, value: Any) -> Argument:
-    """An attribute in the form that calls have; a plain number for an aclScalar gets the widest
-    dtype."""
+    """An attribute in the form that calls have; a number for an aclScalar gets the widest dtype."""
     if c_type == "const aclScalar*" and isinstance(value, bool | int | float):
         return Scalar(_OF_PLAIN[type(value)], value)
     if isinstance(value, list | tuple):

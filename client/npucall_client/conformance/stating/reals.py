@@ -13,7 +13,7 @@ INFINITY, NAN = math.inf, math.nan
 
 
 def exp(x: float, top: float = INFINITY) -> float:
-    """e to the x; infinite beyond ``top``."""
+    """The exponential of x; infinite beyond ``top``."""
     if isinstance(x, complex):
         return cmath.exp(x)  # type: ignore[return-value]  # where x is
     try:
@@ -24,7 +24,7 @@ def exp(x: float, top: float = INFINITY) -> float:
 
 
 def expm1(x: float, top: float = INFINITY) -> float:
-    """e to the x, minus 1; infinite beyond ``top``."""
+    """The exponential of x, minus 1; infinite beyond ``top``."""
     try:
         value = math.expm1(x)
     except OverflowError:

@@ -1,6 +1,6 @@
 """The page's tables: heat map, figures by operator and dtype, sources.
 
-On a narrow screen a row is a block of its own: ``data-label`` says what stands in each cell.
+On a narrow screen a row is a block of its own: ``data-label`` is the label of each cell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING = "\N{EN DASH}"
 
 
 def operator_name(title: str) -> Markup:
-    """An operator without what all names begin with, its variant set apart."""
+    """An operator's name without the prefix that all names have; its variant is set apart."""
     name, _, variant = title.partition(".")
     mark = tag("span", f" {variant}", class_="variant") if variant else None
     return join(name.removeprefix("aclnn"), mark)
